@@ -182,7 +182,7 @@ def one_shape(home: str, rows: int, rounds: int) -> float:
     """µs of CPU a row of the first shape, by the package in ``home`` and its compiled modules."""
     assert str(extensions.ROOT) == home, f"loaded from {extensions.ROOT}"
     if compiled.RECORDS is None:
-        raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.why_missing(compiled.NAME)}")
+        raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.missing_reason(compiled.NAME)}")
     return measure(SHAPES[0], PLAIN, rows, rounds)
 
 

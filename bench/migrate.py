@@ -46,7 +46,7 @@ from migrate_round import A_TOPIC, CHECK, FENCE, PARTS, Door, fill, measure, top
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.base.garbage import seldom_searched
+from zkconsumer.base.garbage import infrequent_gc
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
@@ -82,7 +82,7 @@ with EmbeddedBroker(release="{BROKER}") as broker:
 
 def child(arguments: argparse.Namespace) -> None:
     """The measured process, as ``zkconsumer migrate`` runs."""
-    with seldom_searched():
+    with infrequent_gc():
         run_round(arguments, Door())
 
 

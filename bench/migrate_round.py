@@ -43,7 +43,7 @@ def wanted(partitions: int) -> list[TopicPartition]:
 def fill(session: AdminSession, partitions: int) -> None:
     """The offset znodes of a group, and the control znode of a migration that has fenced it."""
     path = paths.control(GROUP)
-    session.ask([*map(Create, paths.parents(path)), Create(path, b"{}")])
+    session.request([*map(Create, paths.parents(path)), Create(path, b"{}")])
     report = WriteReport()
     writes = [OffsetWrite(tp, 1_000_000_000 + number, MISSING) for number, tp in enumerate(wanted(partitions))]
     write_offsets(session, GROUP, writes, None, report)
@@ -107,13 +107,13 @@ class Marks:
 def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str, float]]:
     """One round: what each part took, and the peak of resident memory in MB before access lists are changed."""
     fenced = Control(MIGRATION, epoch, "fenced", "zookeeper", "copy")
-    session.ask([SetData(paths.control(GROUP), format_control(fenced))])
+    session.request([SetData(paths.control(GROUP), format_control(fenced))])
     topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
     stores = Stores(Authority(session, GROUP, MIGRATION), Seat(session, GROUP, MIGRATION, topics))
     marks = Marks(door)
 
-    nodes = stores.zookeeper()
-    before = stores.kafka(list(nodes))
+    nodes = stores.read_zookeeper()
+    before = stores.read_kafka(list(nodes))
     copies = [
         Copy(tp, node.offset, node.offset, node.stat.version, before.get(tp))
         for tp, node in nodes.items()
@@ -121,7 +121,7 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
     ]
     marks.end("read")
 
-    stores.seat.sit()
+    stores.placeholder.join()
     copy = CopyToKafka(stores, copies)
     assert copy.check() == Todo(), "everything is to be written"
     copy.do()
@@ -129,7 +129,7 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
 
     assert VerifyCopy(stores, copies).check() == Done()
     marks.end("read back")
-    stores.seat.leave()
+    stores.placeholder.leave()
 
     offsets = [paths.offset(GROUP, tp) for tp in nodes]
     marks.end("between")
@@ -137,6 +137,6 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
     marks.end(CHECK)
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for acl in ((READ_ONLY,), OPEN_ACL):
-        assert all(isinstance(answer, Stat) for answer in session.ask([SetAcl(path, acl) for path in offsets]))
+        assert all(isinstance(answer, Stat) for answer in session.request([SetAcl(path, acl) for path in offsets]))
     marks.end(FENCE)
     return {**{part: marks.parts[part] for part in (*PARTS, CHECK, FENCE)}, "rss": {"mb": rss_mb}}

@@ -141,7 +141,7 @@ def _judge(lab: GroupLab, repeated: Repeated, folder: Path) -> None:
     if verdict is not None:
         repeated.records = verdict.counts.records
         repeated.repeats = verdict.counts.duplicates
-        repeated.hand_overs = verdict.counts.hand_overs
+        repeated.hand_overs = verdict.counts.ownership_transfers
 
 
 def repeats_section(release: str, changes: int, seed: int, machine: Callable[[], str]) -> str:

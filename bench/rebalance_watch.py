@@ -10,7 +10,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, GetMany, Node, Stat
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import consumer_of, parse_owner
 
 GROUP, TOPIC = "bench", "bench"
@@ -32,13 +32,13 @@ class Watcher:
 
     def members(self) -> list[str]:
         """The registered ids."""
-        [listed] = call(self._store, [Children(paths.ids(self._group))], ANSWER_MS)
+        [listed] = submit_and_wait(self._store, [Children(paths.ids(self._group))], ANSWER_MS)
         return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
 
     def counts(self) -> dict[str, int]:
         """How many partitions each member owns."""
         owners = tuple(paths.owner(self._group, tp) for tp in self._partitions)
-        [nodes] = call(self._store, [GetMany(owners)], ANSWER_MS)
+        [nodes] = submit_and_wait(self._store, [GetMany(owners)], ANSWER_MS)
         assert isinstance(nodes, list)
         counts: dict[str, int] = {}
         for node in nodes:
@@ -53,7 +53,7 @@ class Watcher:
         The owners are read only when their parent says that they have changed, and that all are there: the watcher
         shares the machine with the members.
         """
-        [stat] = call(self._store, [Exists(paths.owners_of_topic(self._group, TOPIC))], ANSWER_MS)
+        [stat] = submit_and_wait(self._store, [Exists(paths.owners_of_topic(self._group, TOPIC))], ANSWER_MS)
         if not isinstance(stat, Stat) or stat.num_children < len(self._partitions):
             return False
         seen = (members, stat.cversion)

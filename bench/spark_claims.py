@@ -33,7 +33,7 @@ def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
         for batch in range(BATCHES):
             first = batch * BATCH_ROWS
             ranges = {tp: Wanted(first, first + BATCH_ROWS, held[tp].epoch) for tp in partitions}
-            keeper.planned(partitions)
+            keeper.batch_planned(partitions)
             start = time.monotonic()
             answers = keeper.claim("bench", batch, ranges)
             taken_ms.append((time.monotonic() - start) * 1000 / PARTITIONS)

@@ -20,7 +20,7 @@ from stream_process import Command
 from stream_results import AS_OURS, BEST
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox import cache, ensure_set
+from zkconsumer.testing.sandbox import cache, ensure_artifact_set
 from zkconsumer.testing.sandbox.certificates import PASSWORD, Certificates
 from zkconsumer.testing.sandbox.java import compiled, find_jdk
 
@@ -165,7 +165,7 @@ def _reach_java(cluster: Cluster) -> dict[str, str]:
 def _java(release: str, program: str) -> Callable[[Start], Command]:
     def command(start: Start) -> Command:
         try:
-            jars = ensure_set(release)
+            jars = ensure_artifact_set(release)
             classes = compiled((program, "BenchPeer"), jars, PEERS)
             java = find_jdk().java
         except SandboxError as error:
@@ -219,7 +219,7 @@ def franz_program() -> Path:
         digest.update((PEERS / "franz" / name).read_bytes())
     target = cache.folder("programs") / f"franz-{digest.hexdigest()[:16]}"
     if not target.is_dir():
-        with cache.building(target) as building:
+        with cache.atomic_folder(target) as building:
             words = [go, "build", "-o", str(building / "franz"), "."]
             try:
                 done = subprocess.run(

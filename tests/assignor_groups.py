@@ -17,9 +17,9 @@ from random import Random
 
 from bridge.client.assignor import Subscription
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.assignors.sticky import claims_of_owned, claims_of_previous
+from bridge.client.assignors.sticky import cooperative_member_data, sticky_member_data
 from bridge.client.assignors.user_data import encode_generation, encode_previous
-from zkconsumer.testing.sandbox.artifacts import ensure_set
+from zkconsumer.testing.sandbox.artifacts import ensure_artifact_set
 from zkconsumer.testing.sandbox.java import compiled, find_jdk
 from zkconsumer.types import TopicPartition
 
@@ -95,7 +95,7 @@ def is_followed(case: Case) -> bool:
     if "sticky" not in case.assignor:
         return True
     claims = {
-        member: claims_of_previous(each) if case.assignor == "sticky" else claims_of_owned(each)
+        member: sticky_member_data(each) if case.assignor == "sticky" else cooperative_member_data(each)
         for member, each in case.members.items()
     }
     nobody_wants_nothing = all(each.topics for each in case.members.values())
@@ -124,7 +124,7 @@ def groups(count: int, seed: int) -> Iterator[Case]:
 
 def answers(cases: Sequence[str], release: str = RELEASE) -> list[str]:
     """What Java answers to these lines."""
-    jars = ensure_set(release)
+    jars = ensure_artifact_set(release)
     classes = compiled((PROGRAM,), jars)
     # Without any binding of slf4j, which would log to where the answers are.
     needed = [classes, *jars.glob("kafka-clients-*.jar"), *jars.glob("slf4j-api-*.jar")]

@@ -14,7 +14,7 @@ from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 RunTool = Callable[..., Result]
 
@@ -36,7 +36,7 @@ def join(world: FakeWorld, consumer: str = "a", group: str = "g1") -> None:
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     world.zookeeper.ensure(paths.ids(group))
-    call(store, [Create(paths.registration(group, f"{group}_{consumer}"), b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(paths.registration(group, f"{group}_{consumer}"), b"{}", ephemeral=True)], 1_000)
 
 
 def fill_clicks(world: FakeWorld) -> None:

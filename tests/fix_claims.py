@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from bridge.spark.claims import Claimant, ClaimReport, OnRewind, StandsReport, claim, stands
+from bridge.spark.claims import Claimant, ClaimReport, OnRewind, StandsReport, claim, read_group_offsets
 from bridge.spark.membership import Wanted
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -100,7 +100,7 @@ def epochs(session: Session, partitions: Iterable[TopicPartition]) -> dict[Topic
 def claimant(session: Session, held: Mapping[TopicPartition, int], **more: Any) -> Claimant:
     """This session, as the query of the tests."""
     how = {"group": GROUP, "query": QUERY, "run": RUN, "wall_ms": WALL_MS} | more
-    return Claimant(session_id=session.session_id, held=held, **how)
+    return Claimant(session_id=session.session_id, owned=held, **how)
 
 
 def run_claim(
@@ -122,5 +122,5 @@ def run_claim(
 
 def run_stands(session: Session, *partitions: TopicPartition, **more: Any) -> StandsReport:
     """Where the group stands of each."""
-    report: StandsReport = session.run(stands(GROUP, QUERY, partitions, **more))
+    report: StandsReport = session.run(read_group_offsets(GROUP, QUERY, partitions, **more))
     return report

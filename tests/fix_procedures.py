@@ -12,7 +12,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import Claims, Procedure
 from zkconsumer.zk.requests import GetMany, Multi, Node, Request, Result, Stat
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 GROUP = "g1"
 TIMEOUT_MS = 5_000
@@ -80,7 +80,7 @@ def stat_of(server: FakeZooKeeper, path: str) -> Stat | None:
 
 def nodes_of(party: Party, *wanted: str) -> list[Node | None]:
     """These nodes, None for each that cannot be read."""
-    [nodes] = call(party.store, [GetMany(wanted)], TIMEOUT_MS)
+    [nodes] = submit_and_wait(party.store, [GetMany(wanted)], TIMEOUT_MS)
     assert isinstance(nodes, list)
     return [node if isinstance(node, Node) else None for node in nodes]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, cache, missing_for, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, cache, missing_requirement, zookeeper_release
 
 _numbers = itertools.count()
 
 
 def require_releases(*releases: str) -> None:
     """Skips the test if these Kafka releases cannot be had here; in CI it fails instead."""
-    reason = missing_for(*releases)
+    reason = missing_requirement(*releases)
     if reason is None:
         return
     if os.environ.get("CI") == "true":

@@ -19,7 +19,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
 from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.security import SecureConnect, security_of
+from zkconsumer.kafka.security import SecureConnect, broker_security_from_config
 from zkconsumer.kafka.transport import OpenTransport, SocketTransport
 from zkconsumer.types import BrokerAddress
 
@@ -141,13 +141,13 @@ def attempt(case: Case, place: Place) -> ZkConsumerError | None:
     def token() -> str:
         return case.change.get("token") or place.token()
 
-    connect = SecureConnect(security_of(config_for(case, place), token), socket=place.socket)
+    connect = SecureConnect(broker_security_from_config(config_for(case, place), token), socket=place.socket)
     host, port = place.address(case.listener)
     broker = AnyBroker(connect, lambda: [BrokerAddress(-1, host, port)], "g", 10_000, diagnose=connect.diagnose)
     try:
-        broker.ask(lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms))
+        broker.execute(lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms))
     except NoBrokerAnswers as error:
-        return error.refused or error
+        return error.authentication_error or error
     return None
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox import ensure_spark_jars, missing_for_spark_jars
+from zkconsumer.testing.sandbox import ensure_spark_jars, missing_spark_requirement
 from zkconsumer.testing.sandbox.java import find_jdk
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def missing_for_spark() -> str | None:
         find_jdk()
     except SandboxError as error:
         return str(error)
-    return missing_for_spark_jars()
+    return missing_spark_requirement()
 
 
 def require_spark() -> None:

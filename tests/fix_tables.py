@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.record_batch import TableFields
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
-from zkconsumer.wire.records import _scan, iter_records, scan
+from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
 from zkconsumer.wire.tables import NO_LIMIT, ROW, read_tables
 
 DECLARED = InvalidMessageException, UnsupportedCodec
@@ -68,7 +68,7 @@ def seen_by_both(
         assert seen(by_tables(record_set, rows=rows, bytes_most=64, **same)) == expected
         for joined_most in (0, 300, 2_000):
             assert seen(by_tables(record_set, rows=4 * rows, joined_most=joined_most, **same)) == expected
-        assert _scanned(scan, record_set, end_offset) == _scanned(_scan, record_set, end_offset)
+        assert _scanned(scan_record_set, record_set, end_offset) == _scanned(_scan_in_python, record_set, end_offset)
     return expected
 
 

@@ -22,14 +22,14 @@ _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 @cache
 def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
     """Any message of this class; fields that the version lacks keep their defaults."""
-    present = [field for field in fields(cls) if version in field.column.versions]
+    present = [field for field in fields(cls) if version in field.spec.versions]
     absent = {field.name: st.builds(field.make_default) for field in fields(cls) if field not in present}
     return st.builds(cls, **{field.name: _values(field, version) for field in present}, **absent)
 
 
 def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
-    values = _of_kind(field.column.kind, version)
-    if version in field.column.nullable or (field.column.tag is not None and field.default is None):
+    values = _of_kind(field.spec.field_type, version)
+    if version in field.spec.nullable or (field.spec.tag is not None and field.default is None):
         return st.none() | values
     return values
 
@@ -57,8 +57,8 @@ def _of_kind(kind: Kind, version: int) -> st.SearchStrategy[Any]:
 def filled(cls: type, version: int) -> Any:
     """One message with a value in every field that the version has; the same every time."""
     given = {
-        field.name: _filled_value(field.column.kind, version)
-        if version in field.column.versions
+        field.name: _filled_value(field.spec.field_type, version)
+        if version in field.spec.versions
         else field.make_default()
         for field in fields(cls)
     }

@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.platforms import check as _check_platform
+from zkconsumer.platforms import check_platform as _check_platform
 from zkconsumer.version import __version__ as __version__
 
 _check_platform()
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
     from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
-    from zkconsumer.kafka.security import SecureConnect, connect_of
+    from zkconsumer.kafka.security import SecureConnect, connection_factory_from_config
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import Sample
     from zkconsumer.simple_consumer import SimpleConsumer

@@ -19,7 +19,7 @@ from zkconsumer.config_tables.original import OriginalSettings
 from zkconsumer.config_tables.ours import OwnSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import successor_of, why_ignored, word_of_kafka_python
+from zkconsumer.foreign_keys import replacement_key, why_ignored, kafka_python_replacement
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import (
     JAVA_BLANKS,
@@ -28,11 +28,11 @@ from zkconsumer.settings import (
     SameAs,
     Setting,
     SettingsTable,
-    default_in_words,
+    default_text,
     default_of,
     outcome_of_value,
-    report,
-    wrong,
+    problems_text,
+    invalid_value_text,
 )
 
 
@@ -45,15 +45,15 @@ class Row(NamedTuple):
     unit: str
     allowed: str
     default: str
-    sentence: str
+    description: str
     origin: Origin
 
 
-def row_of(setting: Setting[Any]) -> Row:
+def setting_row(setting: Setting[Any]) -> Row:
     """A setting in words."""
     return Row(
         setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
-        default_in_words(setting), setting.sentence, setting.origin,
+        default_text(setting), setting.description, setting.origin,
     )  # fmt: skip
 
 
@@ -99,9 +99,9 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         problem.
         """
         read = _Reading(type(self))
-        read.properties(_dictionary(type(self), properties))
-        read.words(settings, {setting.attribute: setting.key for setting in self._settings.values()})
-        self._fill(read)
+        read.add_properties(_require_mapping(type(self), properties))
+        read.add_by_name(settings, {setting.attribute: setting.key for setting in self._settings.values()})
+        self._load(read)
 
     @classmethod
     def from_properties(cls, source: str | Path | Mapping[str, object]) -> Self:
@@ -114,18 +114,18 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         """
         config = cls.__new__(cls)
         read = _Reading(cls)
-        read.properties(_properties(source))
-        config._fill(read)
+        read.add_properties(_load_properties(source))
+        config._load(read)
         return config
 
     @classmethod
     def from_files(cls, file: str | Path | None, overrides: Mapping[str, object]) -> Self:
         """A file, if any, and settings that win over it; both are checked together.  See ``with_overrides``."""
         read, over = _Reading(cls), _Reading(cls)
-        read.properties(_properties(Path(file)) if file is not None else {})
-        over.words(overrides, cls._known_keys())
+        read.add_properties(_load_properties(Path(file)) if file is not None else {})
+        over.add_by_name(overrides, cls._known_keys())
         config = cls.__new__(cls)
-        config._fill(read.overridden_by(over))
+        config._load(read.merged_with(over))
         return config
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
@@ -134,31 +134,31 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         Defaults that follow from others are derived anew.  Raises ``InvalidConfigException``.
         """
         kept = {key: why for key, why in self.ignored.items() if key not in self._settings}
-        read, over = _Reading(type(self), self._as_given(), kept), _Reading(type(self))
-        over.words(overrides, self._known_keys())
+        read, over = _Reading(type(self), self._explicit_values(), kept), _Reading(type(self))
+        over.add_by_name(overrides, self._known_keys())
         config = type(self).__new__(type(self))
-        config._fill(read.overridden_by(over))
+        config._load(read.merged_with(over))
         return config
 
     # --- what a subclass may say otherwise ------------------------------------------------------------------
 
     @classmethod
-    def is_needed(cls, setting: Setting[Any]) -> bool:
+    def is_required(cls, setting: Setting[Any]) -> bool:
         """Whether this key must be given."""
         return setting.default is ...
 
     @classmethod
-    def spelling_of(cls, key: str) -> str:
+    def canonical_key(cls, key: str) -> str:
         """The key of the table that says what ``key`` says; ``key`` itself where it has no other spelling."""
         return key
 
     @classmethod
-    def why_refused(cls, key: str, value: object) -> str:
+    def why_unsupported(cls, key: str, value: object) -> str:
         """Why a key that is not in the table is an error with this value; "" when it is none."""
         return ""
 
     @classmethod
-    def is_so(cls, key: str, value: object) -> bool:
+    def is_only_supported_value(cls, key: str, value: object) -> bool:
         """Whether a key that is not in the table says, with this value, what is so in any case."""
         return False
 
@@ -172,34 +172,34 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     @classmethod
     def describe(cls) -> list[Row]:
         """The table in words, in its order."""
-        return [row_of(setting) for setting in cls._settings.values()]
+        return [setting_row(setting) for setting in cls._settings.values()]
 
     @classmethod
-    def setting_of(cls, key: str) -> Setting[Any] | None:
+    def find_setting(cls, key: str) -> Setting[Any] | None:
         """The setting that this key sets, in either spelling; None when it sets none."""
-        return cls._settings.get(cls.spelling_of(key))
+        return cls._settings.get(cls.canonical_key(key))
 
     @classmethod
     def outcome_of(cls, key: str, value: object = "") -> Outcome:
         """What becomes of this key in a file; ``value``: one that it has in another program."""
-        here = cls.spelling_of(key)
+        here = cls.canonical_key(key)
         if here in cls._settings:
-            return Outcome.acts(f"as `{here}`") if here != key else outcome_of_value(cls._settings[key], value)
-        if why := cls.why_refused(key, value):
-            return Outcome.refused(why)
-        return Outcome.named(why) if (why := cls.why_ignored(key)) else Outcome.refused("it is not known")
+            return Outcome.effective(f"as `{here}`") if here != key else outcome_of_value(cls._settings[key], value)
+        if why := cls.why_unsupported(key, value):
+            return Outcome.rejected(why)
+        return Outcome.ignored(why) if (why := cls.why_ignored(key)) else Outcome.rejected("it is not known")
 
     @classmethod
     def _known_keys(cls) -> dict[str, str]:
         keys = {key: key for key in cls._settings}
         return keys | {setting.attribute: setting.key for setting in cls._settings.values()}
 
-    def _as_given(self) -> dict[str, object]:
+    def _explicit_values(self) -> dict[str, object]:
         return {key: self.values[key] for key in self._settings if key in self.given}
 
     # --- checking -------------------------------------------------------------------------------------------
 
-    def _fill(self, read: _Reading) -> None:
+    def _load(self, read: _Reading) -> None:
         values: dict[str, Any] = {}
         given, ignored = read.given, read.ignored
         problems: list[str] = []
@@ -207,18 +207,18 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
             if key in given:
                 raw = given[key]
                 try:
-                    values[key] = setting.read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
+                    values[key] = setting.parse(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
                     continue
                 except ValueError as e:
-                    problems.append(wrong(setting, raw, str(e)))
-            elif self.is_needed(setting):
-                problems.append(_missing(setting, ignored))
+                    problems.append(invalid_value_text(setting, raw, str(e)))
+            elif self.is_required(setting):
+                problems.append(_missing_setting_text(setting, ignored))
             values[key] = default_of(setting, values)
         for table in self._tables:
-            problems += table.contradictions(values, frozenset(given))
-        problems = read.problems + [read.as_spelled(problem) for problem in problems]
+            problems += table.conflicts(values, frozenset(given))
+        problems = read.problems + [read.with_original_keys(problem) for problem in problems]
         if problems:
-            raise InvalidConfigException(report(problems))
+            raise InvalidConfigException(problems_text(problems))
         for table in self._tables:
             ignored |= table.without_effect(values, frozenset(given))
         effective = set(given)
@@ -237,7 +237,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled with its secrets, which another process of the same program needs."""
-        return _restored, (type(self), self._as_given(), dict(self.ignored))
+        return _unpickle, (type(self), self._explicit_values(), dict(self.ignored))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConsumerConfig) and self.values == other.values
@@ -283,9 +283,9 @@ SETTINGS = ConsumerConfig._settings = settings_of(TABLES)
 """Key -> setting, in the order of the tables."""
 
 
-def _restored(kind: type[ConsumerConfig], given: dict[str, object], ignored: dict[str, str]) -> ConsumerConfig:
+def _unpickle(kind: type[ConsumerConfig], given: dict[str, object], ignored: dict[str, str]) -> ConsumerConfig:
     config = kind.__new__(kind)
-    config._fill(_Reading(kind, given, ignored))
+    config._load(_Reading(kind, given, ignored))
     return config
 
 
@@ -307,54 +307,54 @@ class _Reading:
         self.given: dict[str, object] = given or {}
         self.ignored: dict[str, str] = ignored or {}
         self.problems: list[str] = []
-        self._spelled: dict[str, str] = {}
+        self._original_keys: dict[str, str] = {}
         self._config = config
 
-    def properties(self, properties: Mapping[str, object]) -> None:
+    def add_properties(self, properties: Mapping[str, object]) -> None:
         """Keys as a file has them: those of other programs are set aside."""
         config = self._config
         for key, value in properties.items():
-            here = config.spelling_of(key) if isinstance(key, str) else ""
+            here = config.canonical_key(key) if isinstance(key, str) else ""
             if here in config._settings:
-                self._take(here, key, value)
+                self._add(here, key, value)
             elif not here:
-                self.problems.append(_unknown(config, key, config._settings))
-            elif why := config.why_refused(key, value):
+                self.problems.append(_unknown_setting_text(config, key, config._settings))
+            elif why := config.why_unsupported(key, value):
                 self.problems.append(f"{key} cannot be set: {why}")
-            elif config.is_so(key, value):
+            elif config.is_only_supported_value(key, value):
                 continue
             elif why := config.why_ignored(key):
                 self.ignored[key] = why
             else:
-                self.problems.append(_unknown(config, key, config._settings))
+                self.problems.append(_unknown_setting_text(config, key, config._settings))
 
-    def words(self, words: Mapping[str, object], known: Mapping[str, str]) -> None:
+    def add_by_name(self, words: Mapping[str, object], known: Mapping[str, str]) -> None:
         """Settings that the program names: none of another program's.  ``known``: name -> key."""
         config = self._config
         for name, value in words.items():
             key = name.replace("_", ".") if isinstance(name, str) else ""
-            here = known.get(name) or config.spelling_of(key)
+            here = known.get(name) or config.canonical_key(key)
             if here in config._settings and (name in known or here != key):
-                self._take(here, name, value)
-            elif why := config.why_refused(key, value):
+                self._add(here, name, value)
+            elif why := config.why_unsupported(key, value):
                 self.problems.append(f"{name} cannot be set: {why}")
-            elif not config.is_so(key, value):
-                self.problems.append(_unknown(config, name, known))
+            elif not config.is_only_supported_value(key, value):
+                self.problems.append(_unknown_setting_text(config, name, known))
 
-    def _take(self, key: str, name: str, value: object) -> None:
+    def _add(self, key: str, name: str, value: object) -> None:
         if key in self.given and not self._is_same(key, value):
-            before = self._spelled.get(key, key)
+            before = self._original_keys.get(key, key)
             self.problems.append(
-                f"{before} and {name} say the same thing and disagree ({_shown(self._config, key, self.given[key])} "
-                f"and {_shown(self._config, key, value)}): leave one of them out"
+                f"{before} and {name} say the same thing and disagree ({_masked(self._config, key, self.given[key])} "
+                f"and {_masked(self._config, key, value)}): leave one of them out"
             )
             return
         self.given[key] = value
         if name != key:
-            self._spelled[key] = name
+            self._original_keys[key] = name
 
     def _is_same(self, key: str, value: object) -> bool:
-        read = self._config._settings[key].read
+        read = self._config._settings[key].parse
         try:
             one, other = (
                 read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw) for raw in (self.given[key], value)
@@ -363,27 +363,27 @@ class _Reading:
             return self.given[key] == value
         return bool(one == other)
 
-    def overridden_by(self, other: _Reading) -> _Reading:
+    def merged_with(self, other: _Reading) -> _Reading:
         """The same with what ``other`` says, which wins."""
         made = _Reading(self._config, self.given | other.given, self.ignored | other.ignored)
         made.problems = self.problems + other.problems
-        made._spelled = {key: name for key, name in self._spelled.items() if key not in other.given} | other._spelled
+        made._original_keys = {key: name for key, name in self._original_keys.items() if key not in other.given} | other._original_keys
         return made
 
-    def as_spelled(self, problem: str) -> str:
+    def with_original_keys(self, problem: str) -> str:
         """A sentence with the keys that were given: in their spelling, and where a default follows from one of them."""
         spelled = {
             key: setting.default.key
             for key, setting in self._config._settings.items()
             if isinstance(setting.default, SameAs) and key not in self.given and setting.default.key in self.given
-        } | {key: name for key, name in self._spelled.items() if "." in name}
+        } | {key: name for key, name in self._original_keys.items() if "." in name}
         if not spelled:
             return problem
         keys = "|".join(re.escape(key) for key in sorted(spelled, key=len, reverse=True))
         return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: spelled[found[1]], problem)
 
 
-def _dictionary(config: type[ConsumerConfig], properties: object) -> Mapping[str, object]:
+def _require_mapping(config: type[ConsumerConfig], properties: object) -> Mapping[str, object]:
     if properties is None:
         return {}
     if isinstance(properties, Mapping):
@@ -395,7 +395,7 @@ def _dictionary(config: type[ConsumerConfig], properties: object) -> Mapping[str
     )
 
 
-def _properties(source: str | Path | Mapping[str, object]) -> Mapping[str, object]:
+def _load_properties(source: str | Path | Mapping[str, object]) -> Mapping[str, object]:
     if isinstance(source, Mapping):
         return source
     if isinstance(source, Path) or not re.search(r"[\r\n=]", source):
@@ -417,25 +417,25 @@ def _properties(source: str | Path | Mapping[str, object]) -> Mapping[str, objec
 
 
 def _in_repr(setting: Setting[Any], value: object) -> str:
-    shown = setting.shown(value)
+    shown = setting.masked(value)
     return repr(shown) if isinstance(value, str) and not setting.is_secret else shown
 
 
-def _missing(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
-    old = next((key for key in ignored if successor_of(key) == setting.key), "")
+def _missing_setting_text(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
+    old = next((key for key in ignored if replacement_key(key) == setting.key), "")
     hint = f" ({old} does not stand for it: it is {ignored[old]})" if old else ""
     return f"{setting.key} is missing: it must be given; allowed is {setting.allowed}{hint}"
 
 
-def _shown(config: type[ConsumerConfig], key: str, value: object) -> str:
-    return config._settings[key].shown(str(value))
+def _masked(config: type[ConsumerConfig], key: str, value: object) -> str:
+    return config._settings[key].masked(str(value))
 
 
-def _unknown(config: type[ConsumerConfig], name: object, known: Iterable[str]) -> str:
+def _unknown_setting_text(config: type[ConsumerConfig], name: object, known: Iterable[str]) -> str:
     wanted = str(name)
     if why := config.why_ignored(wanted.replace("_", ".")):
         return f"{wanted} cannot be set: it is {why}"
-    if here := word_of_kafka_python(wanted):
+    if here := kafka_python_replacement(wanted):
         what = f"set {here.replace('.', '_') if '_' in wanted else here} in its place" if " " not in here else here
         return f"{wanted} is not known: it is kafka-python's; {what}"
     if nearest := get_close_matches(wanted.lower(), known, 1):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from zkconsumer.config import ConsumerConfig, Row
-from zkconsumer.foreign_keys import families, keys_of_the_new_consumer
+from zkconsumer.foreign_keys import ignored_key_rows, java_client_keys
 from zkconsumer.settings import Origin, Outcome
 
 _HEADINGS = {
-    Origin.ORIGINAL: """\
+    Origin.SCALA_CONSUMER: """\
 Settings of the original
 
 As in 0.8 to 1.1, with the same defaults. Integers and booleans are trimmed; booleans are exactly `true` or `false`.""",
@@ -17,7 +17,7 @@ As in 0.8 to 1.1, with the same defaults. Integers and booleans are trimmed; boo
 Settings of newer clients
 
 The original has none of these. Their names and their meaning are those of Kafka's newer clients and of its brokers.""",
-    Origin.OURS: "Settings of this program",
+    Origin.ZKCONSUMER: "Settings of this program",
 }
 
 _PAGE = """\
@@ -58,34 +58,34 @@ keys the later counts. A file that is not UTF-8 is taken for Latin-1.
 
 def render(kafkas: Mapping[str, str]) -> str:
     """The whole page.  ``kafkas``: the keys of Kafka's own consumer -> a value of each."""
-    later = {key: "" for key in keys_of_the_new_consumer() if key not in kafkas}
+    later = {key: "" for key in java_client_keys() if key not in kafkas}
     rows = ConsumerConfig.describe()
     tables = [
-        f"## {heading}\n\n{table(chosen)}"
+        f"## {heading}\n\n{settings_table(chosen)}"
         for origin, heading in _HEADINGS.items()
         if (chosen := [row for row in rows if row.origin is origin])
     ]
     return _PAGE.format(
         tables="\n\n".join(tables),
-        foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in families())]),
-        kafkas=outcomes({**kafkas, **later}, {"what becomes of it": ConsumerConfig.outcome_of}),
+        foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in ignored_key_rows())]),
+        kafkas=outcome_table({**kafkas, **later}, {"what becomes of it": ConsumerConfig.outcome_of}),
     )
 
 
-def table(rows: Iterable[Row]) -> str:
+def settings_table(rows: Iterable[Row]) -> str:
     """These settings with all that is to be known of them."""
     lines = ["| key | type | allowed | default | meaning |", "|---|---|---|---|---|"]
     for row in rows:
         type_ = f"{row.type}, {row.unit}" if row.unit else row.type
-        lines.append(f"| `{row.key}` | {type_} | {row.allowed} | {row.default} | {row.sentence} |")
+        lines.append(f"| `{row.key}` | {type_} | {row.allowed} | {row.default} | {row.description} |")
     return "\n".join(lines)
 
 
-def outcomes(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], Outcome]]) -> str:
+def outcome_table(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], Outcome]]) -> str:
     """What becomes of these keys, with these values: a column for each way to give them."""
     lines = [f"| key | {' | '.join(columns)} |", f"|{'---|' * (1 + len(columns))}"]
     for key, value in keys.items():
         found = [outcome(key, value) for outcome in columns.values()]
-        cells = [f"{each.fate.value}{f': {each.words}' if each.words else ''}" for each in found]
+        cells = [f"{each.status.value}{f': {each.reason}' if each.reason else ''}" for each in found]
         lines.append(f"| `{key}` | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -24,14 +24,14 @@ from zkconsumer.runtime.from_config import (
     channel_settings_of,
     group_settings_of,
     make_consumer_id,
-    planner_of,
-    stores_of,
+    assignment_planner_of,
+    offset_stores_of,
 )
-from zkconsumer.runtime.look import Looker, look_at
+from zkconsumer.runtime.look import Looker, take_member_snapshot
 from zkconsumer.runtime.member import Member
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.security import security_of
+from zkconsumer.zk.security import zk_security_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
-    _LEFT_BEHIND = "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
+    _INCOMPLETE_CLOSE_TEXT = "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             )
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
-        security = security_of(config)
+        security = zk_security_of(config)
         make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         member = Member(
             config.group_id,
             group_settings_of(config, consumer_id),
-            planner_of(config, consumer_id),
+            assignment_planner_of(config, consumer_id),
             fetch_settings_of(config),
             num_fetchers=config.num_consumer_fetchers,
             store=self.store,
-            brokers=BrokerAccess.of(
+            brokers=BrokerAccess.from_config(
                 config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
             ),
             clock=clock,
@@ -99,19 +99,19 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             channel=channel_settings_of(config),
             hooks=hooks,
         )
-        super().__init__(config, consumer_id, member, clock, {**config.ignored, **_of_a_coordinators_group(config)})
-        looker = Looker(member, lambda: look_at(member, clock), config.group_id, self._handed_out_at_ms, clock)
+        super().__init__(config, consumer_id, member, clock, {**config.ignored, **_coordinator_only_settings(config)})
+        looker = Looker(member, lambda: take_member_snapshot(member, clock), config.group_id, self._delivered_at_ms, clock)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
     def _commit_timeout_ms(self) -> int:
-        if not stores_of(self.config).in_kafka:
+        if not offset_stores_of(self.config).uses_kafka:
             return COMMIT_TIMEOUT_MS
         # The coordinator is looked for, and asked, and each may take that long.
         return COMMIT_TIMEOUT_MS + 3 * self.config.offsets_channel_socket_timeout_ms
 
 
-def _of_a_coordinators_group(config: ConsumerConfig) -> dict[str, str]:
+def _coordinator_only_settings(config: ConsumerConfig) -> dict[str, str]:
     """What a configuration of such a member sets and no member here reads."""
     why = "a setting of a group that a coordinator keeps; ZooKeeper keeps this group"
     return dict.fromkeys(sorted(config.given - SETTINGS.keys()), why)

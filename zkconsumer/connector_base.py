@@ -31,7 +31,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.observe.dump import write_metrics
-from zkconsumer.runtime.health import HealthServer, Watched, hide, show
+from zkconsumer.runtime.health import HealthServer, Watched, unregister_health_source, register_health_source
 from zkconsumer.runtime.stream_holder import ANY_TOPIC, QueueKey
 from zkconsumer.runtime.streams_member import StreamsMember
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
@@ -78,7 +78,7 @@ class ConsumerConnector(Generic[M]):
     A subclass calls ``_open`` at the end of its constructor.
     """
 
-    _LEFT_BEHIND: ClassVar[str]
+    _INCOMPLETE_CLOSE_TEXT: ClassVar[str]
     """What a close that could not be finished leaves behind, in words."""
 
     def __init__(
@@ -100,24 +100,24 @@ class ConsumerConnector(Generic[M]):
         self._streams: list[KafkaStream[Any, Any]] = []
         self._created = False
         self._member = member
-        self._looker: Watched
+        self._health_source: Watched
         self._health: HealthServer | None = None
         for key, why in (config.ignored if without_effect is None else without_effect).items():
             log.warning("setting-ignored key=%s why=%r", key, why)
 
     def _open(self, looker: Watched, timeout_ms: int) -> None:
         """Be seen, and connect to who keeps the group; raises with nothing left running when that cannot be done."""
-        self._looker = looker
+        self._health_source = looker
         try:
             if self.config.health_socket is not None:
-                self._health = show(looker, self.config.health_socket)
+                self._health = register_health_source(looker, self.config.health_socket)
             self._member.start(timeout_ms)
         except BaseException:
-            self._hide()
+            self._stop_health()
             self._member.close()
             raise
         _connectors.add(self)
-        self._forgotten = weakref.finalize(self, _warn_of_forgotten, self.consumer_id, self._pid)
+        self._finalizer = weakref.finalize(self, _warn_not_closed, self.consumer_id, self._pid)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.consumer_id})"
@@ -127,14 +127,14 @@ class ConsumerConnector(Generic[M]):
         """How long a commit may take."""
         raise NotImplementedError
 
-    def obstacles(self, timeout_ms: int) -> list[str]:
+    def reading_problems(self, timeout_ms: int) -> list[str]:
         """What keeps this member from reading all of its share now, a sentence each; empty if nothing does.
 
         Topics that do not exist, brokers that do not answer, partitions without a leader, a group that it is not in.
         Waits this long at most for its control thread.
         """
-        self._looker.begin_look()
-        return self._looker.health(timeout_ms).obstacles
+        self._health_source.request_snapshot()
+        return self._health_source.health(timeout_ms).reading_problems
 
     # --- streams --------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class ConsumerConnector(Generic[M]):
                 queues[topic, thread] = queue
                 streams.setdefault(topic, []).append(stream)
         self._member.join(Subscription(STATIC, threads), queues)
-        self._wait_for_first_share()
+        self._wait_for_first_assignment()
         return streams
 
     def create_message_streams_by_filter(
@@ -222,7 +222,7 @@ class ConsumerConnector(Generic[M]):
             queues[ANY_TOPIC, thread] = queue
             streams.append(stream)
         self._member.join(subscription, queues)
-        self._wait_for_first_share()
+        self._wait_for_first_assignment()
         return streams
 
     def _check_brokers(self) -> None:
@@ -253,7 +253,7 @@ class ConsumerConnector(Generic[M]):
 
     def _report_poison(self, tp: TopicPartition, why: str) -> None:
         """Called on a thread of the program, where a signal handler may raise: only the control thread takes a lock."""
-        self._member.membership.inbox.call(partial(self._member.observing.poisoned, tp, why))
+        self._member.membership.inbox.call(partial(self._member.observing.poison_record_found, tp, why))
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
@@ -288,7 +288,7 @@ class ConsumerConnector(Generic[M]):
             )
         return subscription
 
-    def _wait_for_first_share(self) -> None:
+    def _wait_for_first_assignment(self) -> None:
         config = self.config
         timeout_ms = max(
             config.rebalance_max_retries * config.rebalance_backoff_ms,
@@ -334,14 +334,14 @@ class ConsumerConnector(Generic[M]):
         refused = self._member.commit(positions, timeout_ms)
         retries = self.config.offsets_commit_max_retries if retry_on_failure else 0
         waited_ms = 0
-        while refused_now := self._to_try_again(refused, ownerships):
+        while refused_now := self._retriable(refused, ownerships):
             backoff_ms = max(1, self.config.offsets_channel_backoff_ms)
-            is_passing = all(refused[tp].is_passing for tp in refused_now)
+            is_passing = all(refused[tp].is_transient for tp in refused_now)
             pause_ms = min(PASSING_MS, backoff_ms) if is_passing else backoff_ms
             if waited_ms >= retries * backoff_ms or self._closing.wait(pause_ms / 1000):
                 break
             waited_ms += pause_ms
-            again = {tp: positions[tp] for tp in self._to_try_again(refused, ownerships)}
+            again = {tp: positions[tp] for tp in self._retriable(refused, ownerships)}
             if not again:
                 break
             refused = {tp: why for tp, why in refused.items() if tp not in again}
@@ -349,11 +349,11 @@ class ConsumerConnector(Generic[M]):
         if refused:
             raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
 
-    def _to_try_again(
+    def _retriable(
         self, refused: Mapping[TopicPartition, NotWritten], ownerships: dict[TopicPartition, tuple[object, int]]
     ) -> list[TopicPartition]:
         same = self._ownerships().items() & ownerships.items()
-        return [tp for tp, _ in same if tp in refused and not refused[tp].is_final]
+        return [tp for tp, _ in same if tp in refused and not refused[tp].is_permanent]
 
     def _ownerships(self) -> dict[TopicPartition, tuple[object, int]]:
         """What is ours, and how often it was reset: as long as that is the same, a position means the same.
@@ -361,7 +361,7 @@ class ConsumerConnector(Generic[M]):
         What is on its way out is committed with its release; without automatic commits only the program can do it.
         """
         everything = not self.config.auto_commit_enable
-        held = self._member.streams.held().items()
+        held = self._member.streams.all_partitions().items()
         return {tp: (info, info.resets) for tp, info in held if info.is_live or everything}
 
     def _consumed(self) -> dict[TopicPartition, int]:
@@ -370,13 +370,13 @@ class ConsumerConnector(Generic[M]):
         A partition whose first offset is not known yet (-1: ``auto.offset.reset`` is still asked for) has nothing to
         commit.
         """
-        infos = self._member.streams.held()
+        infos = self._member.streams.all_partitions()
         everything = not self.config.auto_commit_enable
         consumed = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
         positions = {tp: offset for tp, offset in consumed.items() if offset >= 0}
         here = calling_thread()
         for stream in self._streams:
-            in_hand = stream.iterator().position_in_hand() if stream.iterator().thread_id == here else None
+            in_hand = stream.iterator().unacknowledged_position() if stream.iterator().thread_id == here else None
             if in_hand is not None and infos.get(in_hand[0].tp) is in_hand[0]:
                 positions[in_hand[0].tp] = in_hand[1]
         return positions
@@ -404,23 +404,23 @@ class ConsumerConnector(Generic[M]):
             if self._closed:
                 return
             self._closed = True
-        self._forgotten.detach()
+        self._finalizer.detach()
         self._closing.set()
         here = calling_thread()
         for stream in self._streams:
             if stream.iterator().thread_id == here:
                 if covers_message_in_hand:
-                    stream.iterator().come_back()
+                    stream.iterator().acknowledge()
                 else:
-                    stream.iterator().give_back()
+                    stream.iterator().undeliver()
         left = self._member.leave()
         clean = self._member.close()
-        self._hide()
+        self._stop_health()
         if not (left and clean):
             log.warning(
                 "close-incomplete member=%s: %s, after at most %d ms",
                 self.consumer_id,
-                self._LEFT_BEHIND,
+                self._INCOMPLETE_CLOSE_TEXT,
                 self._member.negotiated_timeout_ms,
             )
 
@@ -447,8 +447,8 @@ class ConsumerConnector(Generic[M]):
     def positions(self) -> dict[TopicPartition, Position]:
         """Where this member stands in what it reads now, and where each partition started."""
         return {
-            tp: Position(info.consumed_offset, info.started_at, info.source)
-            for tp, info in list(self._member.streams.infos.items())
+            tp: Position(info.consumed_offset, info.start_offset, info.source)
+            for tp, info in list(self._member.streams.partition_infos.items())
             if info.is_live
         }
 
@@ -483,13 +483,13 @@ class ConsumerConnector(Generic[M]):
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _handed_out_at_ms(self) -> list[int | None]:
-        return [stream.iterator().handed_out_at_ms for stream in list(self._streams)]
+    def _delivered_at_ms(self) -> list[int | None]:
+        return [stream.iterator().delivered_at_ms for stream in list(self._streams)]
 
-    def _hide(self) -> None:
+    def _stop_health(self) -> None:
         server, self._health = self._health, None
         if server is not None:
-            hide(self._looker, server)
+            unregister_health_source(self._health_source, server)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -497,14 +497,14 @@ class ConsumerConnector(Generic[M]):
                 f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
             )
         # A close, and an end by an error, wait for a rebalance listener that is being called: it may commit.
-        if self._member.listener.is_waited_for_here:
+        if self._member.listener.is_inside_awaited_call:
             return
         if self._closed:
             raise ConnectorClosed(f"{self.consumer_id} is closed: make another connector")
         if self._member.failure is not None:
             raise self._member.failure
 
-    def _end_in_child(self) -> None:
+    def _fail_in_child(self) -> None:
         self._closed = True
         forked = ForkedError(
             f"{self.consumer_id} belongs to process {self._pid}, and this is a fork of it; make a connector here"
@@ -517,7 +517,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
     """How partitions are read."""
     return FetchSettings(
         client_id=config.client_id,
-        max_bytes_each=config.fetch_message_max_bytes,
+        partition_max_bytes=config.fetch_message_max_bytes,
         max_bytes=config.fetch_max_bytes,
         queued_max_bytes=config.queued_max_bytes,
         min_bytes=config.fetch_min_bytes,
@@ -556,7 +556,7 @@ def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartiti
     return checked
 
 
-def _warn_of_forgotten(consumer_id: str, pid: int) -> None:
+def _warn_not_closed(consumer_id: str, pid: int) -> None:
     """The program ends, or drops the connector and its streams, without a close."""
     if os.getpid() == pid:
         log.warning(
@@ -566,10 +566,10 @@ def _warn_of_forgotten(consumer_id: str, pid: int) -> None:
         )
 
 
-def _end_streams_in_child() -> None:
+def _fail_streams_in_child() -> None:
     """A forked child has no control thread and must not use the parent's sockets: its streams end with an error."""
     for connector in list(_connectors):
-        connector._end_in_child()
+        connector._fail_in_child()
 
 
-os.register_at_fork(after_in_child=_end_streams_in_child)
+os.register_at_fork(after_in_child=_fail_streams_in_child)

@@ -217,10 +217,10 @@ class OffsetsNotCommitted(WorldError):
     """Some offsets were not written, so their records will be handed out again; ``refused`` says which and why."""
 
     def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
-        self.refused = dict(refused)
-        some = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.refused.items())[:5])
-        more = f"; {len(self.refused) - 5} more" if len(self.refused) > 5 else ""
-        super().__init__(f"{len(self.refused)} offsets were not written: {some}{more}")
+        self.errors = dict(refused)
+        some = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.errors.items())[:5])
+        more = f"; {len(self.errors) - 5} more" if len(self.errors) > 5 else ""
+        super().__init__(f"{len(self.errors)} offsets were not written: {some}{more}")
 
 
 class HealthUnknown(WorldError):

@@ -65,7 +65,7 @@ def load(name: str) -> ModuleType | None:
     return found
 
 
-def why_missing(name: str) -> str:
+def missing_reason(name: str) -> str:
     """Why ``load`` gave None; empty where it did not."""
     return _missing.get(name, "")
 

@@ -174,21 +174,21 @@ _DECODERS = {"serializer.encoding", "key.deserializer.encoding", "value.deserial
 def why_ignored(key: str) -> str:
     """Whose key this is and what stands in its place, in words; empty for a key that nobody knows."""
     if key in _OF_THE_NEW_CONSUMER:
-        return of_the_new_consumer(f"set {_OF_THE_NEW_CONSUMER[key]} in its place")
+        return java_client_key_text(f"set {_OF_THE_NEW_CONSUMER[key]} in its place")
     if key in _OF_A_COORDINATORS_GROUP:
-        return of_the_new_consumer(_OF_A_COORDINATORS_GROUP[key])
-    return why_ignored_everywhere(key)
+        return java_client_key_text(_OF_A_COORDINATORS_GROUP[key])
+    return why_ignored_by_all_members(key)
 
 
-def of_the_new_consumer(words: str) -> str:
+def java_client_key_text(words: str) -> str:
     """The sentence on a key of the new consumer; ``words``: what is so here."""
     return f"a key of the new consumer; {words}"
 
 
-def why_ignored_everywhere(key: str) -> str:
+def why_ignored_by_all_members(key: str) -> str:
     """The same for keys that have no meaning for any member here, be its group in ZooKeeper or at a coordinator."""
     if key in WITHOUT_COUNTERPART:
-        return of_the_new_consumer(WITHOUT_COUNTERPART[key])
+        return java_client_key_text(WITHOUT_COUNTERPART[key])
     if key in OF_JAVA_SECURITY:
         return f"a setting of TLS and SASL in Java; {OF_JAVA_SECURITY[key]}"
     for prefix, words in _PREFIXES.items():
@@ -203,17 +203,17 @@ def why_ignored_everywhere(key: str) -> str:
     return ""
 
 
-def successor_of(key: str) -> str:
+def replacement_key(key: str) -> str:
     """The key of this consumer that says what ``key`` said in 0.7 or says in the new consumer; empty if none does."""
     return _OF_0_7.get(key) or _OF_THE_NEW_CONSUMER.get(key, "")
 
 
-def word_of_kafka_python(name: str) -> str:
+def kafka_python_replacement(name: str) -> str:
     """What to set, or to do, in the place of a name that kafka-python alone has; empty for any other."""
     return _OF_KAFKA_PYTHON.get(name.replace(".", "_"), "")
 
 
-def families() -> list[tuple[str, str]]:
+def ignored_key_rows() -> list[tuple[str, str]]:
     """Rows for the reference page: which keys, and why they are ignored."""
     rows = [(f"`{prefix}*`", words) for prefix, words in _PREFIXES.items()]
     rows.append((_listed(_OF_0_7), "keys of Kafka 0.7"))
@@ -222,7 +222,7 @@ def families() -> list[tuple[str, str]]:
     return rows
 
 
-def keys_of_the_new_consumer() -> list[str]:
+def java_client_keys() -> list[str]:
     """Those that have no meaning for a member of a group in ZooKeeper, in their order."""
     return sorted([*_OF_THE_NEW_CONSUMER, *_OF_A_COORDINATORS_GROUP, *WITHOUT_COUNTERPART, *OF_JAVA_SECURITY])
 

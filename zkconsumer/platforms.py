@@ -18,7 +18,7 @@ UNSUPPORTED_SYSTEMS = {
 """``sys.platform`` of systems without fork hooks, Unix sockets and POSIX clocks; 3.11 to 3.13 have these names."""
 
 
-def refusal(system: str, has_gil: bool) -> str:
+def unsupported_reason(system: str, has_gil: bool) -> str:
     """Why the package does not run there, and what to do; "" if it does.
 
     ``system``: as ``sys.platform``.  ``has_gil``: as ``sys._is_gil_enabled()``.
@@ -38,9 +38,9 @@ def refusal(system: str, has_gil: bool) -> str:
     return ""
 
 
-def check() -> None:
+def check_platform() -> None:
     """Raises ``UnsupportedPlatform`` (an ``ImportError`` too) where the package does not run."""
     # Free-threaded builds (3.13 and later) have this function; without it there is a GIL.
     is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
-    if why := refusal(sys.platform, is_gil_enabled is None or is_gil_enabled()):
+    if why := unsupported_reason(sys.platform, is_gil_enabled is None or is_gil_enabled()):
         raise UnsupportedPlatform(why)

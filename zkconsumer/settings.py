@@ -33,12 +33,12 @@ NO_USER = (
 """Why an address with an ``@`` is refused.  The text of the address is not repeated."""
 
 
-def as_it_is(text: str) -> str:
+def unmasked(text: str) -> str:
     """Nothing in this text is hidden."""
     return text
 
 
-def hide_user(text: str) -> str:
+def mask_user(text: str) -> str:
     """Addresses without everything before their last ``@``, which may hold passwords."""
     _, at, rest = text.rpartition("@")
     return f"{HIDDEN}@{rest}" if at else text
@@ -47,49 +47,49 @@ def hide_user(text: str) -> str:
 class Origin(Enum):
     """Whose key a setting is."""
 
-    ORIGINAL = "the original, 0.8 to 1.1"
+    SCALA_CONSUMER = "the original, 0.8 to 1.1"
     NEWER_CLIENTS = "Kafka's newer clients"
-    OURS = "this program"
+    ZKCONSUMER = "this program"
 
 
 class Fate(Enum):
     """What becomes of a key that a user gives."""
 
-    ACTS = "acts"
-    REFUSED = "is refused"
-    NAMED = "has no effect"
+    EFFECTIVE = "acts"
+    REJECTED = "is refused"
+    IGNORED = "has no effect"
 
 
 class Outcome(NamedTuple):
     """``fate`` of a key in one configuration; ``words``: why, or under which other key it acts."""
 
-    fate: Fate
-    words: str
+    status: Fate
+    reason: str
 
     @classmethod
-    def acts(cls, words: str = "") -> Outcome:
+    def effective(cls, words: str = "") -> Outcome:
         """It does what it says."""
-        return cls(Fate.ACTS, words)
+        return cls(Fate.EFFECTIVE, words)
 
     @classmethod
-    def refused(cls, why: str) -> Outcome:
+    def rejected(cls, why: str) -> Outcome:
         """It is an error, which says why."""
-        return cls(Fate.REFUSED, why)
+        return cls(Fate.REJECTED, why)
 
     @classmethod
-    def named(cls, why: str) -> Outcome:
+    def ignored(cls, why: str) -> Outcome:
         """It has no meaning here, and a warning says so."""
-        return cls(Fate.NAMED, why)
+        return cls(Fate.IGNORED, why)
 
 
 def outcome_of_value(setting: Setting[Any], value: object) -> Outcome:
     """What becomes of a key that is a setting; ``value``: one that it has in another program, "" if there is none."""
     try:
         if value != "":
-            setting.read(value)
+            setting.parse(value)
     except ValueError:
-        return Outcome.acts(f"with {setting.allowed}; another value is refused")
-    return Outcome.acts()
+        return Outcome.effective(f"with {setting.allowed}; another value is refused")
+    return Outcome.effective()
 
 
 class HasValues(Protocol):
@@ -125,20 +125,20 @@ class Setting(Generic[T]):
         self, key: str, sentence: str, read: Callable[[object], T], type_: str, allowed: str, default: Any, unit: str
     ) -> None:
         self.key = key
-        self.sentence = sentence
-        self.read = read
+        self.description = sentence
+        self.parse = read
         self.type = type_
         self.allowed = allowed
         self.default = default
         self.unit = unit
         self.attribute = ""
-        self.origin = Origin.ORIGINAL
+        self.origin = Origin.SCALA_CONSUMER
         self.is_secret = False
-        self.hide: Callable[[str], str] = as_it_is
+        self.mask: Callable[[str], str] = unmasked
 
-    def shown(self, raw: object) -> str:
+    def masked(self, raw: object) -> str:
         """What was given, as errors, logs and ``repr`` may show it."""
-        return HIDDEN if self.is_secret else self.hide(raw if isinstance(raw, str) else repr(raw))
+        return HIDDEN if self.is_secret else self.mask(raw if isinstance(raw, str) else repr(raw))
 
     def __set_name__(self, owner: type[SettingsTable], name: str) -> None:
         self.attribute = name
@@ -163,12 +163,12 @@ class SettingsTable:
 
     __slots__ = ()
 
-    ORIGIN: ClassVar[Origin] = Origin.ORIGINAL
+    ORIGIN: ClassVar[Origin] = Origin.SCALA_CONSUMER
 
     values: Mapping[str, Any]
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """What cannot be set together, a sentence each; ``values`` has every key, a bad one with its default.
 
         ``given``: the keys that were set.
@@ -271,23 +271,23 @@ def default_of(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
     return setting.default
 
 
-def report(problems: list[str]) -> str:
+def problems_text(problems: list[str]) -> str:
     """All problems of a configuration, a line each."""
     count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
     return "\n  ".join([f"the configuration has {count}:", *problems])
 
 
-def wrong(setting: Setting[Any], raw: object, hint: str) -> str:
+def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
     """What is wrong with a value, and what to do."""
-    shown = setting.shown(raw)
+    shown = setting.masked(raw)
     if len(shown) > SHOWN_CHARS_MAX:
         shown = f"{shown[:SHOWN_CHARS_MAX]}…"
     unit = f", in {setting.unit}" if setting.unit else ""
-    otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {default_in_words(setting)})"
+    otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {default_text(setting)})"
     return f"{setting.key}={shown}: {f'{hint}; ' if hint else ''}set it to {setting.allowed}{unit}{otherwise}"
 
 
-def default_in_words(setting: Setting[Any]) -> str:
+def default_text(setting: Setting[Any]) -> str:
     """The default as a person reads it."""
     match setting.default:
         case SameAs(key):
@@ -312,7 +312,7 @@ def check_name(text: str) -> str:
     return text
 
 
-def check_group(text: str) -> str:
+def check_group_id(text: str) -> str:
     """A group id; it must be part of a path as well, or nothing can be registered."""
     check_name(text)
     if text in ("", ".", ".."):
@@ -320,7 +320,7 @@ def check_group(text: str) -> str:
     return text
 
 
-def check_consumer_id(text: str) -> str:
+def check_consumer_id_setting(text: str) -> str:
     """A consumer id, which the original does not look at before ZooKeeper refuses it."""
     if re.search(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]", text):
         raise ValueError("it becomes a part of paths in ZooKeeper, where '/' and control characters cannot stand")
@@ -350,5 +350,5 @@ def check_connect(text: str) -> str:
     if "," in chroot:
         raise ValueError("the chroot stands once, behind the last server")
     if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
-        raise ValueError(f"the chroot {hide_user('/' + chroot)!r} is not a path; it has no '/' at the end")
+        raise ValueError(f"the chroot {mask_user('/' + chroot)!r} is not a path; it has no '/' at the end")
     return ",".join(trimmed) + slash + chroot

@@ -30,12 +30,12 @@ from zkconsumer.kafka.error_codes import NONE as NO_ERROR
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import (
     KAFKA_STORE_FROM,
-    commit_answered,
-    commit_rows,
-    coordinator_answered,
-    coordinator_asked,
-    offsets_answered,
-    offsets_asked,
+    parse_offset_commit,
+    offset_commit_topics,
+    parse_find_coordinator,
+    find_coordinator_request,
+    parse_offset_fetch,
+    offset_fetch_request,
 )
 from zkconsumer.kafka.metadata import ALL_TOPICS_IS_NULL_FROM
 from zkconsumer.kafka.versions import ApiRanges, negotiate
@@ -116,11 +116,11 @@ class SimpleConsumer:
         self.buffer_size = buffer_size
         self.client_id = check_client_id(client_id)
         self._new_connection = connect
-        self._one_at_a_time = threading.Lock()
+        self._request_lock = threading.Lock()
         # Under the second lock, which is held for moments only: what ``close`` takes away from a thread that waits.
-        self._changing = threading.Lock()
+        self._connection_lock = threading.Lock()
         self._connection: Connection | None = None
-        self._spoken: tuple[Connection, ApiRanges] | None = None
+        self._api_versions: tuple[Connection, ApiRanges] | None = None
         self._is_closed = False
 
     def __enter__(self) -> SimpleConsumer:
@@ -138,7 +138,7 @@ class SimpleConsumer:
 
     def connect(self) -> None:
         """Connect now, and ask the broker what it speaks; without it the first request does what it needs of that."""
-        with self._one_at_a_time:
+        with self._request_lock:
             self._negotiated(self._connected())
 
     def disconnect(self) -> None:
@@ -146,7 +146,7 @@ class SimpleConsumer:
 
         The next request connects again.  (``disconnectToHandleJavaIOBug`` of 0.9 and later.)
         """
-        with self._changing:
+        with self._connection_lock:
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -175,13 +175,13 @@ class SimpleConsumer:
         """Who leads which partition, or who coordinates a group."""
         if isinstance(request, TopicMetadataRequest):
             return self._metadata(request)
-        version, response = self._ask(
+        version, response = self._request(
             schemas.FIND_COORDINATOR,
             request,
             lambda ranges: ranges.pick(schemas.FIND_COORDINATOR),
-            lambda version: coordinator_asked(version, request.group),
+            lambda version: find_coordinator_request(version, request.group),
         )
-        found = coordinator_answered(response, version, request.group)
+        found = parse_find_coordinator(response, version, request.group)
         if isinstance(found, ErrorCode):
             return GroupCoordinatorResponse(None, found, request.correlation_id)
         return GroupCoordinatorResponse(found, NO_ERROR, request.correlation_id)
@@ -195,7 +195,7 @@ class SimpleConsumer:
                 allow_auto_topic_creation=request.allow_auto_topic_creation,
             )
 
-        _, response = self._ask(schemas.METADATA, request, lambda ranges: ranges.pick(schemas.METADATA), body)
+        _, response = self._request(schemas.METADATA, request, lambda ranges: ranges.pick(schemas.METADATA), body)
         brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
         metadata = [
             TopicMetadata(
@@ -219,7 +219,7 @@ class SimpleConsumer:
             max_bytes=request.max_bytes,
             topics=_by_topic(request),
         )
-        version, response = self._ask(
+        version, response = self._request(
             schemas.FETCH,
             request,
             lambda ranges: ranges.pick(schemas.FETCH),
@@ -253,7 +253,7 @@ class SimpleConsumer:
             replica_id=request.replica_id,
             topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
-        version, response = self._ask(schemas.LIST_OFFSETS, request, _oldest_list_offsets, lambda _: body)
+        version, response = self._request(schemas.LIST_OFFSETS, request, _oldest_list_offsets, lambda _: body)
         found = {}
         for topic in response.topics:
             for told in topic.partitions:
@@ -295,11 +295,11 @@ class SimpleConsumer:
                 generation_id_or_member_epoch=request.generation_id,
                 member_id=request.member_id,
                 retention_time_ms=request.retention_ms,
-                topics=commit_rows(request.offsets),
+                topics=offset_commit_topics(request.offsets),
             )
 
-        version, response = self._ask(schemas.OFFSET_COMMIT, request, choose, body)
-        return OffsetCommitResponse(commit_answered(response), request.correlation_id, version)
+        version, response = self._request(schemas.OFFSET_COMMIT, request, choose, body)
+        return OffsetCommitResponse(parse_offset_commit(response), request.correlation_id, version)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """How far a group has read, from the store that the request names."""
@@ -309,13 +309,13 @@ class SimpleConsumer:
                 return _version_0(schemas.OFFSET_FETCH, ranges)
             return ranges.pick(schemas.OFFSET_FETCH, at_least=KAFKA_STORE_FROM)
 
-        version, response = self._ask(
+        version, response = self._request(
             schemas.OFFSET_FETCH,
             request,
             choose,
-            lambda version: offsets_asked(version, request.group_id, request.partitions),
+            lambda version: offset_fetch_request(version, request.group_id, request.partitions),
         )
-        error, rows = offsets_answered(response, version, request.group_id)
+        error, rows = parse_offset_fetch(response, version, request.group_id)
         offsets = {
             at: OffsetMetadataAndError(row.committed_offset, row.metadata or "", error_code(row.error_code))
             for at, row in rows.items()
@@ -324,7 +324,7 @@ class SimpleConsumer:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _ask(
+    def _request(
         self,
         api: Api[Q, R],
         request: Any,
@@ -349,7 +349,7 @@ class SimpleConsumer:
                 client_id=client_id,
             )
 
-        with self._one_at_a_time:
+        with self._request_lock:
             try:
                 return once()
             except (BrokerUnreachable, RemoteProtocolError) as error:
@@ -364,7 +364,7 @@ class SimpleConsumer:
                 raise
 
     def _connected(self) -> Connection:
-        with self._changing:
+        with self._connection_lock:
             if self._is_closed:
                 raise ConnectorClosed(f"the SimpleConsumer of {self.host}:{self.port} is closed; make another one")
             if self._connection is None:
@@ -379,9 +379,9 @@ class SimpleConsumer:
 
     def _negotiated(self, connection: Connection) -> ApiRanges:
         """Asked once a connection: after a break another release may answer."""
-        if self._spoken is None or self._spoken[0] is not connection:
-            self._spoken = connection, negotiate(connection, self.so_timeout_ms)
-        return self._spoken[1]
+        if self._api_versions is None or self._api_versions[0] is not connection:
+            self._api_versions = connection, negotiate(connection, self.so_timeout_ms)
+        return self._api_versions[1]
 
 
 def _add_advice(error: ConnectionFailed, api: Api[Any, Any], version: int) -> None:
@@ -424,11 +424,11 @@ def _answer_bytes_max(asked: Mapping[TopicPartition, PartitionFetchInfo]) -> int
 
 def _oldest_list_offsets(ranges: ApiRanges) -> int:
     """Version 0, the one that means what the old names say; where it is gone (4.0), the best that is left."""
-    return 0 if ranges.knows(schemas.LIST_OFFSETS, 0) else ranges.pick(schemas.LIST_OFFSETS)
+    return 0 if ranges.supports(schemas.LIST_OFFSETS, 0) else ranges.pick(schemas.LIST_OFFSETS)
 
 
 def _version_0(api: Api[Any, Any], ranges: ApiRanges) -> int:
-    if not ranges.knows(api, 0):
+    if not ranges.supports(api, 0):
         raise KafkaException(
             f"this broker has no {api.name} v0, so it keeps no offsets in ZooKeeper: write the znodes with "
             "zkconsumer.zk, or take storage=\"kafka\""

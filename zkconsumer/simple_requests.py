@@ -18,7 +18,7 @@ from zkconsumer.kafka.error_codes import NONE, ErrorCode
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.records import Record, iter_records, scan
+from zkconsumer.wire.records import Record, iter_records, scan_record_set
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
 T = TypeVar("T")
@@ -215,12 +215,12 @@ class MessageSet:
     @property
     def valid_bytes(self) -> int:
         """Of the complete messages (or batches)."""
-        return scan(self._records).complete_bytes
+        return scan_record_set(self._records).complete_bytes
 
     @property
     def next_offset(self) -> int:
         """Where to go on; −1 without a complete message.  Not always the last record's plus one: logs have gaps."""
-        return scan(self._records).next_offset
+        return scan_record_set(self._records).next_offset
 
     def __repr__(self) -> str:
         return f"MessageSet({self.size_in_bytes} bytes)"

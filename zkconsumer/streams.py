@@ -181,21 +181,21 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
         """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
         self.delivery.clear_current_chunk()
 
-    def come_back(self) -> None:
+    def acknowledge(self) -> None:
         """Count the record in hand as consumed, as asking for the next one does (for ``close`` in this thread)."""
-        self.delivery.come_back()
+        self.delivery.acknowledge()
 
-    def give_back(self) -> None:
+    def undeliver(self) -> None:
         """Count the record in hand as not consumed: it will be handed out again, here or elsewhere."""
-        self.delivery.give_back()
+        self.delivery.undeliver()
 
     def fail(self, error: BaseException) -> None:
         """Raise this from now on; takes no lock, so that it can be called in a forked child."""
         self.delivery.fail(error)
 
-    def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
+    def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
         """The ownership and the next offset, when the program holds a record of this stream that still counts."""
-        return self.delivery.position_in_hand()
+        return self.delivery.unacknowledged_position()
 
     @property
     def thread_id(self) -> int:
@@ -203,9 +203,9 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
         return self.delivery.thread_id
 
     @property
-    def handed_out_at_ms(self) -> int | None:
+    def delivered_at_ms(self) -> int | None:
         """When the last record was handed out, in ms of the lease's clock; None: none was."""
-        return self.delivery.handed_out_at_ms
+        return self.delivery.delivered_at_ms
 
 
 class KafkaStream(Generic[K, V]):

@@ -14,7 +14,7 @@ REASON_CHARS_MAX = 200
 def read_json_object(text: str) -> dict[str, Any]:
     """The object that ``text`` is.  Raises ``ValueError`` with a sentence that says what it is instead."""
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        found = json.loads(text, object_pairs_hook=_require_unique_names, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON ({error.msg} at character {error.pos})") from None
     except RecursionError:
@@ -26,12 +26,12 @@ def read_json_object(text: str) -> dict[str, Any]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name occurs in it twice")
     return members
 
 
-def _no_constant(text: str) -> Any:
+def _reject_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")

@@ -7,7 +7,7 @@ from six import ensure_binary, ensure_text
 from zkconsumer.errors import MalformedZnode, UnsafeName
 
 
-def to_text(data: bytes) -> str:
+def decode_strict(data: bytes) -> str:
     """Strict UTF-8, for what only programs like this one write.  Raises ``MalformedZnode``."""
     try:
         return ensure_text(data, "utf-8", "strict")
@@ -15,7 +15,7 @@ def to_text(data: bytes) -> str:
         raise MalformedZnode(f"not UTF-8 at byte {exc.start} of {len(data)}") from exc
 
 
-def to_text_like_java(data: bytes) -> str:
+def decode_like_java(data: bytes) -> str:
     """UTF-8 as the original's string serializer reads it: what is not UTF-8 becomes U+FFFD, and is no error.
 
     Java makes one U+FFFD of an encoded surrogate, Python three; no name that counts can hold either.
@@ -23,7 +23,7 @@ def to_text_like_java(data: bytes) -> str:
     return ensure_text(data, "utf-8", "replace")
 
 
-def to_bytes(text: str) -> bytes:
+def encode_strict(text: str) -> bytes:
     """UTF-8.  Raises ``UnsafeName`` for half a surrogate pair, which has no bytes."""
     try:
         return ensure_binary(text, "utf-8", "strict")

@@ -48,7 +48,7 @@ class Hooks:
     def session_lost(self, session_id: int) -> None:
         """The session expired, and with it everything that was held; ``partitions_lost`` names it."""
 
-    def share_held(self, assignment: dict[TopicPartition, str]) -> None:
+    def assignment_complete(self, assignment: dict[TopicPartition, str]) -> None:
         """Everything that falls to this member is read: partition -> thread id.  When it changed, or came back."""
 
     def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
@@ -63,7 +63,7 @@ class Hooks:
     def drain_timed_out(self, partitions: tuple[TopicPartition, ...]) -> None:
         """The program did not come back in time for these: its message in hand comes again."""
 
-    def commit_settled(
+    def commit_completed(
         self, store: str, written: dict[TopicPartition, int], refused: dict[TopicPartition, str]
     ) -> None:
         """``zookeeper`` or ``kafka`` answered a commit: next offsets that were written, and why others were not."""
@@ -77,7 +77,7 @@ class Hooks:
     def fetch_failed(self, broker: BrokerAddress, partitions: tuple[TopicPartition, ...], why: str) -> None:
         """A broker cannot be asked, or, with ``partitions``, some of what it leads cannot be read; once a reason."""
 
-    def record_poisoned(self, partition: TopicPartition, why: str) -> None:
+    def poison_record_found(self, partition: TopicPartition, why: str) -> None:
         """A stream has met a message that it cannot hand out; its iterator raises the error as well."""
 
     def thread_died(self, name: str, error: BaseException) -> None:
@@ -86,7 +86,7 @@ class Hooks:
     def member_failed(self, error: Exception) -> None:
         """The member cannot go on (``MigrationError``, ``ConsumerIdInUse`` …); every stream raises this."""
 
-    def told(self, level: str, event: str, words: str) -> None:
+    def warning_logged(self, level: str, event: str, words: str) -> None:
         """The group logged this at WARNING or above: the event names of the log lines, for whatever has no hook."""
 
 
@@ -97,10 +97,10 @@ class Place:
     records come before; the offset of the last of those.  None: begin at the beginning.
     """
 
-    __slots__ = ("at",)
+    __slots__ = ("cursor",)
 
     def __init__(self) -> None:
-        self.at: tuple[int, int, int, int] | None = None
+        self.cursor: tuple[int, int, int, int] | None = None
 
 
 class Tally:
@@ -111,12 +111,12 @@ class Tally:
     it is not compressed.
     """
 
-    __slots__ = ("count", "expanded_bytes", "place")
+    __slots__ = ("count", "expanded_bytes", "position")
 
     def __init__(self) -> None:
         self.count = 0
         self.expanded_bytes = 0
-        self.place: Place | None = None
+        self.position: Place | None = None
 
 
 EARLIEST_TIME = -2

@@ -63,7 +63,7 @@ class DescriptorShortage:
         """When the last line was written; None: never."""
         self._paused_s = 0.0
 
-    def paused(self, why: str, connections: int, now_s: float) -> None:
+    def record_pause(self, why: str, connections: int, now_s: float) -> None:
         """A port is not looked at for ``RETRY_S``, with so many ``connections`` open."""
         self._pauses += 1
         self._paused_s = now_s
@@ -76,7 +76,7 @@ class DescriptorShortage:
             resource.getrlimit(resource.RLIMIT_NOFILE)[0], connections, self._pauses, why,
         )  # fmt: skip
 
-    def look(self, now_s: float) -> None:
+    def check_recovered(self, now_s: float) -> None:
         """Call it about every second."""
         if self._pauses and now_s - self._paused_s >= QUIET_S:
             _log.warning("connections-accepted-again pauses=%d", self._pauses)
@@ -105,7 +105,7 @@ class Acceptor:
         self._connections_max = connections_max()
         self._retry: asyncio.TimerHandle | None = None
         """Set while the port is not looked at."""
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._starting_connections: set[asyncio.Task[None]] = set()
         """Connections that are accepted, and are in their TLS handshake or not yet with their protocol."""
 
     def start(self) -> None:
@@ -121,12 +121,12 @@ class Acceptor:
         if self._listener.fileno() >= 0:
             self._loop.remove_reader(self._listener)
         self._listener.close()
-        for task in self._beginning:
+        for task in self._starting_connections:
             task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
-            connections = self._open_connections() + len(self._beginning)
+            connections = self._open_connections() + len(self._starting_connections)
             if connections >= self._connections_max:
                 self._pause("the rest of the limit is kept for files", connections)
                 return
@@ -140,16 +140,16 @@ class Acceptor:
                     self._pause(error.strerror or str(error), connections)
                 return
             accepted.setblocking(False)
-            task = self._loop.create_task(self._begin(accepted))
-            self._beginning.add(task)
-            task.add_done_callback(self._beginning.discard)
+            task = self._loop.create_task(self._start_connection(accepted))
+            self._starting_connections.add(task)
+            task.add_done_callback(self._starting_connections.discard)
 
     def _pause(self, why: str, connections: int) -> None:
         self._loop.remove_reader(self._listener)
         self._retry = self._loop.call_later(RETRY_S, self.start)
-        self._shortage.paused(why, connections, self._loop.time())
+        self._shortage.record_pause(why, connections, self._loop.time())
 
-    async def _begin(self, accepted: socket.socket) -> None:
+    async def _start_connection(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 self._new_connection,

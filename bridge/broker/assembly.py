@@ -9,28 +9,28 @@ from dataclasses import replace
 
 from bridge.broker.catalogue import CatalogueFile, NoStore
 from bridge.broker.cluster import Cluster
-from bridge.broker.config import group_rows, read_broker_config
+from bridge.broker.config import group_config_entries, read_broker_config
 from bridge.broker.data_folder import DataFolder
 from bridge.broker.log.files import OpenFiles
-from bridge.broker.releases import release_named
+from bridge.broker.releases import emulated_release
 from bridge.broker.settings import BrokerSettings
 from bridge.broker.timers import Scheduler
 from bridge.broker.topics import OFFSETS_TOPIC, Topics
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.config import group_keys, read_group_config
+from bridge.coordinator.config import group_coordinator_keys, read_group_coordinator_config
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from zkconsumer.errors import PreconditionFailed
 
 
-def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
+def build_cluster(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
     """Read the settings, then take the directory and read the logs; ``Cluster.close`` lets go of them.
 
     ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or cannot be read or
     written, or a log is damaged.
     """
-    release, behaviour = release_named(settings.release), behaviour_of(settings.release)
-    group_config = read_group_config(settings.properties, behaviour.default_config())
-    config = read_broker_config(settings.properties, group_keys())
+    release, behaviour = emulated_release(settings.release), behaviour_of(settings.release)
+    group_config = read_group_coordinator_config(settings.properties, behaviour.default_config())
+    config = read_broker_config(settings.properties, group_coordinator_keys())
     folder = None if settings.data is None else DataFolder(settings.data)
     files = OpenFiles(settings.sync)
     try:
@@ -47,7 +47,7 @@ def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
     except BaseException as error:
         files.close_all()
         if folder is not None:
-            folder.release()
+            folder.unlock()
         if isinstance(error, OSError) and settings.data is not None:
             raise PreconditionFailed(
                 f"{error.filename or settings.data} cannot be read or written: {error.strerror or error}; make room, "
@@ -62,11 +62,11 @@ def assemble(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
         topics,
         release,
         config,
-        group_rows(group_config, behaviour.default_config()),
+        group_config_entries(group_config, behaviour.default_config()),
         group_config.offsets_topic_partitions,
         lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
         scheduler,
-        may=settings.may,
+        authorizer=settings.authorizer,
     )
 
 

@@ -80,7 +80,7 @@ class CatalogueFile:
         except (OSError, ValueError) as error:
             raise PreconditionFailed(f"{self._path} cannot be read: {error}") from error
         try:
-            return decode(json.loads(text))
+            return decode_catalogue(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PreconditionFailed(
                 f"{self._path} is no catalogue of this broker ({type(error).__name__}: {error}); restore it, or start "
@@ -90,14 +90,14 @@ class CatalogueFile:
     def save(self, catalogue: Catalogue) -> None:
         draft = self._path.with_suffix(".draft")
         with draft.open("w", encoding="utf-8") as file:
-            json.dump(encode(catalogue), file, indent=1)
+            json.dump(encode_catalogue(catalogue), file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._path)
         sync_folder(self._path.parent)
 
 
-def encode(catalogue: Catalogue) -> dict[str, Any]:
+def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
     """As JSON has it."""
     return {
         "version": VERSION,
@@ -114,7 +114,7 @@ def encode(catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def decode(members: dict[str, Any]) -> Catalogue:
+def decode_catalogue(members: dict[str, Any]) -> Catalogue:
     """From JSON.  ``ValueError``, ``KeyError``, ``TypeError``: it is something else."""
     if members["version"] != VERSION:
         raise ValueError(f"version {members['version']}, known is {VERSION}")

@@ -21,7 +21,7 @@ from zkconsumer.kafka.releases import Release
 from zkconsumer.types import BrokerAddress
 
 
-def everybody_may(principal: str, operation: Operation, resource: str, name: str) -> bool:
+def allow_all(principal: str, operation: Operation, resource: str, name: str) -> bool:
     """A development broker forbids nothing unless it is told to."""
     return True
 
@@ -42,26 +42,26 @@ class Cluster:
         machine: Callable[[int], Machine],
         scheduler: Scheduler,
         *,
-        may: Authorizer = everybody_may,
+        may: Authorizer = allow_all,
         offsets_in_zookeeper: OffsetsInZooKeeper | None = None,
     ) -> None:
         self.topics = topics
         self.release = release
         self.config = config
-        self.group_rows = group_rows
+        self.group_config_entries = group_rows
         self.scheduler = scheduler
-        self.may = may
-        self.offsets_in_zookeeper = offsets_in_zookeeper
-        self.fetches = DelayedFetches(scheduler)
-        self.disk_trouble = DiskTrouble(topics.folder)
-        self.on_topics: Callable[[], None] = lambda: None
-        self.is_registered: Callable[[str], bool] = lambda topic: True
+        self.authorizer = may
+        self.legacy_offset_store = offsets_in_zookeeper
+        self.fetch_purgatory = DelayedFetches(scheduler)
+        self.disk_errors = DiskTrouble(topics.folder)
+        self.on_topics_changed: Callable[[], None] = lambda: None
+        self.is_topic_registered: Callable[[str], bool] = lambda topic: True
         """Whether a topic is in ZooKeeper; true for each topic where the broker has no ZooKeeper."""
-        self.on_group_answer: Callable[[Call, Any, Any], None] = lambda call, body, answer: None
+        self.on_group_response: Callable[[Call, Any, Any], None] = lambda call, body, answer: None
         """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
-        self.offsets_partitions = offsets_partitions
+        self.offsets_topic_partitions = offsets_partitions
         self.nodes = {
-            node_id: Node(node_id, self, Groups(node_id, machine(node_id), topics, scheduler, self.fetches.appended))
+            node_id: Node(node_id, self, Groups(node_id, machine(node_id), topics, scheduler, self.fetch_purgatory.on_append))
             for node_id in topics.node_ids
         }
 
@@ -79,7 +79,7 @@ class Cluster:
     def shut_down(self) -> None:
         """What is parked is answered: 15, for the coordinators go down."""
         for node in self.nodes.values():
-            node.groups.shut_down()
+            node.coordinator_runtime.shut_down()
 
     def close(self) -> None:
         """Let go of the files, and of the directory."""
@@ -98,21 +98,21 @@ class Cluster:
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> Topic:
         """Make a topic that there is not yet.  ``OSError``."""
-        [topic] = self.create_topics([NewTopic(name, self.topics.spread(partitions, replication_factor), config or {})])
+        [topic] = self.create_topics([NewTopic(name, self.topics.assign_replicas(partitions, replication_factor), config or {})])
         return topic
 
     def create_topics(self, new: Sequence[NewTopic]) -> list[Topic]:
         """Make topics that there are not yet.  ``OSError``: none was made."""
         topics = self.topics.create(new) if new else []
         if topics:
-            self.on_topics()
+            self.on_topics_changed()
         return topics
 
     def create_offsets_topic(self) -> None:
         """``__consumer_offsets``, which the first question for a coordinator makes (0.8.2 and later)."""
         replication_factor = min(self.config.offsets_topic_replication_factor, len(self.nodes))
         config = {"cleanup.policy": "compact"}
-        self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_partitions, replication_factor, config))
+        self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_topic_partitions, replication_factor, config))
 
     def delete_topics(self, doomed: Sequence[Topic]) -> None:
         """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
@@ -121,10 +121,10 @@ class Cluster:
         self.topics.delete(doomed)
         for topic in doomed:
             for partition in topic.partitions:
-                self.fetches.changed(topic.name, partition.index)
+                self.fetch_purgatory.on_partition_changed(topic.name, partition.index)
         for node in self.nodes.values():
-            node.groups.topics_deleted(frozenset(topic.name for topic in doomed))
-        self.on_topics()
+            node.coordinator_runtime.topics_deleted(frozenset(topic.name for topic in doomed))
+        self.on_topics_changed()
 
     def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:
         """Another node leads a partition of the offsets topic, or (None) nobody.
@@ -138,8 +138,8 @@ class Cluster:
             self.create_offsets_topic()
         led = self.topics.partition(OFFSETS_TOPIC, partition)
         if led is None:
-            raise UsageError(f"{OFFSETS_TOPIC} has {self.offsets_partitions} partitions, and none is {partition}")
-        self._lead(led, -1 if node_id is None else node_id, loading_ms)
+            raise UsageError(f"{OFFSETS_TOPIC} has {self.offsets_topic_partitions} partitions, and none is {partition}")
+        self._change_offsets_leader(led, -1 if node_id is None else node_id, loading_ms)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Another node leads a partition.  ``UsageError``: there is no such partition or node."""
@@ -151,23 +151,23 @@ class Cluster:
             raise UsageError(f"there is no partition {topic}/{partition}")
         if node_id not in self.nodes:
             raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
-        self.topics.lead(led, node_id)
-        self.fetches.changed(topic, partition)
-        self.on_topics()
+        self.topics.set_leader(led, node_id)
+        self.fetch_purgatory.on_partition_changed(topic, partition)
+        self.on_topics_changed()
 
-    def _lead(self, led: Partition, leader: int, loading_ms: int) -> None:
+    def _change_offsets_leader(self, led: Partition, leader: int, loading_ms: int) -> None:
         before = self.nodes.get(led.leader)
-        self.topics.lead(led, leader)
+        self.topics.set_leader(led, leader)
         if before is not None:
-            before.groups.resign(led.index, led.leader_epoch)
+            before.coordinator_runtime.resign(led.index, led.leader_epoch)
         after = self.nodes.get(leader)
         if after is not None:
-            after.groups.elect(led.index, led.leader_epoch, loading_ms)
-        self.fetches.changed(led.topic, led.index)
-        self.on_topics()
+            after.coordinator_runtime.elect(led.index, led.leader_epoch, loading_ms)
+        self.fetch_purgatory.on_partition_changed(led.topic, led.index)
+        self.on_topics_changed()
 
     def _elect_all(self, offsets: Topic) -> None:
         for partition in offsets.partitions:
             node = self.nodes.get(partition.leader)
             if node is not None:
-                node.groups.elect(partition.index, partition.leader_epoch)
+                node.coordinator_runtime.elect(partition.index, partition.leader_epoch)

@@ -61,7 +61,7 @@ class TopicConfig:
         """Whether every record needs a key.  Nothing is ever compacted: readers cannot tell the difference."""
         return self.cleanup_policy == "compact"
 
-    def given(self) -> dict[str, str]:
+    def to_properties(self) -> dict[str, str]:
         """What was set, as text."""
         return {
             column.metadata["key"]: str(value)
@@ -88,7 +88,7 @@ def read_broker_config(properties: Mapping[str, str], others: Iterable[str] = ()
             raise UsageError(
                 f"{key} is no key of the development broker; it has {', '.join(sorted(known | {*others}))}"
             )
-    return replace(BrokerConfig(), **_given(BrokerConfig, properties))
+    return replace(BrokerConfig(), **_parse_properties(BrokerConfig, properties))
 
 
 def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfig:
@@ -97,22 +97,22 @@ def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfig:
     for key in properties:
         if key not in known:
             raise UsageError(f"{key} cannot be set here: this is a development broker; a topic has {', '.join(known)}")
-    given = _given(TopicConfig, {key: value for key, value in properties.items() if value is not None})
+    given = _parse_properties(TopicConfig, {key: value for key, value in properties.items() if value is not None})
     policy = given.get("cleanup_policy")
     if policy is not None and policy not in CLEANUP_POLICIES:
         raise UsageError(f"cleanup.policy is {policy!r}; it takes {' or '.join(CLEANUP_POLICIES)}")
     return TopicConfig(**given)
 
 
-def broker_rows(config: BrokerConfig) -> list[Row]:
+def broker_config_entries(config: BrokerConfig) -> list[Row]:
     """Everything that is set of the broker."""
     return [
-        Row(c.metadata["key"], _text(getattr(config, c.name)), c.metadata["kind"], getattr(config, c.name) == c.default)
+        Row(c.metadata["key"], _format_value(getattr(config, c.name)), c.metadata["kind"], getattr(config, c.name) == c.default)
         for c in fields(config)
     ]
 
 
-def group_rows(config: GroupConfig, defaults: GroupConfig) -> list[Row]:
+def group_config_entries(config: GroupConfig, defaults: GroupConfig) -> list[Row]:
     """Everything that is set of the groups; ``defaults`` are those of the release."""
     return [
         Row(c.metadata["kafka.key"], str(value), INT, value == getattr(defaults, c.name))
@@ -121,7 +121,7 @@ def group_rows(config: GroupConfig, defaults: GroupConfig) -> list[Row]:
     ]
 
 
-def topic_rows(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
+def topic_config_entries(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
     """Everything that is set of a topic, the broker's values where it has none of its own."""
     inherited = {
         "max_message_bytes": broker.message_max_bytes,
@@ -133,11 +133,11 @@ def topic_rows(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
     for column in fields(topic):
         own = getattr(topic, column.name)
         value = inherited[column.name] if own is None else own
-        rows.append(Row(column.metadata["key"], _text(value), column.metadata["kind"], own is None))
+        rows.append(Row(column.metadata["key"], _format_value(value), column.metadata["kind"], own is None))
     return rows
 
 
-def _given(table: type[BrokerConfig] | type[TopicConfig], properties: Mapping[str, str]) -> dict[str, Any]:
+def _parse_properties(table: type[BrokerConfig] | type[TopicConfig], properties: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for column in fields(table):
         key = column.metadata["key"]
@@ -146,11 +146,11 @@ def _given(table: type[BrokerConfig] | type[TopicConfig], properties: Mapping[st
             continue
         if not isinstance(text, str):
             raise UsageError(f"{key} is {text!r}: settings are text, as in server.properties; write {str(text)!r}")
-        given[column.name] = _value(key, text.strip(), column.metadata)
+        given[column.name] = _parse_value(key, text.strip(), column.metadata)
     return given
 
 
-def _value(key: str, text: str, column: Mapping[str, Any]) -> bool | int | str:
+def _parse_value(key: str, text: str, column: Mapping[str, Any]) -> bool | int | str:
     if column["kind"] == STRING:
         return text
     if column["kind"] == BOOLEAN:
@@ -166,5 +166,5 @@ def _value(key: str, text: str, column: Mapping[str, Any]) -> bool | int | str:
     return value
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -21,7 +21,7 @@ from bridge.broker.incoming import Budget, Incoming
 from bridge.broker.login import LOGIN_BYTES_MAX, Login, State
 from bridge.coordinator.calls import Call
 from zkconsumer.errors import RemoteProtocolError, UsageError
-from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
+from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, decode_frame, api_versions_response
 from zkconsumer.wire.frames import SIZE_BYTES, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -60,15 +60,15 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._client_host = ""
         self._is_busy = False
-        self._is_advancing = False
+        self._is_processing = False
         self._is_write_paused = False
         self._is_read_paused = False
         self._unsent_bytes = 0
         """How much of an answer was not taken when the client last took something, at ``_took_ms``."""
-        self._took_ms = 0
+        self._last_write_progress_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
-        self._incoming = Incoming(budget, lambda why: self._end("connection_ended", why), self._opened_ms)
-        self._forget: Callable[[], object] | None = None
+        self._receive_buffer = Incoming(budget, lambda why: self._log_and_abort("connection_ended", why), self._opened_ms)
+        self._cancel_pending: Callable[[], object] | None = None
         """What to do about the request that is being answered when the client is gone."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------------
@@ -82,55 +82,55 @@ class BrokerConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=1, low=0)
         self._open_ones.add(self)
         if len(self._open_ones) > self._node.cluster.config.max_connections:
-            self._end("connection_refused", "max.connections are open")
+            self._log_and_abort("connection_refused", "max.connections are open")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._open_ones.discard(self)
-        self._incoming.drop()
-        forget, self._forget = self._forget, None
+        self._receive_buffer.discard()
+        forget, self._cancel_pending = self._cancel_pending, None
         if forget is not None:
             forget()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_open:
             return
-        self._incoming.add(data, self._scheduler.now_ms())
-        self._advance()
+        self._receive_buffer.add(data, self._scheduler.now_ms())
+        self._process_frames()
 
     def pause_writing(self) -> None:
         assert self._transport is not None, "who writes has something to write to"
         self._is_write_paused = True
         self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._active_ms = self._took_ms = self._scheduler.now_ms()
+        self._active_ms = self._last_write_progress_ms = self._scheduler.now_ms()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._active_ms = self._scheduler.now_ms()
-        self._advance()
+        self._process_frames()
 
     # --- what the server calls ----------------------------------------------------------------------------------
 
-    def look(self, now_ms: int, idle_ms_max: int) -> None:
+    def check_timeouts(self, now_ms: int, idle_ms_max: int) -> None:
         """End it when it has been idle, slow or without a login for too long.  A parked request is not idle.
 
         Who sends a request byte by byte is idle until it is whole.
         """
-        still_ms = now_ms - max(self._active_ms, self._incoming.since_ms)
+        still_ms = now_ms - max(self._active_ms, self._receive_buffer.since_ms)
         if self._is_write_paused:
-            self._look_at_reader(now_ms)
-        elif not self._login.is_in and now_ms - self._opened_ms > LOGIN_MS:
-            self._end("connection_ended", "nobody logged in")
+            self._check_slow_reader(now_ms)
+        elif not self._login.is_complete and now_ms - self._opened_ms > LOGIN_MS:
+            self._log_and_abort("connection_ended", "nobody logged in")
         elif not self._is_busy and still_ms > idle_ms_max:
             self.close()
 
-    def _look_at_reader(self, now_ms: int) -> None:
+    def _check_slow_reader(self, now_ms: int) -> None:
         """Who takes something now and then is waited for; what the client sends meanwhile says nothing of that."""
         unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
-            self._unsent_bytes, self._took_ms = unsent_bytes, now_ms
-        elif now_ms - self._took_ms > SLOW_READER_MS:
-            self._end("connection_ended", "the client does not read its answer")
+            self._unsent_bytes, self._last_write_progress_ms = unsent_bytes, now_ms
+        elif now_ms - self._last_write_progress_ms > SLOW_READER_MS:
+            self._log_and_abort("connection_ended", "the client does not read its answer")
 
     def close(self) -> None:
         """End it; what was written is sent first, as far as the client reads it."""
@@ -144,21 +144,21 @@ class BrokerConnection(asyncio.Protocol):
 
     # --- frames -------------------------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
+    def _process_frames(self) -> None:
         """Answer what can be answered, in order."""
-        if self._is_advancing:
+        if self._is_processing:
             return
-        self._is_advancing = True
+        self._is_processing = True
         try:
             while self._is_open and not (self._is_busy or self._is_write_paused):
                 frame = self._next_frame()
                 if frame is None:
                     break
                 self._is_busy = True
-                self._answer(frame)
+                self._handle_frame(frame)
         finally:
-            self._is_advancing = False
-        self._mind_reading()
+            self._is_processing = False
+        self._mute_or_unmute()
 
     @property
     def _is_open(self) -> bool:
@@ -166,61 +166,61 @@ class BrokerConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def _next_frame(self) -> bytes | None:
-        bytes_max = self._frame_bytes_max if self._login.is_in else min(LOGIN_BYTES_MAX, self._frame_bytes_max)
+        bytes_max = self._frame_bytes_max if self._login.is_complete else min(LOGIN_BYTES_MAX, self._frame_bytes_max)
         try:
-            return self._incoming.next_frame(bytes_max, self._scheduler.now_ms())
+            return self._receive_buffer.next_frame(bytes_max, self._scheduler.now_ms())
         except RemoteProtocolError as error:
-            self._end("connection_ended", str(error))
+            self._log_and_abort("connection_ended", str(error))
             return None
 
-    def _mind_reading(self) -> None:
+    def _mute_or_unmute(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        is_full = (self._is_busy or self._is_write_paused) and self._incoming.size > READ_AHEAD_BYTES
+        is_full = (self._is_busy or self._is_write_paused) and self._receive_buffer.size > READ_AHEAD_BYTES
         if is_full and not self._is_read_paused:
             self._transport.pause_reading()
         elif not is_full and self._is_read_paused:
             self._transport.resume_reading()
         self._is_read_paused = is_full
 
-    def _answer(self, frame: bytes) -> None:
-        if self._login.state is State.BARE:
-            if self._login.says(frame):
+    def _handle_frame(self, frame: bytes) -> None:
+        if self._login.state is State.RAW_TOKEN:
+            if self._login.authenticate_token(frame):
                 self._send(bytes(SIZE_BYTES))
             else:
-                self._end("login_refused", "user or password is wrong")
+                self._log_and_abort("login_refused", "user or password is wrong")
             return
-        match admit(frame, self._node.cluster.release):
+        match decode_frame(frame, self._node.cluster.release):
             case Refusal(answer):
                 self._send(answer)
-            case Unreadable.IGNORED:
+            case Unreadable.IGNORE:
                 self._is_busy = False
-            case Unreadable.HANG_UP:
-                self._end("connection_ended", "a frame is no request that this release reads")
+            case Unreadable.CLOSE_CONNECTION:
+                self._log_and_abort("connection_ended", "a frame is no request that this release reads")
             case Admitted() as request:
                 try:
-                    self._handle(request)
+                    self._handle_request(request)
                 except Exception as error:  # noqa: BLE001 (a mistake of ours ends here, with its words in the log)
                     # Behind this call others wait for their answers: members of a group are answered one by one.
                     _log.exception("request_failed client=%s api=%s", self._client_host, request.api.name)
-                    self._end("connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}")
+                    self._log_and_abort("connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}")
 
-    def _handle(self, request: Admitted) -> None:
+    def _handle_request(self, request: Admitted) -> None:
         def reply(body: Any) -> None:
             self._reply(request, body)
 
         if request.api is API_VERSIONS:
-            reply(api_versions(self._node.cluster.release))
+            reply(api_versions_response(self._node.cluster.release))
         elif request.api is SASL_HANDSHAKE:
             shook = self._login.handshake(request.body.mechanism, request.version)
-            self._answer_login(request, shook, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")
+            self._reply_authentication(request, shook, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")
         elif request.api is SASL_AUTHENTICATE:
             said = self._login.authenticate(request.body.auth_bytes)
-            self._answer_login(request, said, said.error_message or "")
-        elif not self._login.is_in:
-            self._end("connection_ended", f"{request.api.name} before the login")
+            self._reply_authentication(request, said, said.error_message or "")
+        elif not self._login.is_complete:
+            self._log_and_abort("connection_ended", f"{request.api.name} before the login")
         else:
-            self._node.apis.handle(
+            self._node.kafka_apis.handle(
                 Call(
                     request.api,
                     request.version,
@@ -230,14 +230,14 @@ class BrokerConnection(asyncio.Protocol):
                     self._login.principal,
                     self._listener,
                     reply,
-                    self._when_gone,
+                    self._on_disconnect,
                 )
             )
 
-    def _when_gone(self, forget: Callable[[], object]) -> None:
-        self._forget = forget
+    def _on_disconnect(self, forget: Callable[[], object]) -> None:
+        self._cancel_pending = forget
 
-    def _answer_login(
+    def _reply_authentication(
         self, request: Admitted, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
     ) -> None:
         """The connection ends behind the answer to a login that was refused."""
@@ -251,7 +251,7 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if body is HANG_UP:
-            self._end("connection_ended", f"{request.api.name} failed")
+            self._log_and_abort("connection_ended", f"{request.api.name} failed")
             return
         if body is None:
             self._send(b"")
@@ -259,20 +259,20 @@ class BrokerConnection(asyncio.Protocol):
         try:
             frame = encode_response(request.api, request.version, request.header.correlation_id, body)
         except UsageError as error:
-            self._end("answer_not_written", f"{request.api.name} v{request.version}: {error}", logging.ERROR)
+            self._log_and_abort("answer_not_written", f"{request.api.name} v{request.version}: {error}", logging.ERROR)
             return
         self._send(frame)
 
     def _send(self, data: bytes) -> None:
         self._is_busy = False
-        self._forget = None
+        self._cancel_pending = None
         if self._transport is not None and self._is_open and data:
             self._transport.write(data)
         self._active_ms = self._scheduler.now_ms()
-        if not self._is_advancing:
-            self._advance()
+        if not self._is_processing:
+            self._process_frames()
 
-    def _end(self, what: str, why: str, level: int = logging.INFO) -> None:
+    def _log_and_abort(self, what: str, why: str, level: int = logging.INFO) -> None:
         _log.log(level, "%s client=%s listener=%s why=%s", what, self._client_host, self._listener, why)
         if self._transport is not None:
             self._transport.abort()

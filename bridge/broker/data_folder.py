@@ -53,24 +53,24 @@ class DataFolder:
 
     def partition(self, topic: str, topic_id: bytes, partition: int) -> Path:
         """Where the segments of a partition are."""
-        return self.path / TOPICS / folder_of(topic, topic_id) / str(partition)
+        return self.path / TOPICS / topic_folder_name(topic, topic_id) / str(partition)
 
     def remove_topic(self, topic: str, topic_id: bytes) -> None:
         """Delete all that a topic has stored."""
-        remove_folder(self.path / TOPICS / folder_of(topic, topic_id))
+        remove_folder(self.path / TOPICS / topic_folder_name(topic, topic_id))
 
-    def remove_others(self, known: set[str]) -> None:
+    def remove_unlisted_topics(self, known: set[str]) -> None:
         """Delete what was left of topics whose deletion was interrupted; ``known`` are names of directories."""
         topics = self.path / TOPICS
         for child in topics.iterdir() if topics.is_dir() else ():
             if child.name not in known:
                 remove_folder(child)
 
-    def release(self) -> None:
+    def unlock(self) -> None:
         """Let another broker have it."""
         os.close(self._lock)
 
 
-def folder_of(topic: str, topic_id: bytes) -> str:
+def topic_folder_name(topic: str, topic_id: bytes) -> str:
     """A topic that is made anew gets another directory, so that nothing of the old one can come back."""
     return f"{topic}-{topic_id.hex()}"

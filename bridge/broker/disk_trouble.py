@@ -16,7 +16,7 @@ class DiskTrouble:
         self._partitions: set[tuple[str, int]] = set()
         self._refused = 0
 
-    def refused(self, topic: str, partition: int, error: OSError) -> None:
+    def append_failed(self, topic: str, partition: int, error: OSError) -> None:
         """An append was refused, and nothing of it was stored."""
         if not self._partitions:
             _log.error(
@@ -27,7 +27,7 @@ class DiskTrouble:
         self._partitions.add((topic, partition))
         self._refused += 1
 
-    def stored(self, topic: str, partition: int) -> None:
+    def append_succeeded(self, topic: str, partition: int) -> None:
         """An append was stored.  Only a partition that was refused shows that the trouble is over."""
         if (topic, partition) in self._partitions:
             _log.warning("disk_takes_records_again directory=%s appends_refused=%d", self._folder, self._refused)

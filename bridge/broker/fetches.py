@@ -28,9 +28,9 @@ class DelayedFetches:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._under: dict[TopicPartition, dict[DelayedFetch, None]] = {}
+        self._by_partition: dict[TopicPartition, dict[DelayedFetch, None]] = {}
 
-    def wait(
+    def add(
         self, partitions: Iterable[TopicPartition], bytes_missing: int, wait_ms: int, complete: Callable[[], None]
     ) -> Callable[[], object]:
         """``complete`` is called once: when so many bytes have come, or after ``wait_ms``.
@@ -39,38 +39,38 @@ class DelayedFetches:
         """
         delayed = DelayedFetch(tuple(partitions), bytes_missing, complete)
         for tp in delayed.partitions:
-            self._under.setdefault(tp, {})[delayed] = None
-        delayed.timer = self._scheduler.call_in(wait_ms, lambda: self._finish(delayed))
-        return lambda: self._forget(delayed)
+            self._by_partition.setdefault(tp, {})[delayed] = None
+        delayed.timer = self._scheduler.call_in(wait_ms, lambda: self._complete(delayed))
+        return lambda: self._remove(delayed)
 
-    def appended(self, topic: str, partition: int, size: int) -> None:
+    def on_append(self, topic: str, partition: int, size: int) -> None:
         """So many bytes were appended."""
-        for delayed in list(self._under.get(TopicPartition(topic, partition), ())):
+        for delayed in list(self._by_partition.get(TopicPartition(topic, partition), ())):
             delayed.bytes_missing -= size
             if delayed.bytes_missing <= 0:
-                self._finish(delayed)
+                self._complete(delayed)
 
-    def changed(self, topic: str, partition: int) -> None:
+    def on_partition_changed(self, topic: str, partition: int) -> None:
         """The partition has moved, or is gone: whoever waits for it is told at once."""
-        for delayed in list(self._under.get(TopicPartition(topic, partition), ())):
-            self._finish(delayed)
+        for delayed in list(self._by_partition.get(TopicPartition(topic, partition), ())):
+            self._complete(delayed)
 
     @property
-    def count(self) -> int:
+    def waiting_count(self) -> int:
         """How many wait."""
-        return len({delayed for waiting in self._under.values() for delayed in waiting})
+        return len({delayed for waiting in self._by_partition.values() for delayed in waiting})
 
-    def _finish(self, delayed: DelayedFetch) -> None:
-        if self._forget(delayed):
+    def _complete(self, delayed: DelayedFetch) -> None:
+        if self._remove(delayed):
             delayed.complete()
 
-    def _forget(self, delayed: DelayedFetch) -> bool:
+    def _remove(self, delayed: DelayedFetch) -> bool:
         """Whether it was still waiting."""
         for tp in delayed.partitions:
-            waiting = self._under.get(tp, {})
+            waiting = self._by_partition.get(tp, {})
             waiting.pop(delayed, None)
             if not waiting:
-                self._under.pop(tp, None)
+                self._by_partition.pop(tp, None)
         timer, delayed.timer = delayed.timer, None
         if timer is not None:
             timer.cancel()

@@ -71,19 +71,19 @@ class Groups:
         self._machine = machine
         self._topics = topics
         self._scheduler = scheduler
-        self._appended = appended
+        self._on_offsets_append = appended
         self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(TimerFired(key, deadline_ms)))
-        self._waiting: dict[Token, tuple[Call, Callable[[Any], None]]] = {}
+        self._pending_requests: dict[Token, tuple[Call, Callable[[Any], None]]] = {}
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._next_token = 1
         self.loading_ms = 0
 
-    def ask(self, call: Call, body: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, call: Call, body: Any, reply: Callable[[Any], None]) -> None:
         """Give a request to the machine; ``reply`` is called with its answer."""
         token = self._next_token
         self._next_token += 1
-        self._waiting[token] = call, reply
+        self._pending_requests[token] = call, reply
         self.handle(Request(token, call.api.key, call.version, body, call.client_id, call.client_host))
 
     def elect(self, partition: int, epoch: int, loading_ms: int = 0) -> None:
@@ -129,20 +129,20 @@ class Groups:
             has_failed, commands = True, self._machine.out
         for command in commands:
             try:
-                self._perform(command)
+                self._execute(command)
             except Exception:  # noqa: BLE001 (one answer that cannot be given must not cost the others theirs)
                 _log.exception("command_failed node=%d command=%s", self._node_id, type(command).__name__)
                 if isinstance(command, Append):
                     # The machine waits for it, and members for the machine.
                     self._events.append(Appended(command.token, UNKNOWN_SERVER_ERROR.code))
-        if has_failed and isinstance(event, Request) and event.token in self._waiting:
-            call, _ = self._waiting.pop(event.token)
+        if has_failed and isinstance(event, Request) and event.token in self._pending_requests:
+            call, _ = self._pending_requests.pop(event.token)
             call.reply(HANG_UP)
 
-    def _perform(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         match command:
             case Reply(token, body):
-                _, reply = self._waiting.pop(token)
+                _, reply = self._pending_requests.pop(token)
                 reply(body)
             case Append(partition, epoch, records, token):
                 self._events.append(self._append(partition, epoch, records, token))
@@ -164,14 +164,14 @@ class Groups:
         wall_ms = self._scheduler.now_ms()
         batch = [Record(at, wall_ms, 0, record.key, record.value) for at, record in enumerate(records)]
         size = sum(len(record.key) + len(record.value or b"") for record in records)
-        if size > led.log.settings.rules.message_bytes_max:
+        if size > led.log.settings.validation_rules.message_bytes_max:
             return Appended(token, MESSAGE_TOO_LARGE.code)
         try:
             stored = led.log.append_records(batch, epoch, wall_ms)
         except OSError as error:
             _log.error("offsets_not_stored partition=%d error=%s", partition, error)
             return Appended(token, KAFKA_STORAGE_ERROR.code)
-        self._appended(OFFSETS_TOPIC, partition, size)
+        self._on_offsets_append(OFFSETS_TOPIC, partition, size)
         return Appended(token, 0, stored.first_offset)
 
     def _load(self, partition: int, epoch: int) -> None:

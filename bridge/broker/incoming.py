@@ -21,23 +21,23 @@ class Budget:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes_held = 0
-        self._holders: set[Incoming] = set()
+        self._buffers: set[Incoming] = set()
 
-    def hold(self, holder: Incoming, bytes_more: int) -> None:
+    def update(self, holder: Incoming, bytes_more: int) -> None:
         """So many more lie there, or (below 0) fewer."""
         self._bytes_held += bytes_more
         if holder.size:
-            self._holders.add(holder)
+            self._buffers.add(holder)
         else:
-            self._holders.discard(holder)
+            self._buffers.discard(holder)
 
-    def make_room(self, now_ms: int) -> None:
+    def enforce_limit(self, now_ms: int) -> None:
         """Give up those who hold too much, one after the other."""
         while self._bytes_held > self._bytes_max:
-            holder = max(self._holders, key=lambda one: one.size * (now_ms - one.since_ms + 1))
+            holder = max(self._buffers, key=lambda one: one.size * (now_ms - one.since_ms + 1))
             words = f"queued.max.request.bytes are held, and {holder.size} by this one, which sends no whole request"
-            holder.drop()
-            holder.give_up(words)
+            holder.discard()
+            holder.close_connection(words)
 
 
 class Incoming:
@@ -47,7 +47,7 @@ class Incoming:
     """
 
     def __init__(self, budget: Budget, give_up: Callable[[str], None], now_ms: int) -> None:
-        self.give_up = give_up
+        self.close_connection = give_up
         self.since_ms = now_ms
         self._budget = budget
         self._bytes = bytearray()
@@ -62,8 +62,8 @@ class Incoming:
         if not self._bytes:
             self.since_ms = now_ms
         self._bytes += data
-        self._budget.hold(self, len(data))
-        self._budget.make_room(now_ms)
+        self._budget.update(self, len(data))
+        self._budget.enforce_limit(now_ms)
 
     def next_frame(self, bytes_max: int, now_ms: int) -> bytes | None:
         """Take a request out, without its size; None: it is not whole.  ``RemoteProtocolError``: it is too large."""
@@ -75,11 +75,11 @@ class Incoming:
         frame = bytes(self._bytes[SIZE_BYTES:end])
         del self._bytes[:end]
         self.since_ms = now_ms
-        self._budget.hold(self, -end)
+        self._budget.update(self, -end)
         return frame
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Nobody will look at it any more."""
         dropped = len(self._bytes)
         self._bytes.clear()
-        self._budget.hold(self, -dropped)
+        self._budget.update(self, -dropped)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from zkconsumer.errors import UsageError
-from zkconsumer.settings import hide_user
+from zkconsumer.settings import mask_user
 from zkconsumer.types import BrokerAddress
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -46,7 +46,7 @@ class Listener:
         """Whether clients must log in."""
         return self.protocol.startswith("SASL")
 
-    def of_node(self, number: int) -> Listener:
+    def for_node(self, number: int) -> Listener:
         """The same for another node of the process: ports count up from the first."""
         port = self.port + number if self.port else 0
         advertised = self.advertised_port + number if self.advertised_port else 0
@@ -60,7 +60,7 @@ def read_listener(text: str) -> Listener:
     found = _LISTENER.fullmatch(text)
     if found is None or found["protocol"] not in PROTOCOLS or int(found["port"]) > PORT_MAX:
         raise UsageError(
-            f"{hide_user(text)!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
+            f"{mask_user(text)!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
             f"protocol of {', '.join(PROTOCOLS)}"
         )
     return Listener(found["name"] or found["protocol"], found["protocol"], found["host"], int(found["port"]))
@@ -74,7 +74,7 @@ def with_advertised(listeners: list[Listener], texts: list[str]) -> list[Listene
         found = _ADVERTISED.fullmatch(text)
         if found is None or found["name"] not in told or not 0 < int(found["port"]) <= PORT_MAX:
             raise UsageError(
-                f"{hide_user(text)!r} is no address of a listener: write NAME://HOST:PORT; there are {', '.join(told)}"
+                f"{mask_user(text)!r} is no address of a listener: write NAME://HOST:PORT; there are {', '.join(told)}"
             )
         told[found["name"]] = replace(
             told[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])
@@ -95,7 +95,7 @@ def check_ports(listeners: Iterable[Listener], nodes: int) -> None:
     taken: dict[int, list[tuple[str, Listener]]] = {}
     for number in range(nodes):
         for listener in listeners:
-            wanted = listener.of_node(number)
+            wanted = listener.for_node(number)
             words = f"listener {listener.name} of node {number}"
             for other_words, other in taken.get(wanted.port, ()) if wanted.port else ():
                 if wanted.host == other.host or {wanted.host, other.host} & {*WILDCARDS}:

@@ -28,10 +28,10 @@ LOGIN_BYTES_MAX = 524_288
 class State(Enum):
     """How far it is."""
 
-    NEEDED = auto()
-    SHOOK_HANDS = auto()
-    BARE = auto()
-    IN = auto()
+    HANDSHAKE_REQUEST = auto()
+    AUTHENTICATE = auto()
+    RAW_TOKEN = auto()
+    COMPLETE = auto()
 
 
 @dataclass(slots=True)
@@ -39,17 +39,17 @@ class Login:
     """``users``: name → password; None: this listener asks nobody."""
 
     users: Mapping[str, str] | None = field(repr=False)
-    state: State = State.NEEDED
+    state: State = State.HANDSHAKE_REQUEST
     principal: str = ANONYMOUS
 
     def __post_init__(self) -> None:
         if self.users is None:
-            self.state = State.IN
+            self.state = State.COMPLETE
 
     @property
-    def is_in(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether any request may be answered."""
-        return self.state is State.IN
+        return self.state is State.COMPLETE
 
     def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
         """The answer to SaslHandshake; an error in it ends the login."""
@@ -57,25 +57,25 @@ class Login:
             return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
         if mechanism not in MECHANISMS:
             return SaslHandshakeResponse(error_code=UNSUPPORTED_SASL_MECHANISM.code, mechanisms=MECHANISMS)
-        if self.state is State.IN and version == 0:
+        if self.state is State.COMPLETE and version == 0:
             return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
-        self.state = State.BARE if version == 0 else State.SHOOK_HANDS
+        self.state = State.RAW_TOKEN if version == 0 else State.AUTHENTICATE
         return SaslHandshakeResponse(mechanisms=MECHANISMS)
 
     def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
         """The answer to SaslAuthenticate; an error in it ends the connection."""
-        if self.state is not State.SHOOK_HANDS:
+        if self.state is not State.AUTHENTICATE:
             return SaslAuthenticateResponse(
                 error_code=ILLEGAL_SASL_STATE.code, error_message="SaslAuthenticate comes after a SaslHandshake"
             )
-        if not self.says(message):
+        if not self.authenticate_token(message):
             return SaslAuthenticateResponse(
                 error_code=SASL_AUTHENTICATION_FAILED.code,
                 error_message="Authentication failed: Invalid username or password",
             )
         return SaslAuthenticateResponse()
 
-    def says(self, message: bytes) -> bool:
+    def authenticate_token(self, message: bytes) -> bool:
         """Whether a message of PLAIN (RFC 4616) names a user and its password; if so, that user is in."""
         try:
             parts = message.decode("utf-8").split("\0")
@@ -88,5 +88,5 @@ class Login:
         fits = hmac.compare_digest(password.encode(), expected.encode())
         if not (fits and user in self.users and acts_as in ("", user)):
             return False
-        self.state, self.principal = State.IN, user
+        self.state, self.principal = State.COMPLETE, user
         return True

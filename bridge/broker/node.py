@@ -39,16 +39,16 @@ class Node:
     def __init__(self, node_id: int, cluster: Cluster, groups: Groups) -> None:
         self.node_id = node_id
         self.cluster = cluster
-        self.groups = groups
+        self.coordinator_runtime = groups
         self.addresses: dict[str, BrokerAddress] = {}
         self.fetch_sessions = FetchSessionCache(cluster.scheduler.now_ms)
-        self.apis = KafkaApis(self, cluster.may, apis.handlers(self))
+        self.kafka_apis = KafkaApis(self, cluster.authorizer, apis.api_handlers(self))
 
-    def may(self, call: Call, operation: Operation, topic: str) -> bool:
+    def is_authorized(self, call: Call, operation: Operation, topic: str) -> bool:
         """Whether the asker may do this with a topic."""
-        return self.cluster.may(call.principal, operation, "topic", topic)
+        return self.cluster.authorizer(call.principal, operation, "topic", topic)
 
-    def led(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> Partition | ErrorCode:
+    def partition_or_error(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> Partition | ErrorCode:
         """The partition, if this node leads it in the epoch that the client thinks it does."""
         partition = self.cluster.topics.partition(topic, index)
         if partition is None:
@@ -63,42 +63,42 @@ class Node:
 
     # --- what KafkaApis asks ------------------------------------------------------------------------------------
 
-    def partitions_of(self, topic: str) -> int | None:
+    def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None: there is none of this name."""
         found = self.cluster.topics.get(topic)
         return None if found is None else len(found.partitions)
 
-    def offsets_partitions(self) -> int | None:
+    def ensure_offsets_topic(self) -> int | None:
         """How many partitions the offsets topic has; None: it is being made now.
 
         A topic is made when ZooKeeper has it, as in Kafka up to 3.9: tools look for it there before they read offsets.
         """
-        count = self.partitions_of(OFFSETS_TOPIC)
+        count = self.partition_count(OFFSETS_TOPIC)
         if count is None:
             try:
                 self.cluster.create_offsets_topic()
             except OSError as error:
                 _log.error("offsets_topic_not_made error=%s", error)
-        return count if self.cluster.is_registered(OFFSETS_TOPIC) else None
+        return count if self.cluster.is_topic_registered(OFFSETS_TOPIC) else None
 
-    def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
+    def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
         """Who leads a partition of the offsets topic."""
         led = self.cluster.topics.partition(OFFSETS_TOPIC, partition)
         return None if led is None else self.cluster.address(led.leader, listener)
 
-    def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
         """Give a request to this node's machine."""
 
         def answer(found: Any) -> None:
-            self.cluster.on_group_answer(call, body, found)
+            self.cluster.on_group_response(call, body, found)
             reply(found)
 
-        self.groups.ask(call, body, answer)
+        self.coordinator_runtime.submit(call, body, answer)
 
     @property
-    def offsets_in_zookeeper(self) -> OffsetsInZooKeeper | None:
+    def legacy_offset_store(self) -> OffsetsInZooKeeper | None:
         """None: there is no ZooKeeper."""
-        return self.cluster.offsets_in_zookeeper
+        return self.cluster.legacy_offset_store
 
     @property
     def checks_partitions_of_commits(self) -> bool:

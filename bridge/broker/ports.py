@@ -34,7 +34,7 @@ def bind_ports(nodes: Iterable[Node], listeners: Sequence[Listener]) -> list[Por
     try:
         for number, node in enumerate(nodes):
             for listener in listeners:
-                port = Port(node, listener.of_node(number), _listen(listener.of_node(number)))
+                port = Port(node, listener.for_node(number), _listen(listener.for_node(number)))
                 ports.append(port)
                 node.addresses[listener.name] = _address(port)
     except BaseException:

@@ -13,11 +13,11 @@ NEWEST = "3.9.1"
 """What is emulated unless something else is asked for: it speaks with the widest range of clients."""
 
 RELEASES: Mapping[str, Release] = MappingProxyType(
-    {name: release for name, release in PLAYED.items() if release.knows_members}
+    {name: release for name, release in PLAYED.items() if release.supports_group_members}
 )
 
 
-def release_named(name: str) -> Release:
+def emulated_release(name: str) -> Release:
     """The release of this name.  ``UsageError``: it is not in the table; the text lists those that are."""
     if name not in RELEASES:
         raise UsageError(f"release {name} cannot be emulated; those that can are {', '.join(RELEASES)}")

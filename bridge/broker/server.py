@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from bridge.broker.accepting import Acceptor, DescriptorShortage
-from bridge.broker.assembly import assemble
+from bridge.broker.assembly import build_cluster
 from bridge.broker.cluster import Cluster
 from bridge.broker.connection import BrokerConnection
 from bridge.broker.incoming import Budget
@@ -60,7 +60,7 @@ class BrokerServer:
         self._cluster: Cluster | None = None
         self._ports: list[Port] = []
         self._connections: set[BrokerConnection] = set()
-        self._death: BaseException | None = None
+        self._thread_error: BaseException | None = None
         self._is_ready = threading.Event()
         self._is_serving = False
         self._tls: ssl.SSLContext | None = None
@@ -90,15 +90,15 @@ class BrokerServer:
         try:
             self._build(loop)
         except BaseException:
-            self._let_go()
+            self._release_resources()
             loop.close()
             raise
         self._loop = loop
-        self._worker = spawn("broker", self._run, self._died, wake=self._wake)
+        self._worker = spawn("broker", self._run, self._on_thread_death, wake=self._wake)
         self._is_ready.wait(CALL_TIMEOUT_MS / 1000)
         if not self._is_serving:
             self._worker.stop(STOP_TIMEOUT_MS)
-        self._look_alive()
+        self._check_alive()
         if self._zookeeper is not None:
             try:
                 self._zookeeper.open()
@@ -108,7 +108,7 @@ class BrokerServer:
 
     def call(self, action: Callable[[Cluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
         """Run this on the broker's thread.  What it raises is raised here; ``WorldError``: no answer in time."""
-        self._look_alive()
+        self._check_alive()
         assert self._loop is not None, "the broker was started"
         done = threading.Event()
         box: list[T] = []
@@ -128,7 +128,7 @@ class BrokerServer:
             raise errors[0]
         return box[0]
 
-    def make_topic(self, name: str, partitions: int) -> None:
+    def ensure_topic(self, name: str, partitions: int) -> None:
         """Make a topic unless there is one.  ``PreconditionFailed``: it has another number of partitions."""
 
         def make(cluster: Cluster) -> None:
@@ -157,17 +157,17 @@ class BrokerServer:
     def _build(self, loop: asyncio.AbstractEventLoop) -> None:
         settings = self.settings
         self._tls = None if settings.tls is None else settings.tls.context()
-        cluster = self._cluster = assemble(settings, LoopScheduler(loop))
+        cluster = self._cluster = build_cluster(settings, LoopScheduler(loop))
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
-            door = ZooKeeperDoor(store, cluster, settings.listeners, lambda action: _post(loop, action))
-            cluster.offsets_in_zookeeper = door.offsets
+            door = ZooKeeperDoor(store, cluster, settings.listeners, lambda action: _run_on_loop(loop, action))
+            cluster.legacy_offset_store = door.offsets
             self._zookeeper = door
-            cluster.on_topics = door.write_topics
-            cluster.is_registered = door.is_registered
+            cluster.on_topics_changed = door.write_topics
+            cluster.is_topic_registered = door.is_topic_registered
         self._ports = bind_ports(cluster.nodes.values(), settings.listeners)
 
-    def _let_go(self) -> None:
+    def _release_resources(self) -> None:
         close_ports(self._ports)
         if self._cluster is not None:
             self._cluster.close()
@@ -180,7 +180,7 @@ class BrokerServer:
         try:
             self._loop.run_until_complete(self._serve(stop))
         finally:
-            self._let_go()
+            self._release_resources()
             self._loop.close()
             self._is_ready.set()
 
@@ -196,8 +196,8 @@ class BrokerServer:
         self._is_serving = True
         self._is_ready.set()
         while not stop.is_set():
-            self._look_at_connections()
-            shortage.look(loop.time())
+            self._check_connections()
+            shortage.check_recovered(loop.time())
             try:
                 await asyncio.wait_for(self._stopping.wait(), LOOK_MS / 1000)
             except TimeoutError:
@@ -226,27 +226,27 @@ class BrokerServer:
             TLS_HANDSHAKE_S,
         )
 
-    def _look_at_connections(self) -> None:
+    def _check_connections(self) -> None:
         now_ms = self.cluster.scheduler.now_ms()
         for connection in list(self._connections):
-            connection.look(now_ms, self.cluster.config.connections_max_idle_ms)
+            connection.check_timeouts(now_ms, self.cluster.config.connections_max_idle_ms)
 
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(lambda: self._stopping.set())
 
-    def _died(self, name: str, error: BaseException) -> None:
-        self._death = error
+    def _on_thread_death(self, name: str, error: BaseException) -> None:
+        self._thread_error = error
         _log.error("thread_died name=%s", name, exc_info=error)
 
-    def _look_alive(self) -> None:
+    def _check_alive(self) -> None:
         if not self.is_alive:
-            if self._death is not None:
-                raise Bug(f"the broker's thread has died: {self._death!r}") from self._death
+            if self._thread_error is not None:
+                raise Bug(f"the broker's thread has died: {self._thread_error!r}") from self._thread_error
             raise WorldError("the broker does not run")
 
 
-def _post(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+def _run_on_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
     """Run this on the broker's thread, unless that has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(action)

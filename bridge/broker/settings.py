@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.broker.cluster import everybody_may
+from bridge.broker.cluster import allow_all
 from bridge.broker.listeners import Listener, check_listeners, check_ports
 from bridge.broker.log.files import SyncPolicy
-from bridge.broker.releases import NEWEST, release_named
+from bridge.broker.releases import NEWEST, emulated_release
 from bridge.broker.tls_handshakes import ToldHandshake
 from bridge.coordinator.calls import Authorizer
 from zkconsumer.errors import InvalidConfigException, UsageError
-from zkconsumer.settings import check_connect, hide_user
+from zkconsumer.settings import check_connect, mask_user
 
 NODES_MAX = 100
 
@@ -74,11 +74,11 @@ class BrokerSettings:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: TlsFiles | None = None
     zookeeper: str | None = None
-    may: Authorizer = everybody_may
+    authorizer: Authorizer = allow_all
 
     def check(self) -> None:
         """``UsageError`` for what cannot be, and for what would have no effect."""
-        release_named(self.release)
+        emulated_release(self.release)
         check_listeners(list(self.listeners))
         if not 1 <= self.nodes <= NODES_MAX:
             raise UsageError(f"{self.nodes} nodes; 1 to {NODES_MAX} can be started in one process")
@@ -108,7 +108,7 @@ class BrokerSettings:
                 check_connect(self.zookeeper)
             except ValueError as error:
                 raise UsageError(
-                    f"--zookeeper={hide_user(self.zookeeper)}: {error}; set it to HOST:PORT[,HOST:PORT…][/CHROOT]"
+                    f"--zookeeper={mask_user(self.zookeeper)}: {error}; set it to HOST:PORT[,HOST:PORT…][/CHROOT]"
                 ) from None
         for key, value in self.properties.items():
             if not isinstance(value, str):

@@ -56,7 +56,7 @@ class Timers:
         """Takes the place of the deadline with this key."""
         self.cancel(key)
         delay_ms = max(0, deadline_ms - self._scheduler.now_ms())
-        self._scheduled[key] = self._scheduler.call_in(delay_ms, lambda: self._due(key, deadline_ms))
+        self._scheduled[key] = self._scheduler.call_in(delay_ms, lambda: self._on_due(key, deadline_ms))
 
     def cancel(self, key: TimerKey) -> None:
         """Nobody waits for it any more."""
@@ -69,7 +69,7 @@ class Timers:
         for key in list(self._scheduled):
             self.cancel(key)
 
-    def _due(self, key: TimerKey, deadline_ms: int) -> None:
+    def _on_due(self, key: TimerKey, deadline_ms: int) -> None:
         if self._scheduler.now_ms() < deadline_ms:
             # The loop's clock and ours differ by less than a millisecond.
             self.set(key, deadline_ms)

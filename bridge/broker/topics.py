@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bridge.broker.catalogue import Catalogue, CatalogueStore, LedPartition, TopicEntry
 from bridge.broker.config import BrokerConfig, TopicConfig, read_topic_config
-from bridge.broker.data_folder import DataFolder, folder_of
+from bridge.broker.data_folder import DataFolder, topic_folder_name
 from bridge.broker.log.files import OpenFiles
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
 from bridge.broker.log.produced import Rules
@@ -77,7 +77,7 @@ class NewTopic:
     config: Mapping[str, str]
 
 
-def is_legal_name(name: str) -> bool:
+def is_valid_topic_name(name: str) -> bool:
     """Whether a topic may be called so (0.8.1 and later)."""
     return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
@@ -146,7 +146,7 @@ class Topics:
         self._save(replace(self._catalogue, topics=self._catalogue.topics | entries))
         return [self._open(name, entry) for name, entry in entries.items()]
 
-    def spread(self, partitions: int, replication_factor: int, before: int = 0) -> list[tuple[int, ...]]:
+    def assign_replicas(self, partitions: int, replication_factor: int, before: int = 0) -> list[tuple[int, ...]]:
         """Which nodes keep each partition of a new topic: they take turns.  ``before``: how many are made before it."""
         ids = self.node_ids
         first = len(self._by_name) + before
@@ -167,7 +167,7 @@ class Topics:
             if self._folder is not None:
                 self._folder.remove_topic(topic.name, topic.topic_id)
 
-    def lead(self, partition: Partition, leader: int) -> None:
+    def set_leader(self, partition: Partition, leader: int) -> None:
         """Another node leads the partition from now on (−1: none); its epoch goes up."""
         entry = self._catalogue.topics[partition.topic]
         led = list(entry.partitions)
@@ -190,7 +190,7 @@ class Topics:
         """Let go of the files, and of the directory."""
         self._files.close_all()
         if self._folder is not None:
-            self._folder.release()
+            self._folder.unlock()
 
     def _save(self, catalogue: Catalogue) -> None:
         self._store.save(catalogue)
@@ -215,7 +215,7 @@ class Topics:
             entries[name] = replace(entry, partitions=tuple(led))
         self._save(replace(self._catalogue, topics=entries))
         if self._folder is not None:
-            self._folder.remove_others({folder_of(name, entry.topic_id) for name, entry in entries.items()})
+            self._folder.remove_unlisted_topics({topic_folder_name(name, entry.topic_id) for name, entry in entries.items()})
         for name, entry in entries.items():
             self._open(name, entry)
 
@@ -242,7 +242,7 @@ class Topics:
             self._release.magic,
             broker.message_max_bytes if config.max_message_bytes is None else config.max_message_bytes,
             config.is_compacted,
-            self._release.knows_invalid_record,
+            self._release.supports_invalid_record_error,
         )
         segment_bytes = OFFSETS_SEGMENT_BYTES if name == OFFSETS_TOPIC else broker.log_segment_bytes
         retention_bytes = -1 if name == OFFSETS_TOPIC else broker.log_retention_bytes

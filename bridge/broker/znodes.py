@@ -18,7 +18,7 @@ from zkconsumer.zk import paths
 CONTROLLER_EPOCH = 1
 
 
-def broker_node(
+def broker_znode_data(
     listeners: Iterable[Listener], addresses: Mapping[str, BrokerAddress], release: tuple[int, ...], wall_ms: int
 ) -> bytes:
     """Version 2 in 0.9, 4 from 0.10.2 on; ``host`` and ``port`` are those of the first PLAINTEXT listener."""
@@ -41,7 +41,7 @@ def broker_node(
     return _json(node)
 
 
-def topic_nodes(topics: Iterable[Topic]) -> dict[str, bytes]:
+def topic_znodes(topics: Iterable[Topic]) -> dict[str, bytes]:
     """Path → data, parents before children."""
     nodes: dict[str, bytes] = {}
     for topic in topics:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from bridge.broker.cluster import Cluster
 from bridge.broker.listeners import Listener
 from bridge.broker.timers import Handle
-from bridge.broker.znodes import broker_node, topic_nodes, with_parents
+from bridge.broker.znodes import broker_znode_data, topic_znodes, with_parents
 from bridge.broker.zookeeper_offsets import ZooKeeperOffsets
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -63,13 +63,13 @@ class ZooKeeperDoor:
         self._store = store
         self._cluster = cluster
         self._listeners = listeners
-        self._to_broker = to_broker
+        self._run_on_broker_thread = to_broker
         self.offsets = ZooKeeperOffsets(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
-        self._made: set[str] = set()
+        self._created_paths: set[str] = set()
         """The paths that ZooKeeper has had; they stay when the session ends."""
         self._is_writing = False
-        self._is_stale = False
+        self._needs_rewrite = False
         self._is_closed = False
         self._missing: dict[int, StoreError | None] = {}
         """Our ids that are not registered, and what was in the way."""
@@ -81,7 +81,7 @@ class ZooKeeperDoor:
 
         ``ZkTimeoutException`` and the like when there is no session; ``PreconditionFailed``: an id is taken.
         """
-        self._store.listen(self._heard)
+        self._store.listen(self._on_store_event)
         self._store.start(timeout_ms)
         if not self._registered.wait((SESSION_TIMEOUT_MS * 2 + timeout_ms) / 1000):
             missing = dict(self._missing)
@@ -101,12 +101,12 @@ class ZooKeeperDoor:
 
     # --- registration -------------------------------------------------------------------------------------------
 
-    def _heard(self, event: StoreEvent) -> None:
+    def _on_store_event(self, event: StoreEvent) -> None:
         if isinstance(event, SessionConnected):
             is_new = event.is_new
-            self._to_broker(lambda: self._connected(is_new))
+            self._run_on_broker_thread(lambda: self._on_connected(is_new))
 
-    def _connected(self, is_new: bool) -> None:
+    def _on_connected(self, is_new: bool) -> None:
         if is_new:
             self._missing = dict.fromkeys(self._cluster.nodes)
             self._written.clear()
@@ -120,7 +120,7 @@ class ZooKeeperDoor:
         creations: list[Request] = [
             Create(
                 paths.broker(node_id),
-                broker_node(self._listeners, self._cluster.nodes[node_id].addresses, release, wall_ms),
+                broker_znode_data(self._listeners, self._cluster.nodes[node_id].addresses, release, wall_ms),
                 ephemeral=True,
             )
             for node_id in wanted
@@ -131,21 +131,21 @@ class ZooKeeperDoor:
             made = dict(zip(wanted, results[len(above) :], strict=True))
             there = [node_id for node_id, result in made.items() if isinstance(result, NodeExists)]
             for node_id, result in made.items():
-                self._settle(node_id, result if isinstance(result, StoreError) else None)
+                self._record_result(node_id, result if isinstance(result, StoreError) else None)
             if there:
                 asked = [GetMany(tuple(map(paths.broker, there)))]
-                self._submit(asked, lambda found: self._registered_as_far_as(there, found[0]))
+                self._submit(asked, lambda found: self._on_registered(there, found[0]))
             else:
-                self._registered_as_far_as([], [])
+                self._on_registered([], [])
 
         self._submit([*above, *creations], done)
 
-    def _registered_as_far_as(self, there: list[int], nodes: Result) -> None:
+    def _on_registered(self, there: list[int], nodes: Result) -> None:
         """An id that is there may be ours: the answer to its creation was lost with the connection."""
         assert isinstance(nodes, list), "GetMany gives a list"
         for node_id, node in zip(there, nodes, strict=True):
             if isinstance(node, Node) and node.stat.ephemeral_owner == self._store.session_id:
-                self._settle(node_id, None)
+                self._record_result(node_id, None)
             else:
                 _log.warning("broker_id_taken id=%d", node_id)
         if not self._missing:
@@ -156,7 +156,7 @@ class ZooKeeperDoor:
             self._timer = self._cluster.scheduler.call_in(AGAIN_MS, self._register)
         self.write_topics()
 
-    def _settle(self, node_id: int, obstacle: StoreError | None) -> None:
+    def _record_result(self, node_id: int, obstacle: StoreError | None) -> None:
         if obstacle is None:
             self._missing.pop(node_id, None)
         elif node_id in self._missing:
@@ -166,11 +166,11 @@ class ZooKeeperDoor:
 
     def write_topics(self) -> None:
         """What there should be is compared with what was written last; one round after the other."""
-        self._is_stale = True
+        self._needs_rewrite = True
         if self._is_writing or self._is_closed:
             return
-        self._is_writing, self._is_stale = True, False
-        wanted = topic_nodes(self._cluster.topics)
+        self._is_writing, self._needs_rewrite = True, False
+        wanted = topic_znodes(self._cluster.topics)
         changed = [path for path, data in wanted.items() if self._written.get(path) != data]
         gone = [path for path in self._written if path not in wanted]
         if not changed and not gone:
@@ -186,15 +186,15 @@ class ZooKeeperDoor:
                     requests.append(Create(path, wanted[path]))
                 elif not isinstance(node, Node) or node.data != wanted[path]:
                     requests.append(SetData(path, wanted[path]))
-            self._submit(requests, lambda written: self._wrote(wanted, requests, written))
+            self._submit(requests, lambda written: self._on_topics_written(wanted, requests, written))
 
         self._submit([GetMany(tuple(changed))], found)
 
-    def is_registered(self, topic: str) -> bool:
+    def is_topic_registered(self, topic: str) -> bool:
         """Whether ZooKeeper has had the topic."""
-        return paths.topic(topic) in self._made
+        return paths.topic(topic) in self._created_paths
 
-    def _wrote(self, wanted: dict[str, bytes], requests: list[Request], results: list[Result]) -> None:
+    def _on_topics_written(self, wanted: dict[str, bytes], requests: list[Request], results: list[Result]) -> None:
         self._is_writing = False
         failed = [
             result
@@ -206,11 +206,11 @@ class ZooKeeperDoor:
             _log.warning("topics_not_written error=%s", failed[0])
             return
         self._written = wanted
-        self._made |= wanted.keys()
-        if self._is_stale:
+        self._created_paths |= wanted.keys()
+        if self._needs_rewrite:
             self.write_topics()
 
     def _submit(self, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         if self._is_closed:
             return
-        self._store.submit(None, requests, lambda results: self._to_broker(lambda: done(results)))
+        self._store.submit(None, requests, lambda results: self._run_on_broker_thread(lambda: done(results)))

@@ -47,11 +47,11 @@ class ZooKeeperOffsets:
         except UnsafeName:
             done(dict.fromkeys(offsets, INVALID_GROUP_ID.code))
             return
-        answer = self._once(done, dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR.code))
+        answer = self._call_once_or_timeout(done, dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR.code))
 
         def was_set(results: list[Result]) -> None:
             absent = [at for at, result in enumerate(results) if isinstance(result, NoNode)]
-            codes = {tp: _code(result) for (tp, _, _), result in zip(wanted, results, strict=True)}
+            codes = {tp: _error_code(result) for (tp, _, _), result in zip(wanted, results, strict=True)}
             if not absent:
                 answer(codes)
                 return
@@ -62,7 +62,7 @@ class ZooKeeperOffsets:
                 results = results[len(above) :]
                 beaten = [at for at, result in zip(absent, results, strict=True) if isinstance(result, NodeExists)]
                 for at, result in zip(absent, results, strict=True):
-                    codes[wanted[at][0]] = _code(result)
+                    codes[wanted[at][0]] = _error_code(result)
                 again = [SetData(wanted[at][1], wanted[at][2]) for at in beaten]
                 if again:
                     # Somebody made the node meanwhile: what stands in it is theirs, and not yet what we say is stored.
@@ -72,7 +72,7 @@ class ZooKeeperOffsets:
 
             def was_set_again(beaten: list[int], results: list[Result]) -> None:
                 for at, result in zip(beaten, results, strict=True):
-                    codes[wanted[at][0]] = _code(result)
+                    codes[wanted[at][0]] = _error_code(result)
                 answer(codes)
 
             self._submit([*above, *made], created)
@@ -91,16 +91,16 @@ class ZooKeeperOffsets:
             done(nothing)
             return
         unknown: dict[TopicPartition, Found] = dict.fromkeys(asked, UNKNOWN_SERVER_ERROR)
-        answer = self._once(done, unknown)
+        answer = self._call_once_or_timeout(done, unknown)
 
         def found(results: list[Result]) -> None:
             nodes = results[0]
             assert isinstance(nodes, list), "GetMany gives a list"
-            answer({tp: _offset(node) for tp, node in zip(asked, nodes, strict=True)})
+            answer({tp: _read_offset(node) for tp, node in zip(asked, nodes, strict=True)})
 
         self._submit([GetMany(wanted)], found)
 
-    def _once(self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]) -> Answer[C]:
+    def _call_once_or_timeout(self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]) -> Answer[C]:
         """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
         answered: list[bool] = []
 
@@ -114,11 +114,11 @@ class ZooKeeperOffsets:
         return answer
 
 
-def _code(result: Result) -> int:
+def _error_code(result: Result) -> int:
     return (UNKNOWN_SERVER_ERROR if isinstance(result, StoreError) else NONE).code
 
 
-def _offset(node: Node | StoreError) -> Found:
+def _read_offset(node: Node | StoreError) -> Found:
     """What cannot be read now is not the same as nothing: a member that takes it so begins anew somewhere else."""
     if isinstance(node, NoNode):
         return None

@@ -26,7 +26,7 @@ from bridge.client.group_member import GroupMember, JoinStep
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import JOIN_GROUP as JOIN_TABLE
 from bridge.client.reactions import SYNC_GROUP as SYNC_TABLE
-from bridge.client.reactions import Reaction, error_of, reaction
+from bridge.client.reactions import Reaction, error_from_code, error_action
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP
@@ -85,7 +85,7 @@ class AbstractCoordinator(GroupMember):
         """Go on towards the next generation, as far as that is possible now."""
         while self.failure is None and self.wants_group():
             match self.step:
-                case JoinStep.RESTING:
+                case JoinStep.IDLE:
                     if not self._may_begin():
                         return
                     if self.needs_join_prepare:
@@ -97,7 +97,7 @@ class AbstractCoordinator(GroupMember):
                 case JoinStep.PREPARING:
                     if not self.on_join_prepare():
                         return
-                    self.step = JoinStep.RESTING
+                    self.step = JoinStep.IDLE
                 case JoinStep.ELECTED:
                     if not self.sync_as_leader():
                         return
@@ -115,7 +115,7 @@ class AbstractCoordinator(GroupMember):
         except ZkConsumerError as error:
             self._fail(error)
         else:
-            self.step = JoinStep.RESTING
+            self.step = JoinStep.IDLE
         self.needs_join_prepare = True
         return True
 
@@ -126,7 +126,7 @@ class AbstractCoordinator(GroupMember):
         if self.needs_join_prepare and self.generation.is_lost:
             # What was lost is stopped at once, whether anybody can be asked or not.
             return True
-        if self._waits_for_call or self.outbox.now_ms < self.retry_at_ms:
+        if self._waits_for_call or self.pending_commands.now_ms < self.retry_at_ms:
             return False
         return self.ensure_coordinator_ready()
 
@@ -134,7 +134,7 @@ class AbstractCoordinator(GroupMember):
         """Send JoinGroup.  Its answer comes when all members have joined."""
         self.state = MemberState.PREPARING_REBALANCE
         self.step = JoinStep.JOINING
-        self.outbox.note("joining", reason=self.rejoin_reason, member=self.generation.member_id)
+        self.pending_commands.log_event("joining", reason=self.rejoin_reason, member=self.generation.member_id)
         body = group_requests.join_group(
             self.config, self.generation, self.protocol_type, self.metadata(), self.rejoin_reason
         )
@@ -143,7 +143,7 @@ class AbstractCoordinator(GroupMember):
     def join_answered(self, sent: Sent, body: JoinGroupResponse) -> None:
         """The answer to JoinGroup."""
         if body.error_code != 0:
-            if reaction(JOIN_TABLE, body.error_code) is Reaction.TAKE_MEMBER_ID:
+            if error_action(JOIN_TABLE, body.error_code) is Reaction.USE_GIVEN_MEMBER_ID:
                 # The id is kept and the reason too: it is the same wish to join.
                 self.generation = Generation(member_id=body.member_id)
             self._react(JOIN_TABLE, body.error_code, sent)
@@ -155,10 +155,10 @@ class AbstractCoordinator(GroupMember):
             self._retry("the generation ended before the answer to JoinGroup came", at_once=False)
             return
         self.state = MemberState.COMPLETING_REBALANCE
-        self.heartbeat.enable(self.outbox.now_ms)
+        self.heartbeat.enable(self.pending_commands.now_ms)
         self.generation = Generation(body.generation_id, body.member_id, body.protocol_name)
         is_leader = body.leader == body.member_id
-        self.outbox.note("joined", generation=body.generation_id, member=body.member_id, is_leader=is_leader)
+        self.pending_commands.log_event("joined", generation=body.generation_id, member=body.member_id, is_leader=is_leader)
         if is_leader:
             self._election = body
             self.step = JoinStep.ELECTED
@@ -181,7 +181,7 @@ class AbstractCoordinator(GroupMember):
         if shares is None:
             return False
         self._election = None
-        if self.lookup.coordinator is None:
+        if self.coordinator_discovery.coordinator is None:
             self._retry("the coordinator is unknown", at_once=False)
         else:
             self._send_sync(shares)
@@ -219,26 +219,26 @@ class AbstractCoordinator(GroupMember):
 
     def _react(self, table: Mapping[int, Reaction], code: int, sent: Sent) -> None:
         """A join or a sync was refused."""
-        what = reaction(table, code)
+        what = error_action(table, code)
         reason = f"rebalance failed due to {error_code(code)}"
         match what:
-            case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
+            case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
                 if sent.generation == self.generation:
-                    self.reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.NEW_GENERATION)
+                    self.reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.RESET_GENERATION)
                 self._retry(reason, at_once=True)
             case Reaction.FIND_COORDINATOR:
-                self.lookup.mark_coordinator_unknown(str(error_code(code)))
+                self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
                 self._retry(reason, at_once=False)
-            case Reaction.BACKOFF:
+            case Reaction.RETRY_AFTER_BACKOFF:
                 self._retry(reason, at_once=False)
-            case Reaction.TAKE_MEMBER_ID:
+            case Reaction.USE_GIVEN_MEMBER_ID:
                 self._retry(self.rejoin_reason or "need to re-join with the given member id", at_once=True)
-            case Reaction.AT_ONCE:
+            case Reaction.RETRY_IMMEDIATELY:
                 self._retry(reason, at_once=True)
             case Reaction.FENCED:
-                self.end(error_of(code, self.config.group_id, sent.what.value))
+                self.end(error_from_code(code, self.config.group_id, sent.what.value))
             case _:
-                self._fail(error_of(code, self.config.group_id, sent.what.value))
+                self._fail(error_from_code(code, self.config.group_id, sent.what.value))
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         """Join again, at once or after a pause.  The state stays, and so does the member id."""
@@ -247,13 +247,13 @@ class AbstractCoordinator(GroupMember):
         if at_once and self._retries_at_once < RETRIES_AT_ONCE_MAX:
             self._retries_at_once += 1
             return
-        self.retry_at_ms = self.outbox.now_ms + self.backoff.backoff(self._join_attempts)
+        self.retry_at_ms = self.pending_commands.now_ms + self.backoff.backoff(self._join_attempts)
         self._join_attempts += 1
 
     def _fail(self, error: ZkConsumerError) -> None:
         """The program is told, and with its next call it is tried again."""
         self._retry(f"rebalance failed due to {type(error).__name__}", at_once=False)
-        self.tell(error)
+        self.raise_to_program(error)
 
     def request_failed(self, sent: Sent, event: Failed) -> None:
         """See ``GroupMember``."""

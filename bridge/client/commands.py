@@ -143,7 +143,7 @@ class Stopped:
 class Note:
     """Something to be logged and counted: a word and its fields."""
 
-    what: str
+    name: str
     fields: tuple[tuple[str, Any], ...] = ()
 
 

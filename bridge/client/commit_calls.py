@@ -93,7 +93,7 @@ def _not_written(why: Exception) -> NotWritten:
     return NotWritten(str(why), KAFKA, isinstance(why, UsageError), isinstance(why, RebalanceInProgressException))
 
 
-def commit_said(
+def commit_results(
     answer: Answer,
 ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaWritten]] | None:
     """What was to be committed, and what became of each; None: it is no answer to a commit."""

@@ -39,7 +39,7 @@ from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from bridge.client.group_member import GroupMember, JoinStep
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import OFFSET_COMMIT as COMMIT_TABLE
-from bridge.client.reactions import Reaction, error_of, reaction
+from bridge.client.reactions import Reaction, error_from_code, error_action
 from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.types import TopicPartition
@@ -51,7 +51,7 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitTopic,
 )
 
-_OF_A_GENERATION = (Reaction.REJOIN, Reaction.NEW_MEMBER, Reaction.NEW_GENERATION, Reaction.FENCED)
+_OF_A_GENERATION = (Reaction.REJOIN, Reaction.RESET_MEMBER, Reaction.RESET_GENERATION, Reaction.FENCED)
 """What is said of the generation in which a commit was sent (27, 25, 22, 82)."""
 
 WAITING_MAX = 1000
@@ -61,9 +61,9 @@ WAITING_MAX = 1000
 class Why(Enum):
     """Who waits for a commit."""
 
-    ASKED = "asked"
+    REQUESTED = "asked"
     AUTOMATIC = "automatic"
-    HAND_BACK = "hand-back"
+    REVOCATION = "hand-back"
 
 
 @dataclass(slots=True)
@@ -131,39 +131,39 @@ class Commits:
                 self._done(None)
             elif member.failure is not None:
                 self._done(member.failure)
-            elif member.outbox.now_ms >= first.until_ms:
+            elif member.pending_commands.now_ms >= first.until_ms:
                 self._done(self._too_late())
             elif self._waits_for_generation(first):
                 return
             elif (error := self._not_in_group(first)) is not None:
                 self._done(error)
-            elif member.outbox.now_ms < first.retry_at_ms:
+            elif member.pending_commands.now_ms < first.retry_at_ms:
                 return
-            elif not member.lookup.ensure_coordinator_ready():
-                if member.lookup.fatal is None:
+            elif not member.coordinator_discovery.ensure_coordinator_ready():
+                if member.coordinator_discovery.fatal is None:
                     return
-                self._done(member.lookup.fatal)
+                self._done(member.coordinator_discovery.fatal)
             else:
                 self._send(first)
 
     def give_up(self, why: str) -> None:
         """Nobody waits any longer."""
-        self._member.outbox.give_up(What.OFFSET_COMMIT)
+        self._member.pending_commands.give_up(What.OFFSET_COMMIT)
         self._is_in_flight = False
         while self._queue:
             self._done(RetriableCommitFailedException(why))
 
-    def leave_out(self, number: int, partitions: frozenset[TopicPartition]) -> None:
+    def exclude(self, number: int, partitions: frozenset[TopicPartition]) -> None:
         """Do not commit these with the hand-back of this number, if it was not sent yet: other members have them."""
         for index, commit in enumerate(self._queue):
             is_sent = index == 0 and self._is_in_flight
-            if commit.why is Why.HAND_BACK and commit.number == number and not is_sent:
+            if commit.why is Why.REVOCATION and commit.number == number and not is_sent:
                 commit.offsets = {tp: at for tp, at in commit.offsets.items() if tp not in partitions}
 
     def _waits_for_generation(self, commit: Commit) -> bool:
         """Whether it is refused now, and may be accepted in the generation that this member is joining."""
         member = self._member
-        if commit.why is not Why.HAND_BACK:
+        if commit.why is not Why.REVOCATION:
             return False
         if member.step is JoinStep.COMPLETING and commit.asked_in != member.generation:
             return True  # until it is known what of it other members have by now (``leave_out``)
@@ -194,7 +194,7 @@ class Commits:
 
     def _send(self, commit: Commit) -> None:
         member = self._member
-        assert member.lookup.coordinator is not None, "a commit is sent when the coordinator is known"
+        assert member.coordinator_discovery.coordinator is not None, "a commit is sent when the coordinator is known"
         is_member = member.has_auto_assigned_partitions
         generation = member.generation if is_member else NO_GENERATION
         body = _request(member.config.group_id, generation, commit.offsets)
@@ -202,9 +202,9 @@ class Commits:
             body.group_instance_id = member.config.group_instance_id
         self._is_in_flight = True
         commit.attempts += 1
-        member.outbox.send(
-            Sent(What.OFFSET_COMMIT, generation, member.lookup.incarnation, commit.number),
-            member.lookup.coordinator.id,
+        member.pending_commands.send(
+            Sent(What.OFFSET_COMMIT, generation, member.coordinator_discovery.incarnation, commit.number),
+            member.coordinator_discovery.coordinator.id,
             OFFSET_COMMIT.key,
             body,
             member.config.request_timeout_ms,
@@ -225,9 +225,9 @@ class Commits:
                 code = partition.error_code
                 if code == 0:
                     continue
-                what = reaction(COMMIT_TABLE, code)
-                error = error_of(code, member.config.group_id, f"the commit of {tp}")
-                if what is not Reaction.REFUSED:
+                what = error_action(COMMIT_TABLE, code)
+                error = error_from_code(code, member.config.group_id, f"the commit of {tp}")
+                if what is not Reaction.PARTITION_ERROR:
                     self._react(sent, what, code, error)
                     return
                 refused[tp] = error
@@ -245,21 +245,21 @@ class Commits:
             self._refused_in(sent.generation, error)
             return
         match what:
-            case Reaction.BACKOFF:
+            case Reaction.RETRY_AFTER_BACKOFF:
                 self._retry(error)
             case Reaction.FIND_COORDINATOR:
-                member.lookup.mark_coordinator_unknown(str(error_code(code)))
+                member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
                 self._retry(error)
             case Reaction.REJOIN:
                 member.request_rejoin_if_necessary("offset commit failed since group is already rebalancing")
                 self._done(self._stale(RebalanceInProgressException, error))
             case Reaction.FENCED if is_unchanged:
                 self._done(error)
-            case Reaction.FENCED | Reaction.NEW_MEMBER | Reaction.NEW_GENERATION:
+            case Reaction.FENCED | Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
                 if what is not Reaction.FENCED and is_unchanged and sent.generation.has_member_id:
                     member.reset_state_and_rejoin(
                         f"encountered {error_code(code)} from OffsetCommit response",
-                        keeps_member_id=what is Reaction.NEW_GENERATION,
+                        keeps_member_id=what is Reaction.RESET_GENERATION,
                     )
                 self._done(self._stale(CommitFailedException, error))
             case _:
@@ -278,7 +278,7 @@ class Commits:
     def _refused_in(self, generation: Generation, error: ZkConsumerError) -> None:
         first = self._queue[0]
         first.refused_in = generation
-        if first.why is not Why.HAND_BACK:
+        if first.why is not Why.REVOCATION:
             self._done(self._stale(RebalanceInProgressException, error))
 
     def _stale(self, kind: type[ZkConsumerError], cause: ZkConsumerError) -> ZkConsumerError:
@@ -297,7 +297,7 @@ class Commits:
 
     def _retry(self, error: ZkConsumerError) -> None:
         first = self._queue[0]
-        now_ms = self._member.outbox.now_ms
+        now_ms = self._member.pending_commands.now_ms
         pause_ms = self._member.backoff.backoff(first.attempts - 1)
         if first.is_retried and now_ms + pause_ms < first.until_ms:
             first.retry_at_ms = now_ms + pause_ms

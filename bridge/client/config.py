@@ -22,13 +22,13 @@ from zkconsumer.settings import (
     Setting,
     SettingsTable,
     boolean,
-    check_group,
+    check_group_id,
     default_of,
     integer,
     optional_text,
-    report,
+    problems_text,
     text,
-    wrong,
+    invalid_value_text,
 )
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS = 5000
@@ -55,8 +55,8 @@ def _rack() -> Setting[str | None]:
         lambda given: given,
         "any text",
     )
-    read = made.read
-    made.read = lambda given: read(given) or None
+    read = made.parse
+    made.parse = lambda given: read(given) or None
     return made
 
 
@@ -121,7 +121,7 @@ class MemberSettings(SettingsTable):
     retry_backoff_max_ms = integer("retry.backoff.max.ms", 1000, "The longest such pause.", unit="ms")
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """See ``SettingsTable``."""
         beat, session = values["heartbeat.interval.ms"], values["session.timeout.ms"]
         if beat < session:
@@ -143,7 +143,7 @@ class SharedSettings(SettingsTable):
         "group.id",
         ...,
         "The group: its members share the partitions.",
-        check_group,
+        check_group_id,
         "letters, digits, '.', '_' and '-' of ASCII; not empty",
     )
     enable_auto_commit = boolean(
@@ -162,10 +162,10 @@ class ModernSettings(SettingsTable):
 
     __slots__ = ()
 
-    ORIGIN = Origin.ORIGINAL
+    ORIGIN = Origin.SCALA_CONSUMER
 
-    auto_offset_reset = modern_keys.where_to_begin()
-    partition_assignment_strategy = modern_keys.assignors()
+    auto_offset_reset = modern_keys.auto_offset_reset_setting()
+    partition_assignment_strategy = modern_keys.partition_assignment_strategy_setting()
     socket_timeout_ms = integer(
         "socket.timeout.ms",
         SameAs("request.timeout.ms"),
@@ -176,7 +176,7 @@ class ModernSettings(SettingsTable):
     )
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """See ``SettingsTable``."""
         ours, theirs = values["socket.timeout.ms"], values["request.timeout.ms"]
         if ours == theirs or not {"socket.timeout.ms", "request.timeout.ms"} <= given:
@@ -204,24 +204,24 @@ class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
     __slots__ = ()
 
     @classmethod
-    def is_needed(cls, setting: Setting[Any]) -> bool:
+    def is_required(cls, setting: Setting[Any]) -> bool:
         """See ``ConsumerConfig``."""
         return setting.key in NEEDED_OF_THE_OLD
 
     @classmethod
-    def spelling_of(cls, key: str) -> str:
+    def canonical_key(cls, key: str) -> str:
         """See ``ConsumerConfig``."""
         return modern_keys.SPELLINGS.get(key, key)
 
     @classmethod
-    def why_refused(cls, key: str, value: object) -> str:
+    def why_unsupported(cls, key: str, value: object) -> str:
         """See ``ConsumerConfig``."""
-        return modern_keys.why_refused(key, value)
+        return modern_keys.why_unsupported(key, value)
 
     @classmethod
-    def is_so(cls, key: str, value: object) -> bool:
+    def is_only_supported_value(cls, key: str, value: object) -> bool:
         """See ``ConsumerConfig``."""
-        return modern_keys.is_so(key, value)
+        return modern_keys.is_only_supported_value(key, value)
 
     @classmethod
     def why_ignored(cls, key: str) -> str:
@@ -265,12 +265,12 @@ class GroupConfig(SharedSettings, MemberSettings):
                     problems.append(f"{key} is missing: it must be given; allowed is {setting.allowed}")
                 continue
             try:
-                values[key] = setting.read(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
+                values[key] = setting.parse(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
             except ValueError as e:
-                problems.append(wrong(setting, raw, str(e)))
-        problems += MemberSettings.contradictions(values, frozenset(given))
+                problems.append(invalid_value_text(setting, raw, str(e)))
+        problems += MemberSettings.conflicts(values, frozenset(given))
         if problems:
-            raise InvalidConfigException(report(problems))
+            raise InvalidConfigException(problems_text(problems))
         self.values: Mapping[str, Any] = values
 
     @property

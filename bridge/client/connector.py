@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.client.config import MEMBER_SETTINGS, SAID_BY_THE_OLD, CoordinatorConsumerConfig, GroupConfig
-from bridge.client.from_config import assignors_of, membership_settings_of, spread_of
+from bridge.client.from_config import assignors_of, membership_settings_of, stream_assignor_of
 from bridge.client.membership import CoordinatorMembership
-from bridge.client.taken_settings import without_effect
+from bridge.client.taken_settings import settings_without_effect
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import SETTINGS as OLD_SETTINGS
 from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
@@ -64,7 +64,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
     A rebalance listener is told of this member's own partitions: nobody else's are known here.
     """
 
-    _LEFT_BEHIND = "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+    _INCOMPLETE_CLOSE_TEXT = "the group's coordinator did not confirm everything; it gives what is left to others by itself"
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
         chosen = assignors or assignors_of(config)
-        brokers = BrokerAccess.of(
+        brokers = BrokerAccess.from_config(
             config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
         member = StreamsMember(
@@ -93,21 +93,21 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
             brokers,
             clock,
             lambda lease, meters: CoordinatorMembership(
-                self.group_config, chosen, membership_settings_of(config, consumer_id), spread_of(config, consumer_id),
+                self.group_config, chosen, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id),
                 brokers=brokers, clock=clock, lease=lease, meters=meters, hooks=hooks,
             ),
         )  # fmt: skip
-        super().__init__(config, consumer_id, member, clock, without_effect(config))
+        super().__init__(config, consumer_id, member, clock, settings_without_effect(config))
 
         def fetching() -> int:
-            live = {tp for tp, info in member.streams.infos.items() if info.is_live}
+            live = {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
             return len(live - member.fetchers.leaderless())
 
         looker = Looker(
             member,
-            lambda: member.membership.look(fetching(), member.fetchers.failures()),
+            lambda: member.membership.health_snapshot(fetching(), member.fetchers.failures()),
             config.group_id,
-            self._handed_out_at_ms,
+            self._delivered_at_ms,
             clock,
             COORDINATOR,
         )
@@ -156,4 +156,4 @@ def _unread(config: ConsumerConfig) -> list[str]:
     if isinstance(config, CoordinatorConsumerConfig):
         return []
     foreign = config.ignored.keys() - OLD_SETTINGS.keys()
-    return sorted(key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).fate is not Fate.NAMED)
+    return sorted(key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).status is not Fate.IGNORED)

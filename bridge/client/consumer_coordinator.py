@@ -44,7 +44,7 @@ class ConsumerCoordinator(ConsumerRebalance):
         self, config: GroupConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
     ) -> None:
         super().__init__(config, assignors, uniform, now_ms)
-        self.fetches = Fetches(self)
+        self.offset_fetches = Fetches(self)
         self._is_polled = False
         self._leaves = True
         self._has_left = False
@@ -54,17 +54,17 @@ class ConsumerCoordinator(ConsumerRebalance):
 
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
         """Take one event in; give back what must now be done, in order.  ``now_ms`` never goes back."""
-        self.outbox.now_ms = now_ms
+        self.pending_commands.now_ms = now_ms
         if self.exit is Exit.STOPPED:
-            self._hear_after_the_end(event)
+            self._handle_event_after_stop(event)
         else:
-            self._hear(event)
+            self._handle_event(event)
             self._advance()
-        self.outbox.set_timers({} if self.exit is Exit.STOPPED else self._deadlines())
-        return self.outbox.taken()
+        self.pending_commands.set_timers({} if self.exit is Exit.STOPPED else self._deadlines())
+        return self.pending_commands.take_all()
 
-    def _hear(self, event: ev.Event) -> None:
-        until_ms = self.outbox.now_ms + self.config.default_api_timeout_ms
+    def _handle_event(self, event: ev.Event) -> None:
+        until_ms = self.pending_commands.now_ms + self.config.default_api_timeout_ms
         match event:
             case ev.Polled(busy_since_ms, stream):
                 self._is_polled = self.polled(busy_since_ms, stream) or self._is_polled
@@ -74,61 +74,61 @@ class ConsumerCoordinator(ConsumerRebalance):
                 self.subscriptions.subscribe(topics, takes)
             case ev.Unsubscribed():
                 self.subscriptions.unsubscribe()
-                self.newcomers.forget()
+                self.new_partitions.forget()
                 if self.exit is Exit.NONE:
                     self.exit = Exit.UNSUBSCRIBING
             case ev.MetadataUpdated():
                 self.subscriptions.metadata_updated(event)
-                self.newcomers.learnt(self.subscriptions.own_counts())
+                self.new_partitions.on_metadata(self.subscriptions.partition_counts())
             case ev.Responded():
                 self._responded(event)
             case ev.Failed():
                 self._failed(event)
             case ev.Disconnected(node):
-                if self.lookup.coordinator is not None and self.lookup.coordinator.id == node:
-                    self.lookup.mark_coordinator_unknown("disconnected", is_disconnected=True)
+                if self.coordinator_discovery.coordinator is not None and self.coordinator_discovery.coordinator.id == node:
+                    self.coordinator_discovery.mark_coordinator_unknown("disconnected", is_disconnected=True)
             case ev.TimerFired():
                 pass
             case ev.CommitAsked(number, offsets, retried):
-                self.lookup.allow()
-                self.commits.ask(Commit(number, offsets, Why.ASKED, retried, until_ms))
+                self.coordinator_discovery.clear_fatal_error()
+                self.commit_queue.ask(Commit(number, offsets, Why.REQUESTED, retried, until_ms))
             case ev.PositionsCollected(offsets):
                 self._collected(offsets)
             case ev.FetchAsked():
-                self.lookup.allow()
-                self.fetches.ask(event)
+                self.coordinator_discovery.clear_fatal_error()
+                self.offset_fetches.ask(event)
             case ev.CallbackDone(number, error=error):
                 self.called(number, error)
             case ev.RejoinAsked(reason):
                 self.poll_heartbeat()
                 self.request_rejoin(reason)
             case ev.AssignorsOffered(assignors):
-                self.offer(assignors)
+                self.set_assignors(assignors)
             case ev.Closed(leave, timeout_ms):
                 self.exit = Exit.CLOSING
                 self._leaves = leave
-                self._close_until_ms = self.outbox.now_ms + timeout_ms
+                self._close_until_ms = self.pending_commands.now_ms + timeout_ms
 
-    def _hear_after_the_end(self, event: ev.Event) -> None:
+    def _handle_event_after_stop(self, event: ev.Event) -> None:
         error = ConnectorClosed(f"this member of group {self.config.group_id} is closed")
         match event:
             case ev.CommitAsked(number):
-                self.outbox.say(CommitDone(number, error, {}))
+                self.pending_commands.add(CommitDone(number, error, {}))
             case ev.FetchAsked(number):
-                self.outbox.say(FetchDone(number, {}, error))
+                self.pending_commands.add(FetchDone(number, {}, error))
             case _:
                 pass
 
     def _responded(self, event: ev.Responded) -> None:
-        sent = self.outbox.answered(event.request)
+        sent = self.pending_commands.answered(event.request)
         if sent is None:
             return
-        if sent.what is not What.FIND_COORDINATOR and sent.incarnation == self.lookup.incarnation:
-            self.lookup.is_alive()
+        if sent.what is not What.FIND_COORDINATOR and sent.incarnation == self.coordinator_discovery.incarnation:
+            self.coordinator_discovery.record_response()
         match sent.what:
             case What.FIND_COORDINATOR:
-                if self.lookup.answered(event.body):
-                    self.heartbeat.reset_session_timeout(self.outbox.now_ms)
+                if self.coordinator_discovery.answered(event.body):
+                    self.heartbeat.reset_session_timeout(self.pending_commands.now_ms)
             case What.JOIN_GROUP:
                 self.join_answered(sent, event.body)
             case What.SYNC_GROUP:
@@ -138,23 +138,23 @@ class ConsumerCoordinator(ConsumerRebalance):
             case What.LEAVE_GROUP:
                 self.leave_answered(event.body)
             case What.OFFSET_COMMIT:
-                self.commits.answered(sent, event.body)
+                self.commit_queue.answered(sent, event.body)
             case What.OFFSET_FETCH:
-                self.fetches.answered(sent, event.body)
+                self.offset_fetches.answered(sent, event.body)
 
     def _failed(self, event: ev.Failed) -> None:
-        sent = self.outbox.answered(event.request)
+        sent = self.pending_commands.answered(event.request)
         if sent is None:
             return
         if sent.what is What.FIND_COORDINATOR:
-            self.lookup.failed(event)
+            self.coordinator_discovery.failed(event)
             return
         self.coordinator_failed(sent, event)
         match sent.what:
             case What.OFFSET_COMMIT:
-                self.commits.failed(event)
+                self.commit_queue.failed(event)
             case What.OFFSET_FETCH:
-                self.fetches.failed(sent, event)
+                self.offset_fetches.failed(sent, event)
             case _:
                 self.request_failed(sent, event)
 
@@ -162,12 +162,12 @@ class ConsumerCoordinator(ConsumerRebalance):
         if self.has_auto_assigned_partitions:
             # What was lost meanwhile may be somebody else's, who is further.
             offsets = {tp: offset for tp, offset in offsets.items() if tp in self.assigned}
-        match self.positions.collected():
+        match self.auto_commit.collected():
             case Why.AUTOMATIC:
-                until_ms = self.outbox.now_ms + self.config.default_api_timeout_ms
-                self.commits.ask(Commit(0, offsets, Why.AUTOMATIC, is_retried=False, until_ms=until_ms))
-            case Why.HAND_BACK if self.hand_back is not None:
-                self.hand_back.collected(offsets)
+                until_ms = self.pending_commands.now_ms + self.config.default_api_timeout_ms
+                self.commit_queue.ask(Commit(0, offsets, Why.AUTOMATIC, is_retried=False, until_ms=until_ms))
+            case Why.REVOCATION if self.revocation is not None:
+                self.revocation.collected(offsets)
             case _:
                 pass
 
@@ -176,22 +176,22 @@ class ConsumerCoordinator(ConsumerRebalance):
     def _advance(self) -> None:
         """Until there is nothing to do: the end of one thing (a commit) may be what another waits for (a hand-back)."""
         before = None
-        while before != self._at() and self.exit is not Exit.STOPPED:
-            before = self._at()
+        while before != self._progress() and self.exit is not Exit.STOPPED:
+            before = self._progress()
             self.run_heartbeat()
-            self.look_for_changes()
+            self.check_for_changes()
             self.join_group_if_needed()
             if self._commits_by_itself():
-                self.positions.collect_if_due()
-            self.commits.advance()
-            self.fetches.advance()
+                self.auto_commit.collect_if_due()
+            self.commit_queue.advance()
+            self.offset_fetches.advance()
             if self.exit is not Exit.NONE:
                 self._advance_exit()
 
-    def _at(self) -> tuple[object, ...]:
+    def _progress(self) -> tuple[object, ...]:
         # Of a hand-back of nothing nothing is said: its step alone tells that it is through.
-        handing = None if self.hand_back is None else self.hand_back.step
-        return self.step, self.state, self.exit, self.outbox.said, handing
+        handing = None if self.revocation is None else self.revocation.step
+        return self.step, self.state, self.exit, self.pending_commands.command_count, handing
 
     def _commits_by_itself(self) -> bool:
         if not self.config.enable_auto_commit or self.exit is not Exit.NONE or self.failure is not None:
@@ -202,24 +202,24 @@ class ConsumerCoordinator(ConsumerRebalance):
 
     def _deadlines(self) -> dict[TimerKind, int]:
         deadlines: dict[TimerKind, int] = {}
-        has_coordinator = self.lookup.coordinator is not None
+        has_coordinator = self.coordinator_discovery.coordinator is not None
         is_in_group = not self.state.has_not_joined_group and self.failure is None
         if is_in_group and has_coordinator:
             deadlines[TimerKind.HEARTBEAT] = self.heartbeat.next_heartbeat_ms
             deadlines[TimerKind.SESSION] = self.heartbeat.session_until_ms
             deadlines[TimerKind.POLL] = self.heartbeat.poll_until_ms
-        pauses = [self.commits.retry_at_ms, self.fetches.retry_at_ms]
-        if self.step is JoinStep.RESTING and self.wants_group() and self.rejoin_needed:
+        pauses = [self.commit_queue.retry_at_ms, self.offset_fetches.retry_at_ms]
+        if self.step is JoinStep.IDLE and self.wants_group() and self.rejoin_needed:
             pauses.append(self.retry_at_ms)
-        if not has_coordinator and not self.lookup.is_looking:
-            pauses.append(self.lookup.retry_at_ms)
-        ahead = [at for at in pauses if at is not None and at > self.outbox.now_ms]
+        if not has_coordinator and not self.coordinator_discovery.has_pending_request:
+            pauses.append(self.coordinator_discovery.retry_at_ms)
+        ahead = [at for at in pauses if at is not None and at > self.pending_commands.now_ms]
         if ahead:
             deadlines[TimerKind.BACKOFF] = min(ahead)
         if self._commits_by_itself():
-            deadlines[TimerKind.AUTO_COMMIT] = self.positions.next_ms
-        if self.hand_back is not None:
-            deadlines[TimerKind.REBALANCE] = self.hand_back.until_ms
+            deadlines[TimerKind.AUTO_COMMIT] = self.auto_commit.next_ms
+        if self.revocation is not None:
+            deadlines[TimerKind.REBALANCE] = self.revocation.until_ms
         elif self.leadership.metadata_until_ms is not None:
             deadlines[TimerKind.REBALANCE] = self.leadership.metadata_until_ms
         if self._close_until_ms is not None:
@@ -230,8 +230,8 @@ class ConsumerCoordinator(ConsumerRebalance):
 
     def _advance_exit(self) -> None:
         """Give back, leave, and then either rest or stop; a callback that runs is waited for first."""
-        is_late = self._close_until_ms is not None and self.outbox.now_ms >= self._close_until_ms
-        if not self._has_left and (self._let_go() or is_late):
+        is_late = self._close_until_ms is not None and self.pending_commands.now_ms >= self._close_until_ms
+        if not self._has_left and (self._revoke_all() or is_late):
             self._has_left = True
             if self.awaits_generation:
                 self.give_up_joining()
@@ -244,10 +244,10 @@ class ConsumerCoordinator(ConsumerRebalance):
             self.exit = Exit.NONE
             self._has_left = False
             self.joined_topics = None
-        elif is_late or (self.commits.is_idle and self.fetches.is_idle and not self.outbox.has_open(What.LEAVE_GROUP)):
+        elif is_late or (self.commit_queue.is_idle and self.offset_fetches.is_idle and not self.pending_commands.has_in_flight(What.LEAVE_GROUP)):
             self._stop()
 
-    def _let_go(self) -> bool:
+    def _revoke_all(self) -> bool:
         """Whether everything is given back.
 
         JoinGroup and SyncGroup that are on their way are given up behind the last commit: where the generation before
@@ -255,34 +255,34 @@ class ConsumerCoordinator(ConsumerRebalance):
         """
         if self.step is JoinStep.PREPARING and not self.on_join_prepare():
             return False
-        if self.step is JoinStep.COMPLETING and not self._pass_over_share():
+        if self.step is JoinStep.COMPLETING and not self._skip_assignment():
             return False
         if self.step in (JoinStep.PREPARING, JoinStep.COMPLETING):
-            self.step = JoinStep.RESTING
-        if self.hand_back is None and self.assigned:
-            self.hand_back = self.new_hand_back(self.assigned, self._close_until_ms)
-        if self.hand_back is not None:
+            self.step = JoinStep.IDLE
+        if self.revocation is None and self.assigned:
+            self.revocation = self.new_revocation(self.assigned, self._close_until_ms)
+        if self.revocation is not None:
             if self.step is JoinStep.ELECTED:
                 self.sync_as_leader()
-            if not self.hand_back.advance():
+            if not self.revocation.advance():
                 return False
-            self.gave_back()
+            self.on_revoked()
         return True
 
-    def _pass_over_share(self) -> bool:
+    def _skip_assignment(self) -> bool:
         """Whether nothing more is to be done about the share of this generation.
 
         What was given back since before this generation is not taken up again; only its commit is made in it.
         """
-        if self.is_taking_up or self.hand_back is None:
+        if self.is_applying_assignment or self.revocation is None:
             return self.on_join_complete(self.assignment_bytes)
-        self.hand_back.leave_out(self.moved_at_once(self.assignment_bytes))
+        self.revocation.leave_out(self.partitions_already_transferred(self.assignment_bytes))
         return True
 
     def _stop(self) -> None:
-        self.commits.give_up("the member was closed before its commit was answered")
-        self.fetches.give_up()
-        if self.lookup.coordinator is not None:
-            self.outbox.say(Disconnect(self.lookup.coordinator.id))
+        self.commit_queue.give_up("the member was closed before its commit was answered")
+        self.offset_fetches.give_up()
+        if self.coordinator_discovery.coordinator is not None:
+            self.pending_commands.add(Disconnect(self.coordinator_discovery.coordinator.id))
         self.exit = Exit.STOPPED
-        self.outbox.say(Stopped())
+        self.pending_commands.add(Stopped())

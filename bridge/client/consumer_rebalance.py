@@ -78,11 +78,11 @@ class ConsumerRebalance(AbstractCoordinator):
         super().__init__(config, uniform, now_ms)
         self.assignors = tuple(assignors)
         self.protocol = self.protocol_of(self.assignors)
-        self.subscriptions = SubscriptionState(self.outbox)
-        self.newcomers = Newcomers()
-        self.positions = PositionsDesk(config, self.backoff, self.outbox)
-        self.commits = Commits(self, self._commit_finished)
-        self.leadership = Leadership(config, self.subscriptions, self.outbox)
+        self.subscriptions = SubscriptionState(self.pending_commands)
+        self.new_partitions = Newcomers()
+        self.auto_commit = PositionsDesk(config, self.backoff, self.pending_commands)
+        self.commit_queue = Commits(self, self._commit_finished)
+        self.leadership = Leadership(config, self.subscriptions, self.pending_commands)
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
         self._owned_generation = NO_GENERATION
@@ -93,7 +93,7 @@ class ConsumerRebalance(AbstractCoordinator):
         join once more.  The coordinator gives a static member that lost its generation before that the same one again.
         """
         self._shares_refused = 0
-        self.hand_back: HandBack | None = None
+        self.revocation: HandBack | None = None
         self._taking_up: _TakingUp | None = None
 
     @staticmethod
@@ -106,7 +106,7 @@ class ConsumerRebalance(AbstractCoordinator):
         """Whether all is given back before this member joins again."""
         return self.protocol is RebalanceProtocol.EAGER
 
-    def offer(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
+    def set_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
         """Offer these from now on."""
         self.protocol = self.protocol_of(assignors)
         self.assignors = tuple(assignors)
@@ -160,7 +160,7 @@ class ConsumerRebalance(AbstractCoordinator):
             for assignor in self.assignors
         ]
 
-    def look_for_changes(self) -> None:
+    def check_for_changes(self) -> None:
         """What the leader has divided may not be what there is now, nor what we joined with what we want now."""
         if self.leadership.is_outdated:
             self.request_rejoin_if_necessary("cached metadata has changed")
@@ -174,9 +174,9 @@ class ConsumerRebalance(AbstractCoordinator):
     ) -> Mapping[str, bytes] | None:
         """Divide what all members together subscribe to; wait until all of it is known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
-        return self.leadership.divide(assignor, members, self.dividing_by(assignor), skip_assignment=skip_assignment)
+        return self.leadership.divide(assignor, members, self.protocol_of_assignor(assignor), skip_assignment=skip_assignment)
 
-    def dividing_by(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
+    def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
         """By which protocol what this one divides is handed over."""
         return self.protocol
 
@@ -185,12 +185,12 @@ class ConsumerRebalance(AbstractCoordinator):
     def on_join_prepare(self) -> bool:
         """Give back what may not be kept while the group forms anew; whether that is through."""
         if self.generation.is_lost:
-            self.newcomers.forget()
-        if self.hand_back is None:
-            self.hand_back = self.new_hand_back(self._to_give_back_first())
-        if not self.hand_back.advance():
+            self.new_partitions.forget()
+        if self.revocation is None:
+            self.revocation = self.new_revocation(self._to_give_back_first())
+        if not self.revocation.advance():
             return False
-        self.gave_back()
+        self.on_revoked()
         self.leadership.resign()
         return True
 
@@ -200,7 +200,7 @@ class ConsumerRebalance(AbstractCoordinator):
         wanted = self.subscriptions.topics or frozenset()
         return frozenset(tp for tp in self.assigned if tp.topic not in wanted)
 
-    def new_hand_back(
+    def new_revocation(
         self, partitions: frozenset[TopicPartition], until_ms: int | None = None, *, has_moved: bool = False
     ) -> HandBack:
         """Stop, commit and tell; in as much time as the others wait for us, unless there is less.
@@ -209,15 +209,15 @@ class ConsumerRebalance(AbstractCoordinator):
         """
         is_leaving = self.exit is not Exit.NONE
         return HandBack(
-            self, self.commits, self.positions, partitions,
-            until_ms or self.outbox.now_ms + self.config.max_poll_interval_ms,
+            self, self.commit_queue, self.auto_commit, partitions,
+            until_ms or self.pending_commands.now_ms + self.config.max_poll_interval_ms,
             commits_first=self.config.enable_auto_commit and bool(self.assigned), is_leaving=is_leaving,
             has_moved=has_moved,
         )  # fmt: skip
 
-    def gave_back(self) -> None:
+    def on_revoked(self) -> None:
         """What was handed back is not ours any more."""
-        done, self.hand_back = self.hand_back, None
+        done, self.revocation = self.revocation, None
         assert done is not None, "a hand-back ends once"
         self.subscriptions.assigned -= done.partitions
         if not self.assigned:
@@ -229,18 +229,18 @@ class ConsumerRebalance(AbstractCoordinator):
             told = error if isinstance(error, ZkConsumerError) else RebalanceCallbackFailed(f"it raised {error!r}")
             if told is not error:
                 told.__cause__ = error
-            self.tell(told)
+            self.raise_to_program(told)
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """See ``GroupMember``.  What is lost is stopped now: a callback, or an answer, may be waited for meanwhile."""
-        if self.assigned and self.step is not JoinStep.RESTING:
-            self.outbox.say(StopFetching(self.assigned))
+        if self.assigned and self.step is not JoinStep.IDLE:
+            self.pending_commands.add(StopFetching(self.assigned))
         super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)
 
     def end(self, error: ZkConsumerError) -> None:
         """See ``AbstractCoordinator``; what was ours is somebody else's."""
         if self.assigned:
-            self.outbox.say(StopFetching(self.assigned))
+            self.pending_commands.add(StopFetching(self.assigned))
         super().end(error)
 
     # --- taking up --------------------------------------------------------------------------------------------------
@@ -252,13 +252,13 @@ class ConsumerRebalance(AbstractCoordinator):
             if self._taking_up is None:
                 return True
         taking_up = self._taking_up
-        if self.hand_back is not None:
-            if not self.hand_back.advance():
+        if self.revocation is not None:
+            if not self.revocation.advance():
                 return False
-            taking_up.error = self.hand_back.error
-            self.hand_back.error = None
-            is_waited_for = not self.hand_back.has_moved
-            self.gave_back()
+            taking_up.error = self.revocation.error
+            self.revocation.error = None
+            is_waited_for = not self.revocation.has_moved
+            self.on_revoked()
             if is_waited_for:
                 self.request_rejoin(REVOKED_REASON)
         if taking_up.call is None and not self._take_up(taking_up):
@@ -268,8 +268,8 @@ class ConsumerRebalance(AbstractCoordinator):
             return False
         self._taking_up = None
         if taking_up.added and not self.generation.is_lost and self.exit is Exit.NONE:
-            new = taking_up.added & self.newcomers.new
-            self.outbox.say(StartFetching(taking_up.added, self._owned_generation, new))
+            new = taking_up.added & self.new_partitions.new
+            self.pending_commands.add(StartFetching(taking_up.added, self._owned_generation, new))
         self._callback_failed(taking_up.error)
         return True
 
@@ -277,17 +277,17 @@ class ConsumerRebalance(AbstractCoordinator):
         if not self.leadership.is_leader:
             self.leadership.follow()
         if not data:
-            self.outbox.note("assignment-missing", generation=self.generation.generation_id)
+            self.pending_commands.log_event("assignment-missing", generation=self.generation.generation_id)
         assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
         assignment = decode_assignment(data)
-        strangers = self.subscriptions.strangers(assignment.partitions)
+        strangers = self.subscriptions.unsubscribed_topics(assignment.partitions)
         if strangers:
             self._refuse_share(strangers)
             return None
         self._shares_refused = 0
         revoked = self.assigned - frozenset(assignment.partitions)
         if revoked:
-            self.hand_back = self.new_hand_back(revoked, has_moved=self.moves_at_once(assignor))
+            self.revocation = self.new_revocation(revoked, has_moved=self.transfers_immediately(assignor))
         elif self.assigned:
             self._owned_at_join_in = None
         elif self._owned_at_join_in is not None and self.generation.generation_id <= self._owned_at_join_in + 1:
@@ -301,7 +301,7 @@ class ConsumerRebalance(AbstractCoordinator):
         A leader that gives us such topics again and again is wrong; each attempt makes the whole group rebalance.
         """
         self._shares_refused += 1
-        self.outbox.note("assignment-unsubscribed", generation=self.generation.generation_id, topics=strangers)
+        self.pending_commands.log_event("assignment-unsubscribed", generation=self.generation.generation_id, topics=strangers)
         if self._shares_refused < REFUSED_MAX:
             self.request_rejoin("received assignment does not match the current subscription")
             return
@@ -313,18 +313,18 @@ class ConsumerRebalance(AbstractCoordinator):
         )
 
     @property
-    def is_taking_up(self) -> bool:
+    def is_applying_assignment(self) -> bool:
         """Whether ``on_join_complete`` has begun and is not through."""
         return self._taking_up is not None
 
-    def moved_at_once(self, data: bytes) -> frozenset[TopicPartition]:
+    def partitions_already_transferred(self, data: bytes) -> frozenset[TopicPartition]:
         """What of ours other members have by this share of the generation that we are in."""
         assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
-        if not self.moves_at_once(assignor):
+        if not self.transfers_immediately(assignor):
             return frozenset()
         return self.assigned - frozenset(decode_assignment(data).partitions)
 
-    def moves_at_once(self, assignor: ConsumerPartitionAssignor) -> bool:
+    def transfers_immediately(self, assignor: ConsumerPartitionAssignor) -> bool:
         """Whether what is not ours any more in this generation is somebody else's already.
 
         By an eager protocol it was given back before; by a cooperative one nobody has it until we have given it back.
@@ -346,19 +346,19 @@ class ConsumerRebalance(AbstractCoordinator):
         taking_up.added = assigned - self.assigned
         self.subscriptions.assigned = assigned
         by_pattern = self.subscriptions.takes is not None
-        self.newcomers.taken_up(assigned, self.subscriptions.own_counts(), by_pattern=by_pattern)
+        self.new_partitions.on_assignment(assigned, self.subscriptions.partition_counts(), by_pattern=by_pattern)
         self._owned_generation = generation
-        self.positions.restart()
-        taking_up.call = self.outbox.new_number()
-        self.outbox.note("assigned", generation=generation, partitions=len(assigned), added=len(taking_up.added))
-        self.outbox.say(Invoke(taking_up.call, Callback.ASSIGNED, taking_up.added))
+        self.auto_commit.restart()
+        taking_up.call = self.pending_commands.new_number()
+        self.pending_commands.log_event("assigned", generation=generation, partitions=len(assigned), added=len(taking_up.added))
+        self.pending_commands.add(Invoke(taking_up.call, Callback.ASSIGNED, taking_up.added))
         return True
 
     # --- what comes back --------------------------------------------------------------------------------------------
 
     def called(self, number: int, error: Exception | None) -> None:
         """A callback came back."""
-        if self.hand_back is not None and self.hand_back.called(number, error):
+        if self.revocation is not None and self.revocation.called(number, error):
             return
         taking_up = self._taking_up
         if taking_up is not None and taking_up.call == number:
@@ -367,12 +367,12 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def _commit_finished(self, commit: Commit, error: ZkConsumerError | None, refused: Refused) -> None:
         match commit.why:
-            case Why.ASKED:
-                self.outbox.say(CommitDone(commit.number, error, refused))
+            case Why.REQUESTED:
+                self.pending_commands.add(CommitDone(commit.number, error, refused))
             case Why.AUTOMATIC:
-                self.positions.committed(commit, error, refused)
-            case Why.HAND_BACK:
+                self.auto_commit.committed(commit, error, refused)
+            case Why.REVOCATION:
                 if error is not None:
-                    self.outbox.note("last-commit-failed", why=str(error))
-                if self.hand_back is not None:
-                    self.hand_back.committed(commit.number, is_done=error is None)
+                    self.pending_commands.log_event("last-commit-failed", why=str(error))
+                if self.revocation is not None:
+                    self.revocation.committed(commit.number, is_done=error is None)

@@ -16,7 +16,7 @@ from bridge.client.errors import UnsupportedVersionException
 from bridge.client.events import Failed, Failure, Node, RequestId
 from bridge.client.generation import NO_GENERATION
 from bridge.client.outbox import Outbox, Sent, What
-from bridge.client.reactions import error_of
+from bridge.client.reactions import error_from_code
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
 from zkconsumer.kafka.error_codes import NONE, error_code
 from zkconsumer.types import BrokerAddress
@@ -43,7 +43,7 @@ class CoordinatorLookup:
         self._attempts = 0
 
     @property
-    def is_looking(self) -> bool:
+    def has_pending_request(self) -> bool:
         """Whether somebody was asked and has not answered."""
         return self._request is not None
 
@@ -56,7 +56,7 @@ class CoordinatorLookup:
 
     def lookup_coordinator(self) -> None:
         """Ask any broker, one question at a time."""
-        if self.is_looking or self.fatal is not None or self._outbox.now_ms < self.retry_at_ms:
+        if self.has_pending_request or self.fatal is not None or self._outbox.now_ms < self.retry_at_ms:
             return
         self._request = self._outbox.send(
             Sent(What.FIND_COORDINATOR, NO_GENERATION, self.incarnation),
@@ -74,13 +74,13 @@ class CoordinatorLookup:
         if code == NONE:
             self.incarnation += 1
             self.coordinator = Node(body.node_id, BrokerAddress(body.node_id, body.host, body.port))
-            self._outbox.note("coordinator-found", node=body.node_id, host=body.host, port=body.port)
-            self._outbox.say(Connect(self.coordinator))
+            self._outbox.log_event("coordinator-found", node=body.node_id, host=body.host, port=body.port)
+            self._outbox.add(Connect(self.coordinator))
             return True
         if code.is_retriable:
             self._pause()
         else:
-            self.fatal = error_of(code.code, self._group, "FindCoordinator")
+            self.fatal = error_from_code(code.code, self._group, "FindCoordinator")
         return False
 
     def failed(self, event: Failed) -> None:
@@ -91,11 +91,11 @@ class CoordinatorLookup:
         else:
             self._pause()
 
-    def is_alive(self) -> None:
+    def record_response(self) -> None:
         """The coordinator answered something: the next search begins without a pause."""
         self._attempts = 0
 
-    def allow(self) -> None:
+    def clear_fatal_error(self) -> None:
         """The program called: what was refused may be asked again."""
         self.fatal = None
 
@@ -104,10 +104,10 @@ class CoordinatorLookup:
         node, self.coordinator = self.coordinator, None
         if node is None:
             return
-        self._outbox.note("coordinator-unknown", node=node.id, why=why)
+        self._outbox.log_event("coordinator-unknown", node=node.id, why=why)
         self._pause()
         if not is_disconnected:
-            self._outbox.say(Disconnect(node.id))
+            self._outbox.add(Disconnect(node.id))
 
     def _pause(self) -> None:
         self.retry_at_ms = self._outbox.now_ms + self._backoff.backoff(self._attempts)

@@ -47,7 +47,7 @@ class Subscribed:
     """
 
     topics: frozenset[str]
-    takes: Callable[[str], bool] | None = None
+    matches_filter: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from bridge.client.events import Failed, Failure, FetchAsked, Offset
 from bridge.client.group_member import GroupMember
 from bridge.client.outbox import Sent, What
 from bridge.client.reactions import OFFSET_FETCH as FETCH_TABLE
-from bridge.client.reactions import Reaction, error_of, reaction
+from bridge.client.reactions import Reaction, error_from_code, error_action
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.types import TopicPartition
@@ -64,15 +64,15 @@ class Fetches:
     def ask(self, event: FetchAsked) -> None:
         """What is committed of these?"""
         if not event.partitions:
-            self._member.outbox.say(FetchDone(event.number, {}))
+            self._member.pending_commands.add(FetchDone(event.number, {}))
             return
-        until_ms = self._member.outbox.now_ms + self._member.config.default_api_timeout_ms
+        until_ms = self._member.pending_commands.now_ms + self._member.config.default_api_timeout_ms
         self._open[event.number] = _Fetch(event.number, event.partitions, until_ms)
 
     def advance(self) -> None:
         """Ask what can be asked now."""
         member = self._member
-        now_ms = member.outbox.now_ms
+        now_ms = member.pending_commands.now_ms
         for fetch in [fetch for fetch in self._open.values() if not fetch.is_in_flight]:
             if member.failure is not None:
                 self._done(fetch, {}, member.failure)
@@ -80,14 +80,14 @@ class Fetches:
                 self._done(fetch, {}, self._too_late(fetch))
             elif now_ms < fetch.retry_at_ms:
                 continue
-            elif member.lookup.ensure_coordinator_ready():
+            elif member.coordinator_discovery.ensure_coordinator_ready():
                 self._send(fetch)
-            elif member.lookup.fatal is not None:
-                self._done(fetch, {}, member.lookup.fatal)
+            elif member.coordinator_discovery.fatal is not None:
+                self._done(fetch, {}, member.coordinator_discovery.fatal)
 
     def give_up(self) -> None:
         """Nobody waits any longer."""
-        self._member.outbox.give_up(What.OFFSET_FETCH)
+        self._member.pending_commands.give_up(What.OFFSET_FETCH)
         for fetch in list(self._open.values()):
             self._done(fetch, {}, self._too_late(fetch))
 
@@ -101,7 +101,7 @@ class Fetches:
 
     def _send(self, fetch: _Fetch) -> None:
         member = self._member
-        assert member.lookup.coordinator is not None, "the coordinator is asked when it is known"
+        assert member.coordinator_discovery.coordinator is not None, "the coordinator is asked when it is known"
         fetch.is_in_flight = True
         fetch.attempts += 1
         body = OffsetFetchRequest(
@@ -109,9 +109,9 @@ class Fetches:
             topics=_by_topic(fetch.partitions),
             require_stable=self._requires_stable,
         )
-        member.outbox.send(
-            Sent(What.OFFSET_FETCH, member.generation, member.lookup.incarnation, fetch.number),
-            member.lookup.coordinator.id, OFFSET_FETCH.key, body, member.config.request_timeout_ms, VERSION_MOST,
+        member.pending_commands.send(
+            Sent(What.OFFSET_FETCH, member.generation, member.coordinator_discovery.incarnation, fetch.number),
+            member.coordinator_discovery.coordinator.id, OFFSET_FETCH.key, body, member.config.request_timeout_ms, VERSION_MOST,
         )  # fmt: skip
 
     # --- answers --------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Fetches:
         fetch.is_in_flight = False
         group = self._member.config.group_id
         if body.error_code != 0:
-            self._react(fetch, body.error_code, error_of(body.error_code, group, "OffsetFetch"))
+            self._react(fetch, body.error_code, error_from_code(body.error_code, group, "OffsetFetch"))
             return
         found: dict[TopicPartition, Offset | None] = {}
         refused: ZkConsumerError | None = None
@@ -130,8 +130,8 @@ class Fetches:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 if row.error_code != 0:
-                    refused = error_of(row.error_code, group, f"OffsetFetch of {tp}")
-                    if reaction(FETCH_TABLE, row.error_code) is not Reaction.RAISE:
+                    refused = error_from_code(row.error_code, group, f"OffsetFetch of {tp}")
+                    if error_action(FETCH_TABLE, row.error_code) is not Reaction.RAISE:
                         self._react(fetch, row.error_code, refused)
                         return
                 elif tp in fetch.partitions:
@@ -149,9 +149,9 @@ class Fetches:
             self._done(fetch, found, None)
 
     def _react(self, fetch: _Fetch, code: int, error: ZkConsumerError) -> None:
-        what = reaction(FETCH_TABLE, code)
+        what = error_action(FETCH_TABLE, code)
         if what is Reaction.FIND_COORDINATOR:
-            self._member.lookup.mark_coordinator_unknown(str(error_code(code)))
+            self._member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
         if what is not Reaction.RAISE or error_code(code).is_retriable:
             self._retry(fetch, error)
         else:
@@ -173,11 +173,11 @@ class Fetches:
     def _retry(self, fetch: _Fetch, error: ZkConsumerError) -> None:
         fetch.last = error
         pause_ms = self._member.backoff.backoff(fetch.attempts - 1)
-        fetch.retry_at_ms = min(self._member.outbox.now_ms + pause_ms, fetch.until_ms)
+        fetch.retry_at_ms = min(self._member.pending_commands.now_ms + pause_ms, fetch.until_ms)
 
     def _done(self, fetch: _Fetch, offsets: dict[TopicPartition, Offset | None], error: ZkConsumerError | None) -> None:
         del self._open[fetch.number]
-        self._member.outbox.say(FetchDone(fetch.number, offsets, error))
+        self._member.pending_commands.add(FetchDone(fetch.number, offsets, error))
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> list[OffsetFetchTopic]:

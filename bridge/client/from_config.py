@@ -32,7 +32,7 @@ def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSet
     )
 
 
-def spread_of(config: ConsumerConfig, member: str) -> Spread:
+def stream_assignor_of(config: ConsumerConfig, member: str) -> Spread:
     """How what is ours falls to its threads."""
     named = [name for name in strategies_of(config) if name in OF_THE_OLD]
     strategy = named[0] if named else OF_THE_OLD[0]

@@ -22,7 +22,7 @@ from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from bridge.client.heartbeat import Heartbeat
 from bridge.client.outbox import VERSION_ANY, Outbox, Sent, What
 from bridge.client.reactions import HEARTBEAT as HEARTBEAT_TABLE
-from bridge.client.reactions import Reaction, error_of, reaction
+from bridge.client.reactions import Reaction, error_from_code, error_action
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
@@ -33,7 +33,7 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
 class JoinStep(Enum):
     """What we are doing to be in the next generation."""
 
-    RESTING = "resting"
+    IDLE = "resting"
     PREPARING = "preparing"
     JOINING = "joining"
     ELECTED = "elected"
@@ -46,14 +46,14 @@ class GroupMember(ABC):
 
     def __init__(self, config: GroupConfig, uniform: Uniform, now_ms: int) -> None:
         self.config = config
-        self.outbox = Outbox()
-        self.outbox.now_ms = now_ms
+        self.pending_commands = Outbox()
+        self.pending_commands.now_ms = now_ms
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)
-        self.lookup = CoordinatorLookup(config.group_id, config.request_timeout_ms, self.backoff, self.outbox)
+        self.coordinator_discovery = CoordinatorLookup(config.group_id, config.request_timeout_ms, self.backoff, self.pending_commands)
         self.heartbeat = Heartbeat(config, self.backoff, now_ms)
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
-        self.step = JoinStep.RESTING
+        self.step = JoinStep.IDLE
         self.needs_join_prepare = True
         self.rejoin_needed = True
         self.rejoin_reason = ""
@@ -101,46 +101,46 @@ class GroupMember(ABC):
         One that has had the same record for ``max.poll.interval.ms`` is not: nothing is tried again for it.
         """
         self._busy_stream = stream
-        called_ms = self.outbox.now_ms if busy_since_ms is None else busy_since_ms
-        if not self.heartbeat.has_called(called_ms, self.outbox.now_ms):
+        called_ms = self.pending_commands.now_ms if busy_since_ms is None else busy_since_ms
+        if not self.heartbeat.has_called(called_ms, self.pending_commands.now_ms):
             return False
         self.poll_heartbeat(called_ms)
         return True
 
     def poll_heartbeat(self, called_ms: int | None = None) -> None:
         """The program called, now or at that time: it is alive, and what failed may be tried again."""
-        self.heartbeat.reset_poll_timeout(self.outbox.now_ms if called_ms is None else called_ms)
+        self.heartbeat.reset_poll_timeout(self.pending_commands.now_ms if called_ms is None else called_ms)
         self._waits_for_call = False
-        self.lookup.allow()
+        self.coordinator_discovery.clear_fatal_error()
 
     def ensure_coordinator_ready(self) -> bool:
         """Whether the coordinator is known; looks for it if not, and tells the program if that was refused."""
-        if self.lookup.ensure_coordinator_ready():
+        if self.coordinator_discovery.ensure_coordinator_ready():
             return True
-        fatal = self.lookup.fatal
+        fatal = self.coordinator_discovery.fatal
         if fatal is not None and fatal is not self._told:
             self._told = fatal
-            self.tell(fatal)
+            self.raise_to_program(fatal)
         return False
 
-    def tell(self, error: ZkConsumerError) -> None:
+    def raise_to_program(self, error: ZkConsumerError) -> None:
         """The program's next call raises this; until then nothing that failed is tried again."""
         self._waits_for_call = True
-        self.outbox.say(Raise(error, is_fatal=False))
+        self.pending_commands.add(Raise(error, is_fatal=False))
 
     def end(self, error: ZkConsumerError) -> None:
         """Nothing can be tried again: a member that was fenced would fence the other in its turn."""
         self.give_up_joining()
         self.failure = error
         self._reset_state(keeps_member_id=False)
-        self.outbox.say(Raise(error, is_fatal=True))
+        self.pending_commands.add(Raise(error, is_fatal=True))
 
     # --- what is not true any more -----------------------------------------------------------------------------------
 
     def give_up_joining(self) -> None:
         """An answer to what was asked before concerns nobody any more."""
-        self.step = JoinStep.RESTING
-        self.outbox.give_up(What.JOIN_GROUP, What.SYNC_GROUP)
+        self.step = JoinStep.IDLE
+        self.pending_commands.give_up(What.JOIN_GROUP, What.SYNC_GROUP)
 
     def _reset_state(self, *, keeps_member_id: bool) -> None:
         self.state = MemberState.UNJOINED
@@ -148,7 +148,7 @@ class GroupMember(ABC):
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """The generation is over, and what was owned in it is lost."""
-        self.outbox.note("generation-reset", generation=self.generation.generation_id, why=reason)
+        self.pending_commands.log_event("generation-reset", generation=self.generation.generation_id, why=reason)
         self._reset_state(keeps_member_id=keeps_member_id)
         self.request_rejoin(reason)
         self.needs_join_prepare = True
@@ -161,9 +161,9 @@ class GroupMember(ABC):
 
     def coordinator_failed(self, sent: Sent, event: Failed) -> None:
         """The coordinator did not answer: it is not one any more, unless it is another one by now."""
-        if event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT) and sent.incarnation == self.lookup.incarnation:
+        if event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT) and sent.incarnation == self.coordinator_discovery.incarnation:
             is_disconnected = event.failure is Failure.DISCONNECTED
-            self.lookup.mark_coordinator_unknown(
+            self.coordinator_discovery.mark_coordinator_unknown(
                 f"{sent.what.value}: {event.failure.value}", is_disconnected=is_disconnected
             )
 
@@ -171,9 +171,9 @@ class GroupMember(ABC):
         """A request about membership has no answer and will have none."""
         match sent.what:
             case What.HEARTBEAT:
-                self.heartbeat.fail_heartbeat(self.outbox.now_ms)
+                self.heartbeat.fail_heartbeat(self.pending_commands.now_ms)
                 if event.error is not None and not self._waits_for_call:
-                    self.tell(error_without_answer(event, self.config.group_id, sent.what))
+                    self.raise_to_program(error_without_answer(event, self.config.group_id, sent.what))
             case What.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
                 self._leave_alone(self._leaving)
             case _:
@@ -183,23 +183,23 @@ class GroupMember(ABC):
         self, what: What, api_key: int, body: object, timeout_ms: int, version_most: int = VERSION_ANY
     ) -> None:
         """Send a request in the name of the present generation."""
-        assert self.lookup.coordinator is not None, "nothing is sent to a coordinator that is not known"
-        sent = Sent(what, self.generation, self.lookup.incarnation)
-        self.outbox.send(sent, self.lookup.coordinator.id, api_key, body, timeout_ms, version_most)
+        assert self.coordinator_discovery.coordinator is not None, "nothing is sent to a coordinator that is not known"
+        sent = Sent(what, self.generation, self.coordinator_discovery.incarnation)
+        self.pending_commands.send(sent, self.coordinator_discovery.coordinator.id, api_key, body, timeout_ms, version_most)
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def run_heartbeat(self) -> None:
         """One turn of Kafka's heartbeat thread: at most one of these is done."""
-        now_ms = self.outbox.now_ms
+        now_ms = self.pending_commands.now_ms
         if self.state.has_not_joined_group or self.failure is not None:
             return
-        if self.lookup.coordinator is None:
+        if self.coordinator_discovery.coordinator is None:
             self.ensure_coordinator_ready()
         elif self.heartbeat.session_timeout_expired(now_ms):
-            self.lookup.mark_coordinator_unknown(self._why_silent(now_ms))
+            self.coordinator_discovery.mark_coordinator_unknown(self._why_silent(now_ms))
         elif self.heartbeat.poll_timeout_expired(now_ms):
-            self.outbox.note("poll-timeout-expired", stream=self._busy_stream, why=self._why_hung())
+            self.pending_commands.log_event("poll-timeout-expired", stream=self._busy_stream, why=self._why_hung())
             self.maybe_leave_group("consumer poll timeout has expired")
             self._waits_for_call = True
         elif self.heartbeat.should_heartbeat(now_ms):
@@ -227,9 +227,9 @@ class GroupMember(ABC):
 
     def heartbeat_answered(self, sent: Sent, body: HeartbeatResponse) -> None:
         """The answer to a heartbeat."""
-        now_ms = self.outbox.now_ms
+        now_ms = self.pending_commands.now_ms
         code = body.error_code
-        what = None if code == 0 else reaction(HEARTBEAT_TABLE, code)
+        what = None if code == 0 else error_action(HEARTBEAT_TABLE, code)
         match what:
             case None:
                 self.heartbeat.receive_heartbeat(now_ms)
@@ -240,21 +240,21 @@ class GroupMember(ABC):
                     self.request_rejoin_if_necessary("group is already rebalancing")
             case Reaction.FIND_COORDINATOR:
                 self.heartbeat.fail_heartbeat(now_ms)
-                self.lookup.mark_coordinator_unknown(str(error_code(code)))
-            case Reaction.NEW_MEMBER | Reaction.NEW_GENERATION | Reaction.FENCED:
+                self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
+            case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION | Reaction.FENCED:
                 if sent.generation != self.generation or self.state is MemberState.PREPARING_REBALANCE:
                     # JoinGroup has its own connection, so the coordinator may have read it first.  Its answer decides.
                     self.heartbeat.receive_heartbeat(now_ms)
                     return
                 self.heartbeat.fail_heartbeat(now_ms)
-                keeps_member_id = what is Reaction.NEW_GENERATION
+                keeps_member_id = what is Reaction.RESET_GENERATION
                 self.reset_on_response_error(sent.what, code, keeps_member_id=keeps_member_id)
                 if what is Reaction.FENCED:
-                    self.end(error_of(code, self.config.group_id, sent.what.value))
+                    self.end(error_from_code(code, self.config.group_id, sent.what.value))
             case _:
                 self.heartbeat.fail_heartbeat(now_ms)
                 if not self._waits_for_call:
-                    self.tell(error_of(code, self.config.group_id, sent.what.value))
+                    self.raise_to_program(error_from_code(code, self.config.group_id, sent.what.value))
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
@@ -262,12 +262,12 @@ class GroupMember(ABC):
         """Leave, if the coordinator knows us and we are no static member; one attempt.  Whether it was sent."""
         is_sent = (
             self.config.is_dynamic_member
-            and self.lookup.coordinator is not None
+            and self.coordinator_discovery.coordinator is not None
             and self.state is not MemberState.UNJOINED
             and self.generation.has_member_id
         )
         if is_sent:
-            self.outbox.note("leaving", member=self.generation.member_id, reason=reason)
+            self.pending_commands.log_event("leaving", member=self.generation.member_id, reason=reason)
             self._leaving = self.generation
             body = group_requests.leave_group(self.config, self.generation, reason)
             self.send_to_coordinator(What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
@@ -278,8 +278,8 @@ class GroupMember(ABC):
 
     def _leave_alone(self, leaving: Generation) -> None:
         self._leaving = None
-        if self.lookup.coordinator is not None:
-            body = group_requests.leave_group_alone(self.config, leaving)
+        if self.coordinator_discovery.coordinator is not None:
+            body = group_requests.leave_group_single(self.config, leaving)
             self.send_to_coordinator(
                 What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms, version_most=BATCHED_FROM - 1
             )
@@ -289,7 +289,7 @@ class GroupMember(ABC):
         self._leaving = None
         codes = [body.error_code, *(member.error_code for member in body.members)]
         if len(body.members) > 1:
-            self.outbox.note("leave-answered-oddly", members=len(body.members))
+            self.pending_commands.log_event("leave-answered-oddly", members=len(body.members))
         refused = next((code for code in codes if code != 0), 0)
         if refused:
-            self.outbox.note("leave-refused", error=str(error_code(refused)))
+            self.pending_commands.log_event("leave-refused", error=str(error_code(refused)))

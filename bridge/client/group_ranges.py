@@ -30,7 +30,7 @@ taken for one that does not know them: one that goes down closes connections, to
 _OF_NOBODY = HeartbeatRequest(group_id="-", generation_id=-1, member_id="")
 
 
-def with_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> ApiRanges:
+def with_group_apis(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> ApiRanges:
     """What a broker speaks, with what it knows of groups.
 
     Raises ``UnsupportedVersionException`` for one before 0.9, and what ``Connection.request`` raises.

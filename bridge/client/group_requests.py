@@ -71,6 +71,6 @@ def leave_group(config: GroupConfig, generation: Generation, reason: str) -> Lea
     return LeaveGroupRequest(group_id=config.group_id, members=[member])
 
 
-def leave_group_alone(config: GroupConfig, generation: Generation) -> LeaveGroupRequest:
+def leave_group_single(config: GroupConfig, generation: Generation) -> LeaveGroupRequest:
     """The same, as brokers before 2.4 read it."""
     return LeaveGroupRequest(group_id=config.group_id, member_id=generation.member_id)

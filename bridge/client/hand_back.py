@@ -51,7 +51,7 @@ class HandBack:
         self.until_ms = until_ms
         self.error: Exception | None = None
         """What the callback raised."""
-        self.number = member.outbox.new_number()
+        self.number = member.pending_commands.new_number()
         self._member = member
         self._commits = commits
         self._is_leaving = is_leaving
@@ -62,9 +62,9 @@ class HandBack:
         """What of them other members have by a generation that this member joined only to commit."""
         self.step = Step.COLLECTING
         if partitions:
-            member.outbox.say(StopFetching(partitions))
+            member.pending_commands.add(StopFetching(partitions))
         if commits_first and not member.generation.is_lost and not has_moved:
-            positions.collect(Why.HAND_BACK)
+            positions.collect(Why.REVOCATION)
         else:
             self._call()
 
@@ -80,12 +80,12 @@ class HandBack:
         if self.step is Step.COLLECTING:
             self.step = Step.COMMITTING
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in self._others}
-            self._commits.ask(Commit(self.number, offsets, Why.HAND_BACK, is_retried=True, until_ms=self.until_ms))
+            self._commits.ask(Commit(self.number, offsets, Why.REVOCATION, is_retried=True, until_ms=self.until_ms))
 
     def leave_out(self, partitions: frozenset[TopicPartition]) -> None:
         """Other members have these by now, so their offsets are not committed."""
         self._others |= partitions
-        self._commits.leave_out(self.number, partitions)
+        self._commits.exclude(self.number, partitions)
 
     def committed(self, number: int, *, is_done: bool) -> None:
         """They are committed, or will not be."""
@@ -103,8 +103,8 @@ class HandBack:
 
     def advance(self) -> bool:
         """Whether it is through."""
-        if self.step in (Step.COLLECTING, Step.COMMITTING) and self._member.outbox.now_ms >= self.until_ms:
-            self._member.outbox.note("hand-back-without-commit", partitions=len(self.partitions))
+        if self.step in (Step.COLLECTING, Step.COMMITTING) and self._member.pending_commands.now_ms >= self.until_ms:
+            self._member.pending_commands.log_event("hand-back-without-commit", partitions=len(self.partitions))
             self._call()
         return self.step is Step.DONE
 
@@ -114,4 +114,4 @@ class HandBack:
             return
         self.step = Step.CALLING
         callback = Callback.LOST if self.is_lost else Callback.REVOKED
-        self._member.outbox.say(Invoke(self.number, callback, self.partitions))
+        self._member.pending_commands.add(Invoke(self.number, callback, self.partitions))

@@ -92,9 +92,9 @@ class Handing:
         self._wait = wait
         self._share_held = share_held
         self._refused = refused
-        self._held: dict[TopicPartition, str] = {}
+        self._running: dict[TopicPartition, str] = {}
         """What is being worked on, and by which thread; what is on its way out included."""
-        self._placing: dict[TopicPartition, str] = {}
+        self._awaiting_offsets: dict[TopicPartition, str] = {}
         self._new: frozenset[TopicPartition] = frozenset()
         """What of them came into being while we were in the group."""
         self._generation = UNKNOWN
@@ -120,21 +120,21 @@ class Handing:
     @property
     def partitions(self) -> frozenset[TopicPartition]:
         """What is ours and worked on, or about to be."""
-        return frozenset(self._held) | frozenset(self._placing)
+        return frozenset(self._running) | frozenset(self._awaiting_offsets)
 
     @property
-    def held(self) -> frozenset[TopicPartition]:
+    def running(self) -> frozenset[TopicPartition]:
         """What is worked on."""
-        return frozenset(self._held)
+        return frozenset(self._running)
 
     # --- what the machine wants ---------------------------------------------------------------------------------
 
     def stop_fetching(self, command: cmd.StopFetching) -> None:
         """Hand out nothing more of these."""
         for tp in command.partitions:
-            self._placing.pop(tp, None)
+            self._awaiting_offsets.pop(tp, None)
         self._moving -= command.partitions
-        stopping = [tp for tp in sorted(command.partitions & self._held.keys()) if tp not in self._draining]
+        stopping = [tp for tp in sorted(command.partitions & self._running.keys()) if tp not in self._draining]
         fresh = [tp for tp in stopping if tp not in self._drained]
         self._begin_drain(fresh)
 
@@ -171,8 +171,8 @@ class Handing:
         self._generation = command.generation
         threads = self._threads(command.partitions)
         assert threads.keys() >= command.partitions, "only topics that our streams take are taken up"
-        self._placing.update({tp: str(threads[tp]) for tp in command.partitions})
-        self._new = (self._new & self._placing.keys()) | command.new
+        self._awaiting_offsets.update({tp: str(threads[tp]) for tp in command.partitions})
+        self._new = (self._new & self._awaiting_offsets.keys()) | command.new
         self._ask()
         self._move(threads)
 
@@ -185,7 +185,7 @@ class Handing:
         """Where some of them stand: start, or ask again after a pause.  False: that was not asked here."""
         if command.number not in self._asked:
             return False
-        asked = self._asked.pop(command.number) & self._placing.keys()
+        asked = self._asked.pop(command.number) & self._awaiting_offsets.keys()
         if isinstance(command.error, UsageError):
             if asked:
                 self._refused(command.error)
@@ -199,13 +199,13 @@ class Handing:
         self.holder.start_fetching(
             do.StartFetching(
                 {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
-                {tp: self._placing[tp] for tp in known},
+                {tp: self._awaiting_offsets[tp] for tp in known},
                 {tp: Source.NEITHER if stored is None else Source.KAFKA for tp, stored in known.items()},
                 dict.fromkeys(known, self._generation),
             )
         )
         for tp, stored in known.items():
-            self._held[tp] = self._placing.pop(tp)
+            self._running[tp] = self._awaiting_offsets.pop(tp)
             self._stored[tp] = UNKNOWN if stored is None else stored.offset
         self._announce()
         return True
@@ -216,15 +216,15 @@ class Handing:
 
     def _ask(self) -> None:
         on_its_way = frozenset[TopicPartition]().union(*self._asked.values())
-        unknown = frozenset(self._placing) - on_its_way
+        unknown = frozenset(self._awaiting_offsets) - on_its_way
         if unknown:
             self._questions += 1
             self._asked[self._questions] = unknown
             self._feed(cev.FetchAsked(self._questions, unknown))
 
     def _announce(self) -> None:
-        if not self._placing:
-            self._observing.performed(do.AnnounceShare(len(self._held)))
+        if not self._awaiting_offsets:
+            self._observing.command_executed(do.AnnounceShare(len(self._running)))
             self._share_held()
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class Handing:
         if not self._why_ended:
             return
         if self._then is not None:
-            self._told()
+            self._listener_done()
         self._lose(self.partitions | self._started, self._why_ended)
 
     def _lose(self, partitions: frozenset[TopicPartition], why: str) -> None:
@@ -255,18 +255,18 @@ class Handing:
         lost = tuple(sorted(self._started & partitions))
         self._started.difference_update(lost)
         if lost:
-            self._listener.lost(do.CallLost(lost))
+            self._listener.call_partitions_lost(do.CallLost(lost))
 
     # --- what the holder says -----------------------------------------------------------------------------------
 
-    def was_reset(self, event: ev.OffsetReset) -> bool:
+    def on_offset_reset(self, event: ev.OffsetReset) -> bool:
         """A broker does not have what was to be read; said, and so is the answer, where something was committed."""
         tp, stored = event.partition, self._stored.get(event.partition, UNKNOWN)
         if stored < 0:
             return False
         words = f"partition={tp} stored={stored} is out of range; going on at {event.offset}"
         log.warning("offset-reset %s", words)
-        self._observing.performed(do.Tell("WARNING", "offset-reset", words, (tp, stored, event.offset)))
+        self._observing.command_executed(do.Tell("WARNING", "offset-reset", words, (tp, stored, event.offset)))
         return True
 
     def drained(self, event: ev.PartitionsDrained) -> None:
@@ -279,8 +279,8 @@ class Handing:
         if moved:
             threads = self._threads(frozenset())
             targets = {tp: str(threads[tp]) for tp in sorted(moved)}
-            self._held.update(targets)
-            self.holder.move_thread(do.MoveThread(targets, dict.fromkeys(targets, self._generation)))
+            self._running.update(targets)
+            self.holder.move_to_thread(do.MoveThread(targets, dict.fromkeys(targets, self._generation)))
         if not self._draining:
             self._wait(Wait.DRAIN, None)
         self._advance()
@@ -295,8 +295,8 @@ class Handing:
         match what:
             case Wait.DRAIN if self._draining:
                 command = do.GiveUpDrain(tuple(sorted(self._draining)))
-                self._observing.performed(command)
-                self.holder.give_up_drain(command)
+                self._observing.command_executed(command)
+                self.holder.force_drain(command)
             case Wait.POSITIONS:
                 self._ask()
             case Wait.LISTENER:
@@ -305,8 +305,8 @@ class Handing:
                     "(rebalance.listener.timeout.ms)"
                 )
                 log.warning("listener-late member=%s %s", self._listener.member, words)
-                self._observing.performed(do.Tell("WARNING", "listener-late", words))
-                self._told()
+                self._observing.command_executed(do.Tell("WARNING", "listener-late", words))
+                self._listener_done()
             case _:
                 pass
 
@@ -317,7 +317,7 @@ class Handing:
         if self._listener_calls:
             self._call_listener()
         else:
-            self._told()
+            self._listener_done()
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Handing:
             self._feed(cev.CallbackDone(command.number))
 
         self._was_told_of_release = True
-        return self._tell(done, self._release_call(command.partitions))
+        return self._call_listener_then(done, self._release_call(command.partitions))
 
     def _assigned(self, command: cmd.Invoke) -> bool:
         def done() -> None:
@@ -352,12 +352,12 @@ class Handing:
         first = [] if self._was_told_of_release else [self._release_call(frozenset())]
         self._was_told_of_release = False
         start = "before_starting_fetchers", lambda: self._before_starting(command.partitions)
-        return self._tell(done, *first, start)
+        return self._call_listener_then(done, *first, start)
 
     def _release_call(self, partitions: frozenset[TopicPartition]) -> tuple[str, Callable[[], None]]:
         return "before_releasing_partitions", lambda: self._before_releasing(partitions)
 
-    def _tell(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
+    def _call_listener_then(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
         """Call the listener, if there is one and it is to be called; whether ``then`` was done already."""
         if self._listener.listener is None or self.is_closing:
             then()
@@ -376,7 +376,7 @@ class Handing:
         self._calling, call = self._listener_calls.popleft()
         call()
 
-    def _told(self) -> None:
+    def _listener_done(self) -> None:
         self._listener_calls.clear()
         then, self._then = self._then, None
         if then is not None:
@@ -384,19 +384,19 @@ class Handing:
         self._advance()
 
     def _before_releasing(self, partitions: frozenset[TopicPartition]) -> None:
-        self._listener.before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
+        self._listener.call_before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
 
     def _before_starting(self, added: frozenset[TopicPartition]) -> None:
         self._started |= self.partitions | added
-        self._listener.before_starting(do.CallBeforeStarting(0, self._threads(added)))
+        self._listener.call_before_starting(do.CallBeforeStarting(0, self._threads(added)))
 
     def _drop(self, partitions: frozenset[TopicPartition], why: str) -> None:
         for tp in partitions:
-            self._placing.pop(tp, None)
+            self._awaiting_offsets.pop(tp, None)
             self._drained.pop(tp, None)
         self._draining -= partitions
         self._moving -= partitions
-        gone = tuple(tp for tp in sorted(partitions) if self._held.pop(tp, None) is not None)
+        gone = tuple(tp for tp in sorted(partitions) if self._running.pop(tp, None) is not None)
         for tp in gone:
             del self._stored[tp]
         if not gone:
@@ -408,14 +408,14 @@ class Handing:
                 gone[0],
             )
         command = do.Drop(gone, why)
-        self.holder.drop(command)
-        self._observing.performed(command)
+        self.holder.drop_partitions(command)
+        self._observing.command_executed(command)
 
     def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """What falls to another thread of ours now is brought to rest, and then moved."""
         movers = [
             tp for tp, thread in sorted(threads.items())
-            if self._held.get(tp, str(thread)) != str(thread) and tp not in self._draining and tp not in self._drained
+            if self._running.get(tp, str(thread)) != str(thread) and tp not in self._draining and tp not in self._drained
         ]  # fmt: skip
         self._moving.update(movers)
         self._begin_drain(movers)

@@ -68,7 +68,7 @@ class Leadership:
             # once; a coordinator may let it stand again.
             self._assignment_snapshot = self._divided
         self._divided = now
-        self._outbox.note("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
+        self._outbox.log_event("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
         return shares
 
     def _knows(self, topics: set[str]) -> bool:

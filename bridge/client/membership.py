@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
-from bridge.client.commit_calls import CommitCall, CommitCalls, commit_said
+from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
 from bridge.client.fetch_calls import FetchCalls
-from bridge.client.group_ranges import with_groups
+from bridge.client.group_ranges import with_group_apis
 from bridge.client.handing import Handing, Limits
 from bridge.client.network import Network
 from bridge.client.runtime import Answer, ClientControl
@@ -104,10 +104,10 @@ class CoordinatorMembership:
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
-        self.any_broker = brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock)
+        self.observer = Observing(meters, self.hooks, lambda: self._holder.assignment)
+        self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)
         self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
-        self.inbox = self.control = ClientControl(self.machine, config.session_timeout_ms, lease, clock)
+        self.event_loop = self.event_loop = ClientControl(self.machine, config.session_timeout_ms, lease, clock)
         self.listener = self._make_listener()
         self._config = config
         self._settings = settings
@@ -122,50 +122,50 @@ class CoordinatorMembership:
         assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
         self.topic_finder: TopicFinder | None = TopicFinder(
             self.id,
-            brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock),
+            brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
             brokers.metadata_max_age_ms,
             clock,
             watches_racks=config.client_rack is not None,
-            on_brokers=brokers.bootstrap.learn,
+            on_brokers=brokers.bootstrap.update,
             on_change=lambda: self._topics.changed(),
-            on_refused=self.refused_by_brokers,
+            on_refused=self.authentication_failed,
             on_death=self.thread_died,
         )
         self._refusals = TopicRefusals(
             self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
         )
         self._topics = GroupTopics(
-            self.topic_finder, spread, self.control.call, self.control.tell, clock,
-            refused=self._refusals.refused, missed=self._topic_missed, taken=self._topics_taken,
+            self.topic_finder, spread, self.event_loop.call_soon, self.event_loop.dispatch, clock,
+            refused=self._refusals.on_topic_errors, missed=self._topic_missed, taken=self._topics_taken,
         )  # fmt: skip
-        self.every(LOOK_EVERY_MS, self._topics.look)
-        self.handing = Handing(
-            spread, settings.limits, self.listener, self.observing, self.control.tell, self.control.wait,
-            self.share_held,
+        self.every(LOOK_EVERY_MS, self._topics.check_topics)
+        self.assignment_executor = Handing(
+            spread, settings.limits, self.listener, self.observer, self.event_loop.dispatch, self.event_loop.wait,
+            self.assignment_complete,
             lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
         )  # fmt: skip
         self._network = Network(
             self.id,
             settings.client_id,
             brokers.connect,
-            brokers.any_broker(settings.client_id, settings.socket_timeout_ms, clock),
+            brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
             clock,
-            lambda event, sent, sent_at_ms: self.control.post(Answer(event, sent, sent_at_ms)),
+            lambda event, sent, sent_at_ms: self.event_loop.submit(Answer(event, sent, sent_at_ms)),
             self.thread_died,
         )
 
     def _make_listener(self) -> ListenerCalls:
-        return ListenerCalls(self.id, self.control, self.thread_died)
+        return ListenerCalls(self.id, self.event_loop, self.thread_died)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the control thread again and again, not exactly; before ``run_with``."""
-        self.control.every(interval_ms, action)
+        self.event_loop.call_every(interval_ms, action)
 
-    def run_with(self, holder: Holder) -> None:
+    def attach_processor(self, holder: Holder) -> None:
         """Start the threads; ``holder`` is told what is ours."""
-        self._holder = self.handing.holder = holder
+        self._holder = self.assignment_executor.holder = holder
         self._network.start()
-        self.control.start(f"{self.id}-control", self.handing, self._network, self, self.thread_died)
+        self.event_loop.start(f"{self.id}-control", self.assignment_executor, self._network, self, self.thread_died)
 
     # --- what the program asks for ------------------------------------------------------------------------------
 
@@ -177,28 +177,28 @@ class CoordinatorMembership:
 
         def question(connection: Connection, ranges: ApiRanges, limit_ms: int) -> None:
             fetch_leaders(connection, ranges, [], limit_ms)
-            with_groups(connection, ranges, limit_ms)
+            with_group_apis(connection, ranges, limit_ms)
 
         try:
-            self.any_broker.ask(question, limit_ms=timeout_ms)
+            self.bootstrap_client.execute(question, limit_ms=timeout_ms)
         except ZkConsumerError as error:
             self.close()
             raise getattr(error, "refused", None) or error from None
 
     def check_brokers(self) -> None:
         """See ``brokers.check_brokers``."""
-        check_brokers(self.any_broker)
+        check_brokers(self.bootstrap_client)
 
     def join(self, subscription: Subscription) -> None:
         """Become a member with this subscription."""
 
         def subscribe() -> None:
-            self.handing.subscription = subscription
+            self.assignment_executor.subscription = subscription
             self._topics.subscribe(subscription)
 
-        self.control.call(subscribe)
+        self.event_loop.call_soon(subscribe)
 
-    def wait_for_share(self, timeout_ms: int) -> bool:
+    def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the member, if one did."""
         known = self._share_known.wait(timeout_ms / 1000)
         if self._failure is not None:
@@ -220,7 +220,7 @@ class CoordinatorMembership:
         """
         self._check_alive()
         call = self._calls.open(positions, metadata, is_retried=is_retried)
-        self.control.call(lambda: self._commit(call))
+        self.event_loop.call_soon(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
             silent = NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
@@ -234,17 +234,17 @@ class CoordinatorMembership:
         The rebalance listener, which is called before the partitions of an ended member are given back, may commit.
         """
         is_refused = call is not None and call.is_ended
-        if self._failure is not None and (is_refused or not self.listener.is_waited_for_here):
+        if self._failure is not None and (is_refused or not self.listener.is_inside_awaited_call):
             raise self._failure
 
     def _commit(self, call: CommitCall) -> None:
         ours = {
             tp: cev.Offset(at, metadata=call.metadata.get(tp, ""))
             for tp, at in call.offsets.items()
-            if tp in self.handing.held
+            if tp in self.assignment_executor.running
         }
         call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
-        self.control.tell(cev.CommitAsked(call.number, ours, retried=call.is_retried))
+        self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=call.is_retried))
 
     def commit_once(
         self,
@@ -262,11 +262,11 @@ class CoordinatorMembership:
         call = self._calls.open({tp: offset.offset for tp, offset in offsets.items()})
 
         def commit() -> None:
-            ours = {tp: one for tp, one in offsets.items() if tp in self.handing.held and is_held(tp)}
+            ours = {tp: one for tp, one in offsets.items() if tp in self.assignment_executor.running and is_held(tp)}
             call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OURS))
-            self.control.tell(cev.CommitAsked(call.number, ours, retried=False))
+            self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=False))
 
-        self.control.call(commit)
+        self.event_loop.call_soon(commit)
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
             return {}, set(offsets)
@@ -284,7 +284,7 @@ class CoordinatorMembership:
         if self._failure is not None:
             raise self._failure
         call = self._questions.open()
-        self.control.call(lambda: self.control.tell(cev.FetchAsked(call.number, frozenset(partitions))))
+        self.event_loop.call_soon(lambda: self.event_loop.dispatch(cev.FetchAsked(call.number, frozenset(partitions))))
         found = call.wait(timeout_ms)
         if self._failure is not None:
             raise self._failure
@@ -299,11 +299,11 @@ class CoordinatorMembership:
 
         A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
         """
-        self.listener.return_early()
+        self.listener.report_early_return()
         patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
         if self._failure is not None:
             patience_ms += self._listener_ms
-        self.control.call(lambda: self._leave(patience_ms))
+        self.event_loop.call_soon(lambda: self._leave(patience_ms))
         return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000)
 
     @property
@@ -312,10 +312,10 @@ class CoordinatorMembership:
 
     def _leave(self, timeout_ms: int) -> None:
         if self._failure is None:
-            self.handing.close()
+            self.assignment_executor.close()
         else:
-            self.handing.end(self._failure)
-        self.control.tell(cev.Closed(leave=True, timeout_ms=timeout_ms))
+            self.assignment_executor.end(self._failure)
+        self.event_loop.dispatch(cev.Closed(leave=True, timeout_ms=timeout_ms))
 
     def close(self) -> bool:
         """End everything, the holder included.  True when nothing was left behind."""
@@ -326,7 +326,7 @@ class CoordinatorMembership:
         clean = self._holder.join(CLOSE_STEP_MS)
         clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
         clean = self._network.join(CLOSE_STEP_MS) and clean
-        clean = self.control.stop(CLOSE_STEP_MS) and clean
+        clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
         self._share_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
@@ -345,7 +345,7 @@ class CoordinatorMembership:
         """The error that ended this membership, if one did."""
         return self._failure
 
-    def look(self, fetching: int, failures: Sequence[str] = ()) -> Look:
+    def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> Look:
         """This member as it is now.  On the control thread.
 
         ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
@@ -354,14 +354,14 @@ class CoordinatorMembership:
         has_joined = machine.generation.generation_id >= 0
         return Look(
             membership=REGISTERED if has_joined else machine.state.value,
-            session=CONNECTED if machine.lookup.coordinator is not None else "it is looked for",
+            session=CONNECTED if machine.coordinator_discovery.coordinator is not None else "it is looked for",
             session_id=None,
             lease_ms_left=self.lease.until_ms - self._clock.now_ms(),
             rebalance=machine.step.value,
-            partitions_owned=len(self.handing.partitions),
+            partitions_owned=len(self.assignment_executor.partitions),
             partitions_fetching=fetching,
             missing_topics=tuple(sorted(self._topics.missing)),
-            failures=tuple(failures),
+            broker_failures=tuple(failures),
         )
 
     # --- what the control thread tells ----------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class CoordinatorMembership:
         """See ``Concerned``."""
         self._calls.done(command)
 
-    def share_held(self) -> None:
+    def assignment_complete(self) -> None:
         """All that is ours is worked on."""
         self._share_known.set()
 
@@ -396,38 +396,38 @@ class CoordinatorMembership:
 
     def stopped(self) -> None:
         """See ``Concerned``."""
-        self.handing.stopped()
+        self.assignment_executor.stopped()
         self._has_left.set()
 
     def noted(self, command: cmd.Note) -> None:
         """See ``Concerned``."""
-        self.counters.add(command.what.replace("-", "_"))
-        if command.what == "joining":
-            self.observing.metrics.share_is_missing()
-        if command.what == "poll-timeout-expired":
-            self.hooks.call("told", "WARNING", command.what, str(dict(command.fields)["why"]))
+        self.counters.add(command.name.replace("-", "_"))
+        if command.name == "joining":
+            self.observer.metrics.rebalance_started()
+        if command.name == "poll-timeout-expired":
+            self.hooks.call("told", "WARNING", command.name, str(dict(command.fields)["why"]))
 
     def answered(self, answer: Answer) -> None:
         """Commits are counted where they are answered, whoever asked for them."""
-        said = commit_said(answer)
+        said = commit_results(answer)
         if said is not None:
-            self.observing.settled(KAFKA_STORE, *said)
+            self.observer.commit_completed(KAFKA_STORE, *said)
 
     def was_reset(self, event: ev.OffsetReset) -> None:
         """See ``Concerned``."""
-        if self.handing.was_reset(event):
+        if self.assignment_executor.on_offset_reset(event):
             self.counters.add("offsets_reset")
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def refused_by_brokers(self, error: AuthenticationException) -> None:
+    def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers or the finder: nothing can be read with these settings."""
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self._end(error)
 
-    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+    def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers: what this member has by the group's word, it must be able to read."""
-        self._refusals.refused(errors, errors.keys())
+        self._refusals.on_topic_errors(errors, errors.keys())
 
     def _topic_missed(self, words: str) -> None:
         if self._failure is None:
@@ -452,18 +452,18 @@ class CoordinatorMembership:
         is_first = self._failure is None
         self._failure = self._failure or error
         self._holder.end(self._failure)
-        self.lease.set(0)
+        self.lease.set_until(0)
         # Before the listener is called, whose commits are waited for.
         self._calls.end()
         self._questions.end()
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.control.call(lambda: self._leave(GIVE_UP_MS + self._listener_ms))
+            self.event_loop.call_soon(lambda: self._leave(GIVE_UP_MS + self._listener_ms))
         self._share_known.set()
 
     def _ask_to_stop(self) -> None:
-        self._holder.ask_to_stop()
+        self._holder.request_stop()
         if self.topic_finder is not None:
             self.topic_finder.ask_to_stop()
 

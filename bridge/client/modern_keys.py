@@ -17,8 +17,8 @@ from bridge.client.assignors import ASSIGNORS
 from zkconsumer.foreign_keys import (
     NOT_TO_BE_SET_ASIDE,
     OF_JAVA_SECURITY,
-    of_the_new_consumer,
-    why_ignored_everywhere,
+    java_client_key_text,
+    why_ignored_by_all_members,
 )
 from zkconsumer.settings import JAVA_BLANKS, Setting, text
 
@@ -34,7 +34,7 @@ SPELLINGS: dict[str, str] = {
 class Refusal(NamedTuple):
     """``is_so``: the value that says what is so in any case; with another one the key is an error."""
 
-    is_so: str
+    supported_value: str
     why: str
 
 
@@ -75,22 +75,22 @@ _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {kind.__name__: name for name, kind in ASSIGNORS.items()}
 
 
-def why_refused(key: str, value: object) -> str:
+def why_unsupported(key: str, value: object) -> str:
     """Why this key is an error with this value; "" when it is none."""
-    return REFUSED[key].why if key in REFUSED and not is_so(key, value) else ""
+    return REFUSED[key].why if key in REFUSED and not is_only_supported_value(key, value) else ""
 
 
-def is_so(key: str, value: object) -> bool:
+def is_only_supported_value(key: str, value: object) -> bool:
     """Whether this key, with this value, says what is so in any case."""
     word = str(value).strip(JAVA_BLANKS).lower()
-    return key in REFUSED and word == REFUSED[key].is_so
+    return key in REFUSED and word == REFUSED[key].supported_value
 
 
 def why_ignored(key: str) -> str:
     """Why this key has no effect; "" for one that is not known."""
     if key in _NO_EFFECT:
-        return of_the_new_consumer(_NO_EFFECT[key])
-    why = why_ignored_everywhere(key)
+        return java_client_key_text(_NO_EFFECT[key])
+    why = why_ignored_by_all_members(key)
     return "a setting of ZooKeeper's client; it says nothing of a coordinator" if _is_zookeepers(key) and why else why
 
 
@@ -101,7 +101,7 @@ def _is_zookeepers(key: str) -> bool:
 # --- settings of the old consumer that take Kafka's own words ---------------------------------------------------------
 
 
-def where_to_begin() -> Setting[str]:
+def auto_offset_reset_setting() -> Setting[str]:
     """``auto.offset.reset``, in both kinds of words; the value is the old one."""
     words = {"latest": "largest", "earliest": "smallest", "largest": "largest", "smallest": "smallest"}
 
@@ -119,7 +119,7 @@ def where_to_begin() -> Setting[str]:
     )  # fmt: skip
 
 
-def assignors() -> Setting[str]:
+def partition_assignment_strategy_setting() -> Setting[str]:
     """``partition.assignment.strategy``: names or Java's classes, the best first; the value are names."""
 
     def check(given: str) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.client.commands import Connect, Disconnect, Send
 from bridge.client.errors import UnsupportedVersionException
 from bridge.client.events import Disconnected, Failed, Failure, Node, Responded
-from bridge.client.group_ranges import with_groups
+from bridge.client.group_ranges import with_group_apis
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageError, WorldError
 from zkconsumer.kafka.any_broker import NoBrokerAnswers
@@ -82,7 +82,7 @@ class _Line:
     main: _Conversation
     joining: _Conversation | None = None
     ranges: ApiRanges | None = None
-    is_unwanted: bool = False
+    is_closed_on_command: bool = False
 
     @property
     def conversations(self) -> list[_Conversation]:
@@ -140,7 +140,7 @@ class Network:
     def ask_to_stop(self) -> None:
         """End the thread soon; nobody is answered any more."""
         if self._worker is not None:
-            self._worker.ask_to_stop()
+            self._worker.request_stop()
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for its end; False: it still runs."""
@@ -155,7 +155,7 @@ class Network:
         with self._lock:
             line = self._line
         if line is not None and node in (None, line.node.id):
-            line.is_unwanted = True
+            line.is_closed_on_command = True
             line.close()
 
     # --- the thread ---------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Network:
             talk = self._open(line.node)
             with self._lock:
                 line.joining = talk
-            if line.is_unwanted:  # it was ended before there was this connection to close
+            if line.is_closed_on_command:  # it was ended before there was this connection to close
                 talk.connection.close()
         assert line.joining is not None, "it was opened"
         return line.joining
@@ -228,7 +228,7 @@ class Network:
             is_late = failure is Failure.TIMED_OUT and asked.until_ms <= now_ms
             reason = Failure.TIMED_OUT if is_late else Failure.DISCONNECTED
             self._told(Failed(asked.send.request, reason), asked.send, asked.sent_at_ms)
-        if failure is not None and not line.is_unwanted:
+        if failure is not None and not line.is_closed_on_command:
             self._told(Disconnected(line.node.id), None, self._clock.now_ms())
 
     def _ask_any(self, send: Send, stop: StopSignal) -> None:
@@ -239,11 +239,11 @@ class Network:
 
         answer: Responded | Failed
         try:
-            answer = Responded(send.request, self._any_broker.ask(question, stop.is_set, limit_ms=send.timeout_ms))
+            answer = Responded(send.request, self._any_broker.execute(question, stop.is_set, limit_ms=send.timeout_ms))
         except ConnectorClosed:
             return
         except WorldError as error:
-            refused = error.refused if isinstance(error, NoBrokerAnswers) else None
+            refused = error.authentication_error if isinstance(error, NoBrokerAnswers) else None
             answer = Failed(send.request, Failure.NO_BROKER, refused)
         self._told(answer, send, sent_at_ms)
 
@@ -257,7 +257,7 @@ class Network:
             if line.ranges is None:
                 timeout_ms = min(CONNECT_TIMEOUT_MS, send.timeout_ms)
                 ranges = negotiate(line.main.connection, timeout_ms)
-                line.ranges = with_groups(line.main.connection, ranges, timeout_ms)
+                line.ranges = with_group_apis(line.main.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
         except UnsupportedVersionException as error:
             self._told(Failed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
@@ -310,7 +310,7 @@ class Network:
 
     def _answers(self, talk: _Conversation, wait_ms: int) -> None:
         """What has been answered on this connection."""
-        while talk.asked and talk.connection.has_answer(wait_ms):
+        while talk.asked and talk.connection.has_response(wait_ms):
             asked = talk.asked[0]
             body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
             talk.asked.popleft()

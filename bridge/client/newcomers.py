@@ -31,14 +31,14 @@ class Newcomers:
         self.new = frozenset()
         self._before = None
 
-    def learnt(self, counts: Mapping[str, int | None]) -> None:
+    def on_metadata(self, counts: Mapping[str, int | None]) -> None:
         """The brokers told of topics; what was not known when a share was taken up is known from now on."""
         if self._before is not None:
             for topic in self._before:
                 if self._before[topic] is None:
                     self._before[topic] = counts.get(topic)
 
-    def taken_up(
+    def on_assignment(
         self, assigned: Iterable[TopicPartition], counts: Mapping[str, int | None], *, by_pattern: bool
     ) -> None:
         """This is ours now.  A topic that a pattern takes now, and did not before, is new as a whole."""

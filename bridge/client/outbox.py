@@ -45,8 +45,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.open: dict[RequestId, Sent] = {}
-        self.said = 0
+        self.in_flight: dict[RequestId, Sent] = {}
+        self.command_count = 0
         """How many commands were ever said."""
         self._commands: list[Command] = []
         self._numbers = 0
@@ -57,45 +57,45 @@ class Outbox:
         self._numbers += 1
         return self._numbers
 
-    def say(self, *commands: Command) -> None:
+    def add(self, *commands: Command) -> None:
         """These are to be done, after what was said before."""
         self._commands += commands
-        self.said += len(commands)
+        self.command_count += len(commands)
 
-    def note(self, what: str, **fields: object) -> None:
+    def log_event(self, what: str, **fields: object) -> None:
         """To be logged and counted."""
-        self.say(Note(what, tuple(fields.items())))
+        self.add(Note(what, tuple(fields.items())))
 
     def send(
         self, sent: Sent, node: int | None, api_key: int, body: Any, timeout_ms: int, version_most: int = VERSION_ANY
     ) -> RequestId:
         """Send a request; what it is for comes back with its answer."""
         request = self.new_number()
-        self.open[request] = sent
-        self.say(Send(request, node, api_key, body, timeout_ms, version_most))
+        self.in_flight[request] = sent
+        self.add(Send(request, node, api_key, body, timeout_ms, version_most))
         return request
 
     def answered(self, request: RequestId) -> Sent | None:
         """What was asked; None if it was given up, or answered before."""
-        return self.open.pop(request, None)
+        return self.in_flight.pop(request, None)
 
     def give_up(self, *kinds: What) -> None:
         """Nobody waits for the answers to these any more."""
-        self.open = {request: sent for request, sent in self.open.items() if sent.what not in kinds}
+        self.in_flight = {request: sent for request, sent in self.in_flight.items() if sent.what not in kinds}
 
-    def has_open(self, *kinds: What) -> bool:
+    def has_in_flight(self, *kinds: What) -> bool:
         """Whether requests of these kinds are on their way."""
-        return any(sent.what in kinds for sent in self.open.values())
+        return any(sent.what in kinds for sent in self.in_flight.values())
 
     def set_timers(self, wanted: Mapping[TimerKind, int]) -> None:
         """These deadlines and no others; one that has passed needs no timer."""
         ahead = {kind: deadline for kind, deadline in wanted.items() if deadline > self.now_ms}
         running = {kind: deadline for kind, deadline in self._timers.items() if deadline > self.now_ms}
-        self.say(*(CancelTimer(kind) for kind in running if kind not in ahead))
-        self.say(*(SetTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
+        self.add(*(CancelTimer(kind) for kind in running if kind not in ahead))
+        self.add(*(SetTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
         self._timers = ahead
 
-    def taken(self) -> list[Command]:
+    def take_all(self) -> list[Command]:
         """What was said since the last time."""
         taken, self._commands = self._commands, []
         return taken

@@ -45,7 +45,7 @@ class PositionsDesk:
     def collect(self, why: Why) -> None:
         """Ask for positions."""
         self._waiting.append(why)
-        self._outbox.say(CollectPositions())
+        self._outbox.add(CollectPositions())
 
     def collect_if_due(self) -> None:
         """The timer's: one at a time."""
@@ -69,8 +69,8 @@ class PositionsDesk:
         else:
             self._failures = 0
         if self._is_owed:
-            self._outbox.note("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
+            self._outbox.log_event("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
             return
         for why in (error, *refused.values()):
             if why is not None:
-                self._outbox.note("auto-commit-failed", partitions=len(commit.offsets), why=str(why))
+                self._outbox.log_event("auto-commit-failed", partitions=len(commit.offsets), why=str(why))

@@ -37,15 +37,15 @@ UNSTABLE_OFFSET_COMMIT = 88
 class Reaction(Enum):
     """What is done about an error."""
 
-    AT_ONCE = "the same again at once"
-    BACKOFF = "the same again after a pause"
+    RETRY_IMMEDIATELY = "the same again at once"
+    RETRY_AFTER_BACKOFF = "the same again after a pause"
     FIND_COORDINATOR = "the coordinator is unknown; the same again after a pause"
-    NEW_MEMBER = "if unchanged: no generation and no member id; at once"
-    NEW_GENERATION = "if unchanged: no generation, the member id stays; at once"
-    TAKE_MEMBER_ID = "join at once with the id that was given"
+    RESET_MEMBER = "if unchanged: no generation and no member id; at once"
+    RESET_GENERATION = "if unchanged: no generation, the member id stays; at once"
+    USE_GIVEN_MEMBER_ID = "join at once with the id that was given"
     REJOIN = "the group forms anew: join"
     FENCED = "if unchanged: another process has our instance id, and the member ends"
-    REFUSED = "this partition is refused, and the program told"
+    PARTITION_ERROR = "this partition is refused, and the program told"
     RAISE = "the program is told"
 
 
@@ -53,12 +53,12 @@ Table = Mapping[int, Reaction]
 
 JOIN_GROUP: Table = MappingProxyType(
     {
-        14: Reaction.BACKOFF,
+        14: Reaction.RETRY_AFTER_BACKOFF,
         15: Reaction.FIND_COORDINATOR,
         16: Reaction.FIND_COORDINATOR,
-        25: Reaction.NEW_MEMBER,
-        27: Reaction.AT_ONCE,
-        79: Reaction.TAKE_MEMBER_ID,
+        25: Reaction.RESET_MEMBER,
+        27: Reaction.RETRY_IMMEDIATELY,
+        79: Reaction.USE_GIVEN_MEMBER_ID,
         82: Reaction.FENCED,
     }
 )
@@ -68,9 +68,9 @@ SYNC_GROUP: Table = MappingProxyType(
     {
         15: Reaction.FIND_COORDINATOR,
         16: Reaction.FIND_COORDINATOR,
-        22: Reaction.NEW_GENERATION,
-        25: Reaction.NEW_MEMBER,
-        27: Reaction.AT_ONCE,
+        22: Reaction.RESET_GENERATION,
+        25: Reaction.RESET_MEMBER,
+        27: Reaction.RETRY_IMMEDIATELY,
         82: Reaction.FENCED,
     }
 )
@@ -80,8 +80,8 @@ HEARTBEAT: Table = MappingProxyType(
     {
         15: Reaction.FIND_COORDINATOR,
         16: Reaction.FIND_COORDINATOR,
-        22: Reaction.NEW_GENERATION,
-        25: Reaction.NEW_MEMBER,
+        22: Reaction.RESET_GENERATION,
+        25: Reaction.RESET_MEMBER,
         27: Reaction.REJOIN,
         82: Reaction.FENCED,
     }
@@ -90,34 +90,34 @@ HEARTBEAT: Table = MappingProxyType(
 
 OFFSET_COMMIT: Table = MappingProxyType(
     {
-        3: Reaction.BACKOFF,
+        3: Reaction.RETRY_AFTER_BACKOFF,
         7: Reaction.FIND_COORDINATOR,
-        12: Reaction.REFUSED,
-        14: Reaction.BACKOFF,
+        12: Reaction.PARTITION_ERROR,
+        14: Reaction.RETRY_AFTER_BACKOFF,
         15: Reaction.FIND_COORDINATOR,
         16: Reaction.FIND_COORDINATOR,
-        22: Reaction.NEW_GENERATION,
-        25: Reaction.NEW_MEMBER,
+        22: Reaction.RESET_GENERATION,
+        25: Reaction.RESET_MEMBER,
         27: Reaction.REJOIN,
-        28: Reaction.REFUSED,
-        29: Reaction.REFUSED,
+        28: Reaction.PARTITION_ERROR,
+        29: Reaction.PARTITION_ERROR,
         82: Reaction.FENCED,
     }
 )
 
 OFFSET_FETCH: Table = MappingProxyType(
     {
-        7: Reaction.BACKOFF,
-        14: Reaction.BACKOFF,
+        7: Reaction.RETRY_AFTER_BACKOFF,
+        14: Reaction.RETRY_AFTER_BACKOFF,
         15: Reaction.FIND_COORDINATOR,
         16: Reaction.FIND_COORDINATOR,
-        88: Reaction.BACKOFF,
+        88: Reaction.RETRY_AFTER_BACKOFF,
     }
 )
 """88: an open transaction has offsets for it; the coordinator will know when that has ended."""
 
 
-def reaction(table: Table, code: int) -> Reaction:
+def error_action(table: Table, code: int) -> Reaction:
     """What a table says of a code that is not 0."""
     return table.get(code, Reaction.RAISE)
 
@@ -136,7 +136,7 @@ _NAMED: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
 )
 
 
-def error_of(code: int, group: str, what: str) -> ZkConsumerError:
+def error_from_code(code: int, group: str, what: str) -> ZkConsumerError:
     """The error that a code means to the program; ``what`` was asked."""
     named = _NAMED.get(code)
     if named is None:

@@ -103,7 +103,7 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
         self._pending: deque[cev.Event] = deque()
         self._commands: deque[cmd.Command] = deque()
         self._is_busy = False
-        self._was_looked_at = False
+        self._was_polled = False
         """Whether the program was looked at before the event that comes next."""
         self._handing: Handing
         self._network: Sends
@@ -119,16 +119,16 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
     ) -> None:
         """Run from now on."""
         self._handing, self._network, self._concerned = handing, network, concerned
-        self.every(POLL_INTERVAL_MS, lambda: self.tell(self._look_at_program()))
-        self.run(name, on_death)
+        self.call_every(POLL_INTERVAL_MS, lambda: self.dispatch(self._poll_program()))
+        self.start_thread(name, on_death)
 
-    def feed(self, event: Item) -> None:
+    def handle_event(self, event: Item) -> None:
         """Handle this now; only on the thread."""
         match event:
             case Answer():
                 self._extend_lease(event)
                 self._concerned.answered(event)
-                self.tell(event.event)
+                self.dispatch(event.event)
             case ev.PartitionsDrained():
                 self._handing.drained(event)
             case ev.PositionsCollected():
@@ -140,14 +140,14 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
             case ev.ListenerSet() | ev.OffsetsPlaced():
                 pass
             case _:
-                self.tell(event)
+                self.dispatch(event)
 
-    def fire(self, timer: TimerKind | Wait, due_ms: int) -> None:
+    def handle_timer(self, timer: TimerKind | Wait, due_ms: int) -> None:
         """See ``ControlThread``."""
         if isinstance(timer, Wait):
             self._handing.fired(timer)
         else:
-            self.tell(cev.TimerFired(timer, due_ms))
+            self.dispatch(cev.TimerFired(timer, due_ms))
 
     def wait(self, what: Wait, timeout_ms: int | None) -> None:
         """Say ``fired`` to ``handing`` after that time; None: do not."""
@@ -156,7 +156,7 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
         else:
             self.set_timer(what, self._clock.now_ms() + timeout_ms)
 
-    def tell(self, event: cev.Event) -> None:
+    def dispatch(self, event: cev.Event) -> None:
         """Give the machine an event, once all that it said before is done; only on the thread."""
         self._pending.append(event)
         if self._is_busy:
@@ -174,15 +174,15 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
 
     def _next_event(self, now_ms: int) -> cev.Event:
         """What comes next: a look at the program, when the machine would otherwise judge it by an older one."""
-        is_due = self.machine.heartbeat.poll_timeout_expired(now_ms) and not self._was_looked_at
+        is_due = self.machine.heartbeat.poll_timeout_expired(now_ms) and not self._was_polled
         if is_due and not isinstance(self._pending[0], cev.Polled):
-            self._was_looked_at = True
-            return self._look_at_program()
-        self._was_looked_at = False
+            self._was_polled = True
+            return self._poll_program()
+        self._was_polled = False
         return self._pending.popleft()
 
-    def _look_at_program(self) -> cev.Polled:
-        busy = self._handing.holder.busy
+    def _poll_program(self) -> cev.Polled:
+        busy = self._handing.holder.busy_stream
         return cev.Polled() if busy is None else cev.Polled(*busy)
 
     def _perform(self, command: cmd.Command) -> None:
@@ -234,4 +234,4 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
         is_taken = code == 0 or (is_rebalancing and event.version > HEARTBEAT_OF_0_9)
         until_ms = answer.sent_at_ms + self._lease_ms
         if is_taken and until_ms > self._lease.until_ms:
-            self._lease.set(until_ms)
+            self._lease.set_until(until_ms)

@@ -9,10 +9,10 @@ from bridge.client.config import MEMBER_SETTINGS, NEEDED_OF_THE_OLD, SAID_BY_THE
 from bridge.client.modern_keys import assignor_names
 from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN
 from zkconsumer.config import SETTINGS as OLD
-from zkconsumer.config import row_of
-from zkconsumer.config_page import outcomes, table
-from zkconsumer.foreign_keys import keys_of_the_new_consumer
-from zkconsumer.settings import default_in_words
+from zkconsumer.config import setting_row
+from zkconsumer.config_page import outcome_table, settings_table
+from zkconsumer.foreign_keys import java_client_keys
+from zkconsumer.settings import default_text
 
 _PAGE = """\
 # Settings of a coordinator's member
@@ -134,10 +134,10 @@ def default_of_key(key: str, kafkas: Mapping[str, str]) -> Default | None:
 
     ``kafkas``: every key of Kafka 3.0's consumer -> its default, in the words of Kafka's ``ConfigDef``.
     """
-    setting = CoordinatorConsumerConfig.setting_of(key)
+    setting = CoordinatorConsumerConfig.find_setting(key)
     if setting is None:
         return None
-    here = "must be given" if CoordinatorConsumerConfig.is_needed(setting) else default_in_words(setting)
+    here = "must be given" if CoordinatorConsumerConfig.is_required(setting) else default_text(setting)
     here = _IN_KAFKAS_WORDS.get(key, {}).get(here, here)
     there = kafkas.get(key, "")
     names = ",".join(assignor_names(there)) if key == "partition.assignment.strategy" else there
@@ -174,16 +174,16 @@ def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
     said = " and ".join((", ".join(f"`{key}`" for key in list(SAID_BY_THE_OLD)[:-1]), f"`{list(SAID_BY_THE_OLD)[-1]}`"))
     by = ", ".join(f"`{key}`" for key in SAID_BY_THE_OLD.values())
     rows = {row.key: row for row in CoordinatorConsumerConfig.describe()}
-    later = {key: "" for key in keys_of_the_new_consumer() if key not in kafkas}
+    later = {key: "" for key in java_client_keys() if key not in kafkas}
     return _PAGE.format(
-        group=table(row_of(setting) for setting in MEMBER_SETTINGS.values()),
+        group=settings_table(setting_row(setting) for setting in MEMBER_SETTINGS.values()),
         said_by_the_old=f"{said} are said by `config` ({by})",
         as_everywhere="\n".join(_listed(key for key in OLD if key in AS_EVERYWHERE)),
         taken="\n".join(f"| `{key}` | {rows[key].default} | {TAKEN[key]} |" for key in OLD if key in TAKEN),
         not_taken="\n".join(f"| `{key}` | {NOT_TAKEN[key]} |" for key in OLD if key in NOT_TAKEN),
         as_in_kafka="\n".join(f"{key}={value}" for key, value in as_in_kafka(defaults).items()),
         kafkas=_with_defaults(
-            outcomes({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}), defaults
+            outcome_table({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}), defaults
         ),
     )
 

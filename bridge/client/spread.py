@@ -48,4 +48,4 @@ class Spread:
             {topic: sorted(numbers[topic]) for topic in sorted(numbers)},
             exclude_internal_topics=self._exclude_internal,
         )
-        return dict(self._assignor.assign(context).mine)
+        return dict(self._assignor.assign(context).own)

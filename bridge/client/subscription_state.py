@@ -74,7 +74,7 @@ class SubscriptionState:
         """Topic -> how many partitions, of those that the group reads and that exist."""
         return {topic: self._counts[topic] for topic in sorted(self._group_topics) if topic in self._counts}
 
-    def own_counts(self) -> dict[str, int | None]:
+    def partition_counts(self) -> dict[str, int | None]:
         """How many partitions the topics have that this member reads: 0 where there is none, None while unknown."""
         return {
             topic: self._counts.get(topic, 0 if self._is_all_known or topic in self._answered else None)
@@ -85,7 +85,7 @@ class SubscriptionState:
         """Where the partitions of the snapshot have replicas, as the brokers said last."""
         return {tp: racks for tp, racks in self._racks.items() if tp.topic in self._group_topics}
 
-    def strangers(self, partitions: Iterable[TopicPartition]) -> list[str]:
+    def unsubscribed_topics(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """The topics of these that are not subscribed to; a filter may take more than we know of yet."""
         topics = {tp.topic for tp in partitions}
         return sorted(topics - (self.topics or set()) if self.takes is None else filterfalse(self.takes, topics))
@@ -94,4 +94,4 @@ class SubscriptionState:
         wanted = self._group_topics | (self.topics or frozenset())
         if wanted != self._asked:
             self._asked = wanted
-            self._outbox.say(NeedMetadata(wanted))
+            self._outbox.add(NeedMetadata(wanted))

@@ -84,7 +84,7 @@ NOT_TAKEN = {
 """Key -> why it has no effect here."""
 
 
-def without_effect(config: ConsumerConfig) -> dict[str, str]:
+def settings_without_effect(config: ConsumerConfig) -> dict[str, str]:
     """What is set and has no effect here, and why: worth a warning each.
 
     What says how ZooKeeper is reached is passed over: it stays in the file for those who need it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.client.events import Event, MetadataUpdated, Subscribed
 from zkconsumer.core.reminders import Reminders
-from zkconsumer.core.topic_words import missing_in_words, taken_in_words
+from zkconsumer.core.topic_words import missing_topic_message, filter_topics_message
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.types import TopicPartition
 
@@ -67,65 +67,65 @@ class GroupTopics:
         """Topics by name are subscribed to at once, those of a filter when it is known which there are."""
         self._subscription = subscription
         if subscription.is_filter:
-            self._finder.want(None, self._answered)
+            self._finder.request_topics(None, self._answered)
         else:
             self._subscribe()
 
     def need(self, topics: frozenset[str] | None) -> None:
         """The machine asks for these."""
         self._needed = topics
-        self._finder.want(topics, self._answered)
+        self._finder.request_topics(topics, self._answered)
 
     def changed(self) -> None:
         """The finder learnt something; from any thread."""
-        self._call(self._tell)
+        self._call(self._update_metadata)
 
     def _answered(self, why: str) -> None:
         """From any thread; ``why`` is empty, or says why nothing is known."""
         if why:
             self._call(lambda: self._ask_again(why))
         else:
-            self._call(self._tell)
+            self._call(self._update_metadata)
 
     def _ask_again(self, why: str) -> None:
         log.warning("topics-unknown why=%r: asked again", why)
         if self._subscription is not None and self._subscription.is_filter and self._subscribed is None:
-            self._finder.want(None, self._answered)
+            self._finder.request_topics(None, self._answered)
         else:
-            self._finder.want(self._needed, self._answered)
+            self._finder.request_topics(self._needed, self._answered)
 
-    def _tell(self) -> None:
+    def _update_metadata(self) -> None:
         if self._subscription is not None and self._subscription.is_filter:
             self._subscribe()
         if self._needed is None:
             asked, names = None, frozenset(self._finder.all_topics())
         else:
-            asked = names = frozenset(name for name in self._needed if self._finder.has_answer(name))
+            asked = names = frozenset(name for name in self._needed if self._finder.is_known(name))
         found = {name: self._finder.partitions(name) for name in names}
         counts = {name: len(partitions) for name, partitions in found.items() if partitions}
         racks = {TopicPartition(name, number): on for name in counts for number, on in self._finder.racks(name).items()}
         self._feed(MetadataUpdated(counts, asked, racks))
-        self.look()
+        self.check_topics()
 
-    def look(self) -> None:
+    def check_topics(self) -> None:
         """Say what is wrong with the topics that are needed; on the control thread."""
         subscription = self._subscription
         own = frozenset[str]() if subscription is None or subscription.is_filter else frozenset(subscription.topics)
-        refused = self._finder.refused(own | (self._needed or frozenset()))
+        refused = self._finder.rejected(own | (self._needed or frozenset()))
         if refused:
             # A leader that may not see a topic of another member would leave it without an owner: as Kafka's, it ends.
             hidden = {name for name, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED}
             self._refused(refused, own | hidden)
-        gone = {name for name in own if self._finder.has_answer(name) and self._finder.partitions(name) is None}
+        gone = {name for name in own if self._finder.is_known(name) and self._finder.partitions(name) is None}
         self.missing = frozenset(gone - refused.keys())
-        for topic in self._missing_due.due(self.missing, self._clock.now_ms()):
-            self._missed(missing_in_words(topic))
+        for topic in self._missing_due.select_due(self.missing, self._clock.now_ms()):
+            self._missed(missing_topic_message(topic))
 
     def _subscribe(self) -> None:
         assert self._subscription is not None, "there is a subscription"
         topics = self._spread.topics(self._subscription, self._finder.all_topics())
         if topics != self._subscribed:
             if self._subscription.is_filter:
-                self._taken(topics, taken_in_words(self._subscribed or frozenset(), topics))
+                self._taken(topics, filter_topics_message(self._subscribed or frozenset(), topics))
             self._subscribed = topics
             self._feed(Subscribed(topics, self._spread.takes(self._subscription)))

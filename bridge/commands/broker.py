@@ -106,7 +106,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
     """
     from bridge.broker.server import BrokerServer
 
-    _check_call(context)
+    _check_broker_options(context)
     log_to_console(logging.INFO if options["verbose"] else logging.WARNING)
     topics = _topics(options["topics"])
     server = BrokerServer(_settings(options))
@@ -127,9 +127,9 @@ def broker(context: click.Context, /, **options: Any) -> None:
             server.start()
             is_started = True
             for name, partitions in topics.items():
-                server.make_topic(name, partitions)
+                server.ensure_topic(name, partitions)
             click.echo(HELLO, err=True)
-            _tell(server.settings, {name: _addresses(server, name) for name in _names(server.settings)})
+            _print_addresses(server.settings, {name: _addresses(server, name) for name in _names(server.settings)})
             while not ended.wait(LOOK_S):
                 if not server.is_alive:
                     raise WorldError("the broker's thread has ended; the log says why")
@@ -143,7 +143,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
             signal.signal(number, handler)
 
 
-def _check_call(context: click.Context) -> None:
+def _check_broker_options(context: click.Context) -> None:
     """``UsageError``: two options say two things about one matter, and one of them would be passed over."""
     options = context.params
     given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
@@ -167,7 +167,7 @@ def _names(settings: BrokerSettings) -> list[str]:
     return [listener.name for listener in settings.listeners]
 
 
-def _tell(settings: BrokerSettings, addresses: dict[str, str]) -> None:
+def _print_addresses(settings: BrokerSettings, addresses: dict[str, str]) -> None:
     """The first listener as a setting that can be copied; the others in words."""
     first, *others = _names(settings)
     click.echo(f"bootstrap.servers={addresses[first]}")

@@ -29,6 +29,6 @@ def migrate(context: click.Context) -> None:
     says at any time where a group stands, and which command comes next.
     """
     # Not loaded for a list of commands.
-    from zkconsumer.base.garbage import seldom_searched
+    from zkconsumer.base.garbage import infrequent_gc
 
-    context.with_resource(seldom_searched())
+    context.with_resource(infrequent_gc())

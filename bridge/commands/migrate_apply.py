@@ -11,24 +11,24 @@ import click
 from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
 from bridge.commands.migrate_confirm import check_plan_digest
 from bridge.commands.migrate_running import (
-    execute,
+    execute_steps,
     execute_option,
-    explain,
-    open_session,
-    running_options,
+    dry_run,
+    open_run_session,
+    run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words, confirmed_here
-from bridge.migration.control_access import check_control_lists
+from bridge.commands.migrate_words import MigrateCommand, migrate_command, remember_plan_digest
+from bridge.migration.control_access import check_control_acls
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
 from bridge.migration.hooks import check_hooks
 from bridge.migration.mover import COPYING
-from bridge.migration.moving import accepted_plan, open_moving, whoami
+from bridge.migration.moving import read_accepted_plan, open_migration, caller_description
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import read_plan as read_kept_text
-from bridge.migration.plan_file import BadPlanFile, plan_bytes, plan_of, read_plan
-from bridge.migration.preflight import next_of
-from zkconsumer.admin.words import count_of
+from bridge.migration.pieces import read_plan_text as read_kept_text
+from bridge.migration.plan_file import BadPlanFile, plan_to_bytes, plan_from_bytes, read_plan_file
+from bridge.migration.preflight import next_command
+from zkconsumer.admin.words import count_text
 from zkconsumer.errors import PreconditionFailed, UnsafeName, UsageError
 from zkconsumer.zk import paths
 
@@ -53,7 +53,7 @@ HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for ph
 @click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.")
 @click.option("--no-acl-fence", is_flag=True, help="As the plan was made with; an apply of another plan is refused.")
-@running_options
+@run_options
 @click.pass_context
 def apply(
     context: click.Context,
@@ -92,18 +92,18 @@ def apply(
     given = None if file is None else _read(file)
     if resume is not None:
         paths.check_group(resume)
-    session = open_session(
+    session = open_run_session(
         context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth,
-        acl_fence=not no_acl_fence if given is None else given.changes_lists,
+        acl_fence=not no_acl_fence if given is None else given.uses_acl_fence,
     )  # fmt: skip
     group = given.group if given is not None else str(resume)
-    check_control_lists(session, group)
-    first = given if given is not None else plan_of(read_kept_text(session, group))
-    _check(first, no_acl_fence=no_acl_fence)
+    check_control_acls(session, group)
+    first = given if given is not None else plan_from_bytes(read_kept_text(session, group))
+    _check_plan(first, no_acl_fence=no_acl_fence)
     _check_options(first, hold_at, accept_drift=accept_drift, no_acl_fence=no_acl_fence)
-    moving = open_moving(session, first, whoami())
+    moving = open_migration(session, first, caller_description())
     if moving.phase is not None:
-        moving.plan = accepted_plan(session, first) or first
+        moving.plan = read_accepted_plan(session, first) or first
     hold = None if hold_at is None else Phase(hold_at)
     # Before the first phase behind it, the plan may not be whole in ZooKeeper.
     is_kept = file is None or moving.phase not in (None, Phase.PLANNED)
@@ -112,36 +112,36 @@ def apply(
     words += [f"--hold-at={hold_at}"] if hold_at else []
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
     words += ["--accept-drift"] if accept_drift else []
-    again = command_words(context, *words)
+    again = migrate_command(context, *words)
     if resume is not None:
         check_plan_digest(first, plan_digest, again, do_it=do_it)
     if resume is None or plan_digest is not None:
-        confirmed_here(context, first.digest)
+        remember_plan_digest(context, first.digest)
     if first.strategy == "dual":
-        steps = partial(dual_steps, moving, DualOptions(plan_bytes(first), hooks_dir, hold))
+        steps = partial(dual_steps, moving, DualOptions(plan_to_bytes(first), hooks_dir, hold))
     else:
-        steps = partial(copy_steps, moving, CopyOptions(plan_bytes(first), accept_drift, hooks_dir, hold))
+        steps = partial(copy_steps, moving, CopyOptions(plan_to_bytes(first), accept_drift, hooks_dir, hold))
     if not do_it:
-        explain(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again, SCHEMA, output)
         return
 
     def next_steps(phase: Phase | None) -> list[str]:
         if phase is Phase.SWITCHED:
             return [
-                command_words(context, "complete", first.group),
-                command_words(context, "rollback", first.group, "--execute"),
+                migrate_command(context, "complete", first.group),
+                migrate_command(context, "rollback", first.group, "--execute"),
             ]
         return [
-            command_words(context, "apply", *confirmed, "--execute"),
-            command_words(context, "rollback", first.group, "--execute"),
+            migrate_command(context, "apply", *confirmed, "--execute"),
+            migrate_command(context, "rollback", first.group, "--execute"),
         ]
 
-    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
 
 
 def _read(file: Path) -> Plan:
     try:
-        return read_plan(file)
+        return read_plan_file(file)
     except BadPlanFile as error:
         if file.exists() or not _is_group(str(file)):
             raise
@@ -158,14 +158,14 @@ def _is_group(text: str) -> bool:
         return False
 
 
-def _check(plan: Plan, *, no_acl_fence: bool) -> None:
+def _check_plan(plan: Plan, *, no_acl_fence: bool) -> None:
     again = f"zkconsumer migrate plan {plan.group}"
     if not plan.can_be_applied:
         reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
-        more = f" {count_of(len(reasons), 'reason')}, the first one:" if len(reasons) > 1 else ""
-        settle = "" if next_of(reasons[0]) else f". Plan again, with the option that settles each: {again}"
+        more = f" {count_text(len(reasons), 'reason')}, the first one:" if len(reasons) > 1 else ""
+        settle = "" if next_command(reasons[0]) else f". Plan again, with the option that settles each: {again}"
         raise PreconditionFailed(f"this plan cannot be applied:{more} {reasons[0]}{settle}")
-    if no_acl_fence and plan.changes_lists:
+    if no_acl_fence and plan.uses_acl_fence:
         raise PreconditionFailed(
             f"this plan was made with the fence of access lists; make one without: {again} --no-acl-fence"
         )

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.migration.look import look_at_group
-from bridge.migration.preflight import NEXT, next_of, plan_again
+from bridge.migration.look import inspect_group
+from bridge.migration.preflight import NEXT, next_command, plan_command
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
-from zkconsumer.admin.groups import read_control, shown_owner
+from zkconsumer.admin.groups import read_control, owner_display
 from zkconsumer.cli.common import print_table
-from zkconsumer.cli.console import tell
-from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import completed, given_words
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.groups import exit_no_such_group
+from zkconsumer.cli.hints import complete_commands, given_arguments
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ _EXAMPLES = {
 _OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
 
 
-def look(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> Seen:
+def read_group_or_exit(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> Seen:
     """The group; the command ends with 1 when there is none, and with 4 when only its control znode is left."""
-    seen = look_at_group(session, group, with_acls=with_acls, with_rights=True)
+    seen = inspect_group(session, group, with_acls=with_acls, with_rights=True)
     if seen is not None:
         return seen
     control, _, problem = read_control(session, group)
@@ -57,14 +57,14 @@ def look(context: click.Context, session: AdminSession, group: str, *, with_acls
     if words:
         raise PreconditionFailed(
             f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
-            f"{addressed(context, f'{NEXT}zkconsumer groups describe {group}')}"
+            f"{with_cluster_address(context, f'{NEXT}zkconsumer groups describe {group}')}"
         )
-    no_such_group(context, session, group, only_in_zookeeper="")
+    exit_no_such_group(context, session, group, only_in_zookeeper="")
 
 
 def show_rows(plan: Plan) -> None:
     """The table."""
-    print_table(PLANNED_COLUMNS, ((*row.cells, planned.target, remark(planned)) for row, planned in rows_of(plan)))
+    print_table(PLANNED_COLUMNS, ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)))
 
 
 def rows_json(plan: Plan) -> list[dict[str, object]]:
@@ -72,30 +72,30 @@ def rows_json(plan: Plan) -> list[dict[str, object]]:
     return [
         row.to_json()
         | {"target_offset": planned.target, "why": planned.why or None, "refusal": planned.refusal or None}
-        for row, planned in rows_of(plan)
+        for row, planned in partition_rows(plan)
     ]
 
 
-def remark(planned: PlannedPartition) -> str:
+def planned_remark(planned: PlannedPartition) -> str:
     """Why it starts there, or why it does not."""
     return f"REFUSED: {planned.refusal}" if planned.refusal else planned.why
 
 
-def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
+def partition_rows(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
     """Each partition as ``groups describe`` has it, and what is planned for it."""
-    seen = plan.seen
+    seen = plan.snapshot
     hosts = {one.consumer_id: one.host for one in seen.members}
-    authority = UNKNOWN if seen.control_problem else "zookeeper" if seen.control is None else seen.control.authority
+    authority = UNKNOWN if seen.control_error else "zookeeper" if seen.control is None else seen.control.authority
     for planned in plan.partitions:
         one = seen.partitions[planned.tp]
         in_kafka = None if one.kafka is None else one.kafka.offset
         unknown = {"log_end_offset"} if isinstance(one.log, str) else set()
-        unknown |= {"kafka_offset"} if seen.kafka_problem else set()
-        if one.problem:
+        unknown |= {"kafka_offset"} if seen.kafka_error else set()
+        if one.error:
             unknown |= {"zk_offset", "current_offset"} if authority == "zookeeper" else {"zk_offset"}
-        if authority == UNKNOWN or (authority == "kafka" and seen.kafka_problem):
+        if authority == UNKNOWN or (authority == "kafka" and seen.kafka_error):
             unknown.add("current_offset")
-        consumer, kind = (None, None) if one.owner is None else shown_owner(one.owner.thread, one.owner.kind)
+        consumer, kind = (None, None) if one.owner is None else owner_display(one.owner.thread, one.owner.kind)
         yield (
             Row(
                 plan.group,
@@ -115,34 +115,34 @@ def rows_of(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
         )
 
 
-def addressed(context: click.Context, sentence: str) -> str:
+def with_cluster_address(context: click.Context, sentence: str) -> str:
     """A sentence whose command can be typed as it stands: with the cluster that this one was given.
 
     A command to plan again becomes the whole command that was given, with what is to be added.
     """
-    command = next_of(sentence)
+    command = next_command(sentence)
     if not command:
         return sentence
-    again = plan_again(str(context.params.get("group", "")))
+    again = plan_command(str(context.params.get("group", "")))
     if command.startswith(again) and context.command.name == "plan":
         more = command.removeprefix(again)
-        command = shlex.join(given_words(context, without=_OPTION.findall(more))) + more
+        command = shlex.join(given_arguments(context, without=_OPTION.findall(more))) + more
     else:
-        command = completed(command, context)
+        command = complete_commands(command, context)
     return sentence[: sentence.rindex(NEXT)] + NEXT + command
 
 
-def tell_all(context: click.Context, head: str, sentences: Iterable[str]) -> list[str]:
+def print_sentences(context: click.Context, head: str, sentences: Iterable[str]) -> list[str]:
     """Tell each, and give the commands that they end with."""
     steps = []
     for sentence in sentences:
-        whole = addressed(context, sentence)
-        tell(f"{head}: {whole}")
-        steps.append(next_of(whole))
+        whole = with_cluster_address(context, sentence)
+        print_message(f"{head}: {whole}")
+        steps.append(next_command(whole))
     return [step for step in dict.fromkeys(steps) if step]
 
 
-def refusal_lines(plan: Plan) -> list[str]:
+def plan_refusal_lines(plan: Plan) -> list[str]:
     """The partitions that are refused, a line a reason, not too many."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in plan.partitions:
@@ -158,16 +158,16 @@ def _named(tps: list[TopicPartition]) -> str:
     return ", ".join(map(str, tps[:PARTITIONS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def decide_words(context: click.Context, plan: Plan) -> str:
+def decision_command(context: click.Context, plan: Plan) -> str:
     """The command that decides what was refused, with one choice each.
 
     Empty when no partition was refused, or when no decision helps: the group is on the move.
     """
-    control = plan.seen.control
+    control = plan.snapshot.control
     is_here = control is None or control.is_over
     refused = [row.refusal for row in plan.partitions if row.refusal]
     if not refused or not is_here:
         return ""
     options = (option for refusal in dict.fromkeys([*plan.refusals, *refused]) for option in _OPTION.findall(refusal))
     named = dict.fromkeys(option for option in options if option in _EXAMPLES)
-    return " ".join([shlex.join(given_words(context, without=tuple(named))), *(_EXAMPLES[each] for each in named)])
+    return " ".join([shlex.join(given_arguments(context, without=tuple(named))), *(_EXAMPLES[each] for each in named)])

@@ -10,23 +10,23 @@ import click
 
 from bridge.commands.migrate_running import (
     confirm_group,
-    execute,
+    execute_steps,
     execute_option,
-    explain,
-    held_now,
-    open_session,
-    running_options,
+    dry_run,
+    read_control_znode,
+    open_run_session,
+    run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, migrate_command
 from bridge.migration.complete import check_can_be_completed, complete_steps
-from bridge.migration.control_access import check_control_lists
-from bridge.migration.copied import look_at_copied
+from bridge.migration.control_access import check_control_acls
+from bridge.migration.copied import read_copied_offsets_status
 from bridge.migration.journal import read_journal
-from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.moving import read_effective_plan, open_migration, caller_description
 from bridge.migration.phases import Phase
 from bridge.migration.status import PATIENCE
-from zkconsumer.cli.console import tell
-from zkconsumer.cli.hints import completed, hint
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.hints import complete_commands, command_text
 from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
@@ -49,7 +49,7 @@ OLD_MEMBERS = "Old members that start then read again from the offsets of the cu
               help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
 @click.option("--confirm", metavar="GROUP",
               help="The group's name once more, for scripts; without it the command asks.")
-@running_options
+@run_options
 @click.pass_context
 def complete(
     context: click.Context,
@@ -73,46 +73,46 @@ def complete(
     cannot be completed now, 6 part of it is done and the same command goes on.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
-    check_control_lists(session, group)
-    held = held_now(session, group)
+    session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    check_control_acls(session, group)
+    held = read_control_znode(session, group)
     check_can_be_completed(group, held.control.migration_id, held.phase)  # before that the plan may not be kept yet
-    moving = open_moving(session, kept_plan(session, group), whoami())
+    moving = open_migration(session, read_effective_plan(session, group), caller_description())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
     steps = partial(complete_steps, moving, file, lift_fences=lift_fences)
     words = ["--lift-fences"] if lift_fences else []
     words += [f"--archive={archive}"] if archive else []
-    again = command_words(context, "complete", group, "--execute", *words)
+    again = migrate_command(context, "complete", group, "--execute", *words)
     is_over = held.phase is Phase.COMPLETED
     if not is_over:
-        _warn_of_lost(context, session, group)
+        _warn_of_lost_offsets(context, session, group)
     if not do_it:
-        explain(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again, SCHEMA, output)
         return
     if lift_fences or not is_over:
         why = ([] if is_over else [NO_WAY_BACK]) + ([OLD_MEMBERS] if lift_fences else [])
         confirm_group(group, confirm, " ".join(why))
-    lift = command_words(context, "complete", group, "--lift-fences", "--execute")
+    lift = migrate_command(context, "complete", group, "--lift-fences", "--execute")
 
     def next_steps(phase: Phase | None) -> list[str]:
         if lift_fences and session.get(paths.group_root(group)) is not None:
-            return [hint(context, "groups", "delete", group)]
-        return [command_words(context, "status", group), *([] if lift_fences else [lift])]
+            return [command_text(context, "groups", "delete", group)]
+        return [migrate_command(context, "status", group), *([] if lift_fences else [lift])]
 
-    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
     if not is_over:
-        restore = command_words(context, "restore", str(file))
-        tell(f"The znodes of the group are in {file}. What would put them back: {restore}")
+        restore = migrate_command(context, "restore", str(file))
+        print_message(f"The znodes of the group are in {file}. What would put them back: {restore}")
     if not lift_fences and not is_over:
-        tell(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
+        print_message(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
 
 
-def _warn_of_lost(context: click.Context, session: AdminSession, group: str) -> None:
+def _warn_of_lost_offsets(context: click.Context, session: AdminSession, group: str) -> None:
     """The last time that Kafka's offsets are compared with the copied ones."""
-    copied = look_at_copied(session, group, read_journal(session, group), PATIENCE)
-    if copied.problem:
-        tell(f"Warning: whether Kafka still has the copied offsets is not known: {copied.problem}")
+    copied = read_copied_offsets_status(session, group, read_journal(session, group), PATIENCE)
+    if copied.error:
+        print_message(f"Warning: whether Kafka still has the copied offsets is not known: {copied.error}")
     for line in copied.lines:
-        tell(f"Warning: {line}")
+        print_message(f"Warning: {line}")
     if copied.lost:
-        tell(f"Warning: {completed(copied.what_to_do(group, Phase.SWITCHED), context)}")
+        print_message(f"Warning: {complete_commands(copied.recovery_text(group, Phase.SWITCHED), context)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.words import count_of
-from zkconsumer.cli.console import tell
+from zkconsumer.admin.words import count_text
+from zkconsumer.cli.console import print_message
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
@@ -28,8 +28,8 @@ def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool)
         raise UsageError(f"--plan-digest is the {DIGEST_CHARS} digits that 'zkconsumer migrate plan' printed")
     if given == plan.digest:
         return
-    for line in plan_words(plan):
-        tell(line)
+    for line in plan_summary(plan):
+        print_message(line)
     where = paths.control(plan.group)
     if given is not None:
         raise PreconditionFailed(
@@ -45,7 +45,7 @@ def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool)
         )
 
 
-def plan_words(plan: Plan) -> list[str]:
+def plan_summary(plan: Plan) -> list[str]:
     """What a plan decides, without access lists."""
     decisions = plan.decisions
     made = datetime.fromtimestamp(plan.made_at_ms / 1_000, UTC)
@@ -55,12 +55,12 @@ def plan_words(plan: Plan) -> list[str]:
         f"{made:%Y-%m-%d %H:%M:%S} UTC, digest {plan.digest}",
         f"Decisions: offset convention {convention} ({plan.convention_evidence}), --missing {decisions.missing.value}, "
         f"--out-of-range {decisions.out_of_range.value}, --existing {decisions.existing.value}, --older-than-topic "
-        f"{'use' if decisions.use_older else 'refuse'}, {'with' if plan.changes_lists else 'without'} the fence of "
+        f"{'use' if decisions.use_older else 'refuse'}, {'with' if plan.uses_acl_fence else 'without'} the fence of "
         "access lists",
     ]
     lines += [f"  --offset {tp.topic}:{tp.partition}={offset}" for tp, offset in sorted(decisions.offsets.items())]
     shown = sorted(plan.partitions, key=lambda row: (row.why == "copied", row.tp))
-    lines.append(f"Starts of {count_of(len(shown), 'partition')}, those that are not plain copies first:")
+    lines.append(f"Starts of {count_text(len(shown), 'partition')}, those that are not plain copies first:")
     lines += [
         f"  {row.tp}: {'none' if row.stored is None else row.stored} stored, starts at {row.target} ({row.why})"
         for row in shown[:STARTS_SHOWN_MAX]

@@ -98,12 +98,12 @@ def render() -> str:
     """The whole page."""
     return _PAGE.format(
         codes="\n".join(f"| {code} | {what} | {then} |" for code, (what, then) in CODES.items()),
-        commands="\n".join(f"| `zkconsumer migrate {name}` | {words} |" for name, words in sorted(said().items())),
+        commands="\n".join(f"| `zkconsumer migrate {name}` | {words} |" for name, words in sorted(exit_code_texts().items())),
         errors="\n".join(f"| {code} | {', '.join(names)} |" for code in CODES if (names := _names(code))),
     )
 
 
-def said() -> dict[str, str]:
+def exit_code_texts() -> dict[str, str]:
     """Command -> what its help says behind ``Exit codes:``."""
     found = {}
     for name, where in LATER.items():

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_common import look, rows_json, show_rows, tell_all
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_common import read_group_or_exit, rows_json, show_rows, print_sentences
+from bridge.commands.migrate_words import MigrateCommand, migrate_command
 from bridge.migration.decisions import Decisions
 from bridge.migration.plan import Plan
-from bridge.migration.preflight import next_of
+from bridge.migration.preflight import next_command
 from bridge.migration.targets import make_plan
-from zkconsumer.admin.look import unknown_ends
-from zkconsumer.admin.words import age, count_of, registered, some
-from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json
-from zkconsumer.cli.console import printable, tell, tell_error
+from zkconsumer.admin.look import unknown_log_end_texts
+from zkconsumer.admin.words import duration_text, count_text, registered_text, list_text
+from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json
+from zkconsumer.cli.console import printable, print_message, print_error
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk import paths
 
@@ -50,8 +50,8 @@ def inspect(
     answer (? in the table), 4 znodes of it may not be read.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
-    seen = look(context, session, group, with_acls=True)
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    seen = read_group_or_exit(context, session, group, with_acls=True)
     made = make_plan(
         seen, Decisions(), migration_id=NOT_PLANNED, strategy="copy", made_at_ms=session.clock.wall_ms()
     )
@@ -61,47 +61,47 @@ def inspect(
         if made.partitions:
             click.echo()
             show_rows(made)
-    tell_all(context, "Warning", made.warnings)
-    tell_all(context, "In the way", made.refusals)
-    plan = command_words(context, "plan", group)
-    tell(f"To plan: {plan}")
-    not_known = list(_not_known(seen))
+    print_sentences(context, "Warning", made.warnings)
+    print_sentences(context, "In the way", made.refusals)
+    plan = migrate_command(context, "plan", group)
+    print_message(f"To plan: {plan}")
+    not_known = list(_unknown_facts(seen))
     code = EXIT_FAILED if not_known else 0
     if output == "json":
-        others = [next_of(sentence) for sentence in (*made.refusals, *made.warnings)]
+        others = [next_command(sentence) for sentence in (*made.refusals, *made.warnings)]
         told = _json(made, [plan, *dict.fromkeys(step for step in others if step)])
         print_json(told | {"not_known": not_known, "exit_code": code})
     if not_known:
         more = f"; and {len(not_known) - 1} more above" if len(not_known) > 1 else ""
-        tell_error(f"not everything about group {group} is known: {not_known[0]}{more}")
+        print_error(f"not everything about group {group} is known: {not_known[0]}{more}")
     context.exit(code)
 
 
-def _not_known(seen: Seen) -> Iterator[str]:
+def _unknown_facts(seen: Seen) -> Iterator[str]:
     """What a server did not tell, and what to do."""
-    silent = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is None]
+    silent = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is None]
     if silent:
-        yield f"brokers do not answer: {some(silent)}"
-    if seen.kafka_problem:
-        yield f"offsets in Kafka are not known: {seen.kafka_problem}"
-    if seen.modern is None:
-        yield f"whether modern members have joined group {seen.group} is not known: {seen.modern_problem}"
-    yield from unknown_ends({tp: one.log for tp, one in seen.partitions.items() if isinstance(one.log, str)})
+        yield f"brokers do not answer: {list_text(silent)}"
+    if seen.kafka_error:
+        yield f"offsets in Kafka are not known: {seen.kafka_error}"
+    if seen.coordinator_group is None:
+        yield f"whether modern members have joined group {seen.group} is not known: {seen.coordinator_group_error}"
+    yield from unknown_log_end_texts({tp: one.log for tp, one in seen.partitions.items() if isinstance(one.log, str)})
 
 
 def _facts(made: Plan) -> Iterator[tuple[str, str]]:
-    seen = made.seen
+    seen = made.snapshot
     control = seen.control
     yield "group", made.group
     members = [f"{one.consumer_id} ({one.kind})" for one in seen.members]
-    yield "members", f"{registered(len(members))}{': ' if members else ''}{some(members)}"
-    yield "topics", f"{len(seen.topics)}, {count_of(len(seen.partitions), 'partition')}"
+    yield "members", f"{registered_text(len(members))}{': ' if members else ''}{list_text(members)}"
+    yield "topics", f"{len(seen.topics)}, {count_text(len(seen.partitions), 'partition')}"
     meaning = "not known" if made.convention is None else made.convention.value
     yield "offset convention", f"{meaning} ({made.convention_evidence})"
-    yield "assignment in use", seen.strategy_in_use
-    yield "modern group", f"not known: {seen.modern_problem}" if seen.modern is None else seen.modern.state
-    yield "brokers", some(f"{one.name} ({one.words})" for one in seen.brokers) or "none"
-    yield "offsets are kept for", "not known" if seen.retention_ms is None else age(seen.retention_ms)
+    yield "assignment in use", seen.assignment_in_use
+    yield "modern group", f"not known: {seen.coordinator_group_error}" if seen.coordinator_group is None else seen.coordinator_group.state
+    yield "brokers", list_text(f"{one.name} ({one.release})" for one in seen.brokers) or "none"
+    yield "offsets are kept for", "not known" if seen.retention_ms is None else duration_text(seen.retention_ms)
     yield "migration", "none" if control is None else (
         f"{control.migration_id}, {control.strategy}, phase {control.phase}, epoch {control.epoch}, "
         f"authority {control.authority}"
@@ -109,7 +109,7 @@ def _facts(made: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _json(made: Plan, steps: list[str]) -> dict[str, object]:
-    seen = made.seen
+    seen = made.snapshot
     control = seen.control
     return {
         "schema": SCHEMA,
@@ -121,18 +121,18 @@ def _json(made: Plan, steps: list[str]) -> dict[str, object]:
                 "host": one.host,
                 "pattern": one.pattern,
                 "topics": dict(one.topics),
-                "problem": one.problem or None,
+                "problem": one.error or None,
             }
             for one in seen.members
         ],
         "offset_convention": None if made.convention is None else made.convention.value,
         "offset_convention_evidence": made.convention_evidence,
-        "assignment_in_use": seen.strategy_in_use,
-        "modern_state": None if seen.modern is None else seen.modern.state,
-        "brokers": [{"name": one.name, "has_groups": one.has_groups, "release": one.words} for one in seen.brokers],
+        "assignment_in_use": seen.assignment_in_use,
+        "modern_state": None if seen.coordinator_group is None else seen.coordinator_group.state,
+        "brokers": [{"name": one.name, "has_groups": one.supports_groups, "release": one.release} for one in seen.brokers],
         "retention_ms": seen.retention_ms,
         "missing_topics": list(seen.missing_topics),
-        "orphans": list(map(str, seen.orphans)),
+        "orphans": list(map(str, seen.offsets_without_partition)),
         "control": None
         if control is None
         else {

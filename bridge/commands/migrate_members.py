@@ -5,41 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.migration.member.acknowledgement import NO_GENERATION
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 
 if TYPE_CHECKING:
     from bridge.migration.dual.roster import Follower, Roster
 
 
-def words_of_member(one: Follower, roster: Roster) -> str:
+def participant_line(one: Follower, roster: Roster) -> str:
     """One member in a line."""
-    if one.problem:
-        return f"{one.consumer}: what it acknowledges cannot be read, {one.problem}"
-    if one.said is None:
-        kind = "an original member" if one.is_original else "no member that can follow, or one that only just started"
-        return f"{one.consumer}: says nothing ({kind})"
-    said = one.said
+    if one.error:
+        return f"{one.consumer_id}: what it acknowledges cannot be read, {one.error}"
+    if one.acknowledgement is None:
+        kind = "an original member" if one.is_scala_consumer else "no member that can follow, or one that only just started"
+        return f"{one.consumer_id}: says nothing ({kind})"
+    said = one.acknowledgement
     generation = "in no generation" if said.generation == NO_GENERATION else f"generation {said.generation}"
-    behind = f", {count_of(said.behind, 'partition')} behind" if said.behind else ""
-    late = "" if one.consumer in roster.acknowledged else ", late"
+    behind = f", {count_text(said.behind, 'partition')} behind" if said.behind else ""
+    late = "" if one.consumer_id in roster.acknowledged else ", late"
     gone = "" if one.is_registered else ", not registered"
-    return f"{one.consumer}: {said.phase}, epoch {said.epoch}, {generation}{behind}{late}{gone}"
+    return f"{one.consumer_id}: {said.phase}, epoch {said.epoch}, {generation}{behind}{late}{gone}"
 
 
-def members_json(roster: Roster) -> list[dict[str, object]]:
+def participants_json(roster: Roster) -> list[dict[str, object]]:
     """The same for programs."""
     return [
         {
-            "consumer_id": one.consumer,
+            "consumer_id": one.consumer_id,
             "registered": one.is_registered,
-            "original": one.is_original,
-            "acknowledged": one.consumer in roster.acknowledged,
-            "in_group": one.consumer in roster.joined,
-            "phase": None if one.said is None else one.said.phase,
-            "epoch": None if one.said is None else one.said.epoch,
-            "generation": None if one.said is None else one.said.generation,
-            "behind": None if one.said is None else one.said.behind,
-            "problem": one.problem or None,
+            "original": one.is_scala_consumer,
+            "acknowledged": one.consumer_id in roster.acknowledged,
+            "in_group": one.consumer_id in roster.in_coordinator_group,
+            "phase": None if one.acknowledgement is None else one.acknowledgement.phase,
+            "epoch": None if one.acknowledgement is None else one.acknowledgement.epoch,
+            "generation": None if one.acknowledgement is None else one.acknowledgement.generation,
+            "behind": None if one.acknowledgement is None else one.acknowledgement.behind,
+            "problem": one.error or None,
         }
-        for one in roster.followers.values()
+        for one in roster.by_consumer_id.values()
     ]

@@ -12,23 +12,23 @@ import click
 
 from bridge.commands.migrate_common import (
     NO_LISTS_WITH_DUAL,
-    decide_words,
-    look,
-    refusal_lines,
+    decision_command,
+    read_group_or_exit,
+    plan_refusal_lines,
     rows_json,
     show_rows,
-    tell_all,
+    print_sentences,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words
+from bridge.commands.migrate_words import MigrateCommand, migrate_command
 from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
 from bridge.migration.phases import Strategy
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import check_target, write_plan
+from bridge.migration.plan_file import check_plan_file_target, write_plan_file
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.offset_targets import parse_duration
-from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import open_session, print_json
-from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.admin.words import count_text
+from zkconsumer.cli.common import open_zookeeper_session, print_json
+from zkconsumer.cli.console import print_message, print_error
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
@@ -109,18 +109,18 @@ def plan(
         acl_fence=strategy == "copy" and not no_acl_fence,
         offsets_retention_ms=None if offsets_retention is None else _retention(offsets_retention),
     )
-    check_target(file, group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
-    seen = look(context, session, group, with_acls=decisions.acl_fence)
+    check_plan_file_target(file, group)
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    seen = read_group_or_exit(context, session, group, with_acls=decisions.acl_fence)
     made = make_plan(
         seen, decisions, migration_id=uuid.uuid4().hex[:12], strategy=strategy, made_at_ms=session.clock.wall_ms()
     )
     is_written = seen.control is None or seen.control.is_over
     if is_written:
-        write_plan(file, made)
+        write_plan_file(file, made)
     if output == "table" and made.partitions:
         show_rows(made)
-    steps = _tell(context, made, file, is_written=is_written)
+    steps = _print_plan_result(context, made, file, is_written=is_written)
     code = 0 if made.can_be_applied else EXIT_PRECONDITION
     if output == "json":
         print_json(_json(made, file if is_written else None, steps, code))
@@ -146,32 +146,32 @@ def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
     return found
 
 
-def _tell(context: click.Context, made: Plan, file: Path, *, is_written: bool) -> list[str]:
+def _print_plan_result(context: click.Context, made: Plan, file: Path, *, is_written: bool) -> list[str]:
     """The words, and the commands that come next."""
     meaning = "not known" if made.convention is None else made.convention.value
-    tell(f"Offset convention: {meaning} ({made.convention_evidence})")
-    tell(f"Assignment in use: {made.seen.strategy_in_use}")
-    later = tell_all(context, "Warning", made.warnings)
-    steps = tell_all(context, "Refused", made.refusals)
-    lines = refusal_lines(made)
+    print_message(f"Offset convention: {meaning} ({made.convention_evidence})")
+    print_message(f"Assignment in use: {made.snapshot.assignment_in_use}")
+    later = print_sentences(context, "Warning", made.warnings)
+    steps = print_sentences(context, "Refused", made.refusals)
+    lines = plan_refusal_lines(made)
     if lines:
         refused = sum(bool(row.refusal) for row in made.partitions)
-        tell(f"Refused: {count_of(refused, 'partition')} cannot be planned:")
+        print_message(f"Refused: {count_text(refused, 'partition')} cannot be planned:")
         for line in lines:
-            tell(f"  {line}")
-        decide = decide_words(context, made)
+            print_message(f"  {line}")
+        decide = decision_command(context, made)
         if decide:
-            tell(f"Next, after a look at each: {decide}")
+            print_message(f"Next, after a look at each: {decide}")
             steps.append(decide)
     if is_written:
-        tell(f"The plan is in {file} (digest {made.digest}).")
+        print_message(f"The plan is in {file} (digest {made.digest}).")
     else:
-        tell(f"No plan was written, and {file} is as it was.")
+        print_message(f"No plan was written, and {file} is as it was.")
     if not made.can_be_applied:
-        tell_error("the plan cannot be applied. Nothing was changed.")
+        print_error("the plan cannot be applied. Nothing was changed.")
         return [*steps, *later]
-    apply = command_words(context, "apply", str(file))
-    tell(f"Nothing was changed. What it would do, step by step: {apply}")
+    apply = migrate_command(context, "apply", str(file))
+    print_message(f"Nothing was changed. What it would do, step by step: {apply}")
     return [apply, *later]
 
 
@@ -187,8 +187,8 @@ def _json(made: Plan, file: Path | None, steps: list[str], code: int) -> dict[st
         "exit_code": code,
         "offset_convention": None if made.convention is None else made.convention.value,
         "offset_convention_evidence": made.convention_evidence,
-        "assignment_in_use": made.seen.strategy_in_use,
-        "offsets_retention_ms": made.offsets_retention_ms if made.seen.keeps_by_commit else None,
+        "assignment_in_use": made.snapshot.assignment_in_use,
+        "offsets_retention_ms": made.offsets_retention_ms if made.snapshot.keeps_by_commit else None,
         "refusals": list(made.refusals),
         "warnings": list(made.warnings),
         "partitions": rows_json(made),

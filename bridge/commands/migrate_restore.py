@@ -7,13 +7,13 @@ from typing import Literal
 
 import click
 
-from bridge.commands.migrate_running import auth_option, execute_option, open_session
-from bridge.commands.migrate_words import MigrateCommand, command_words
-from bridge.migration.archive import missing, put_back, read_archive
+from bridge.commands.migrate_running import zookeeper_auth_option, execute_option, open_run_session
+from bridge.commands.migrate_words import MigrateCommand, migrate_command
+from bridge.migration.archive import missing_znodes, restore_znodes, read_archive
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.stores import members_of, words_of_members
+from zkconsumer.admin.stores import registered_members, members_registered_text
 from zkconsumer.cli.common import EXIT_DIFFERS, print_json
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed
 
@@ -23,7 +23,7 @@ SCHEMA = "zkconsumer/migrate-restore/1"
 @click.command(cls=MigrateCommand, short_help="Put the znodes of an archive back.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @execute_option
-@auth_option
+@zookeeper_auth_option
 @output_option
 @cluster_options
 @click.pass_context
@@ -44,21 +44,21 @@ def restore(
     would change something, 4 it cannot be done now, 6 part of it is done and the same command goes on.
     """
     archive = read_archive(file)
-    session = open_session(
+    session = open_run_session(
         context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth, acl_fence=False
     )
-    members = members_of(session, archive.group)
+    members = registered_members(session, archive.group)
     if members:
-        raise PreconditionFailed(f"{words_of_members(members)}, and would take up what is put back: stop it first")
+        raise PreconditionFailed(f"{members_registered_text(members)}, and would take up what is put back: stop it first")
     control, version, problem = read_control(session, archive.group)
     if version is not None and (control is None or not control.is_over):
         why = problem if control is None else f"phase {control.phase}"
         raise PreconditionFailed(
             f"group {archive.group} is on the move ({why}), and its znodes are the migration's. See: "
-            f"{command_words(context, 'status', archive.group)}"
+            f"{migrate_command(context, 'status', archive.group)}"
         )
-    wanted = put_back(session, archive) if do_it else missing(session, archive)
-    again = command_words(context, "restore", str(file), "--execute")
+    wanted = restore_znodes(session, archive) if do_it else missing_znodes(session, archive)
+    again = migrate_command(context, "restore", str(file), "--execute")
     if output == "json":
         steps = [again] if wanted and not do_it else []
         print_json({"schema": SCHEMA, "group": archive.group, "executed": do_it, "made": wanted, "next_steps": steps})
@@ -66,7 +66,7 @@ def restore(
         for path in wanted:
             click.echo(path)
     if do_it or not wanted:
-        tell(f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive.")
+        print_message(f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive.")
         return
-    tell(f"{len(wanted)} znodes would be made. Nothing was changed. To do it: {again}")
+    print_message(f"{len(wanted)} znodes would be made. Nothing was changed. To do it: {again}")
     context.exit(EXIT_DIFFERS)

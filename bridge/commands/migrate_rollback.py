@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    execute,
+    execute_steps,
     execute_option,
-    explain,
-    held_now,
-    open_session,
-    running_options,
+    dry_run,
+    read_control_znode,
+    open_run_session,
+    run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, command_words
-from bridge.migration.control_access import check_control_lists
+from bridge.commands.migrate_words import MigrateCommand, migrate_command
+from bridge.migration.control_access import check_control_acls
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
-from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.moving import read_effective_plan, open_migration, caller_description
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.seen import Seen
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import group_argument
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -43,7 +43,7 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
 @execute_option
 @click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="The plan's file, where the plan beside the control znode was damaged.")
-@running_options
+@run_options
 @click.pass_context
 def rollback(
     context: click.Context,
@@ -65,27 +65,27 @@ def rollback(
     waited too long before anything was changed.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
-    check_control_lists(session, group)
-    held = held_now(session, group)
+    session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    check_control_acls(session, group)
+    held = read_control_znode(session, group)
     plan = _plan(session, held, group, file)
-    moving = open_moving(session, plan or _no_plan(held, group), whoami())
+    moving = open_migration(session, plan or _empty_plan(held, group), caller_description())
     patience_ms = min(OFFSETS_PATIENCE_MS, round(timeout_s * 500))
-    steps = partial(rollback_steps, moving, RollbackOptions(tell, patience_ms, plan is not None))
-    again = command_words(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
+    steps = partial(rollback_steps, moving, RollbackOptions(print_message, patience_ms, plan is not None))
+    again = migrate_command(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
     if not do_it:
-        explain(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again, SCHEMA, output)
         return
 
     def next_steps(phase: Phase | None) -> list[str]:
-        return [command_words(context, "plan", group, "-f", f"{group}.plan")]
+        return [migrate_command(context, "plan", group, "-f", f"{group}.plan")]
 
-    execute(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
 
 
 def _plan(session: AdminSession, held: Held, group: str, file: Path | None) -> Plan | None:
     if file is not None:
-        plan = read_plan(file)
+        plan = read_plan_file(file)
         if (plan.group, plan.migration_id) != (group, held.control.migration_id):
             raise PreconditionFailed(
                 f"{file} is the plan of migration {plan.migration_id} of group {plan.group}, and migration "
@@ -93,13 +93,13 @@ def _plan(session: AdminSession, held: Held, group: str, file: Path | None) -> P
             )
         return plan
     try:
-        return kept_plan(session, group)
+        return read_effective_plan(session, group)
     except PreconditionFailed as error:
-        tell(f"Warning: {error}")
+        print_message(f"Warning: {error}")
         return None
 
 
-def _no_plan(held: Held, group: str) -> Plan:
+def _empty_plan(held: Held, group: str) -> Plan:
     """What stands for a plan that was not kept whole: nothing was fenced then."""
     nothing = Seen(group, 0, (), {})
     return Plan(held.control.migration_id, group, held.strategy, 0, nothing, Decisions(), None, "", ())

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bridge.commands.migrate_words import command_words, next_lines
+from bridge.commands.migrate_words import migrate_command, next_command_lines
 from bridge.migration.authority import Authority
-from bridge.migration.away import is_away
+from bridge.migration.away import is_unavailable
 from bridge.migration.journal import Journal
-from bridge.migration.login import open_session as open_logged_in
+from bridge.migration.login import open_fence_session as open_logged_in
 from bridge.migration.performers import Explain, Explained, Real
 from bridge.migration.phases import Phase
 from bridge.migration.status import SEAT
 from bridge.migration.step import Run
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_DIFFERS, nowhere_to_go, print_json
-from zkconsumer.cli.console import log_to_console, printable, tell
-from zkconsumer.cli.hints import completed
+from zkconsumer.cli.common import EXIT_DIFFERS, missing_address_error, print_json
+from zkconsumer.cli.console import log_to_console, printable, print_message
+from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.zk import paths
@@ -61,7 +61,7 @@ def timeout_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def auth_option(command: F) -> F:
+def zookeeper_auth_option(command: F) -> F:
     """``--zookeeper-auth``."""
     return click.option(
         "--zookeeper-auth", metavar="SCHEME:FILE",
@@ -69,16 +69,16 @@ def auth_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def running_options(command: F) -> F:
+def run_options(command: F) -> F:
     """How long is waited, as whom, what is printed, and where: what every command takes that carries steps out."""
-    for option in reversed((timeout_option, auth_option, output_option, cluster_options)):
+    for option in reversed((timeout_option, zookeeper_auth_option, output_option, cluster_options)):
         command = option(command)
     return command
 
 
-def held_now(session: AdminSession, group: str) -> Held:
+def read_control_znode(session: AdminSession, group: str) -> Held:
     """The control znode of a group that is on the move, or was.  Raises ``PreconditionFailed`` for any other."""
-    held = Authority(session, group, "").look()
+    held = Authority(session, group, "").read()
     if held is None:
         raise PreconditionFailed(
             f"group {group} is not on the move: there is no {paths.control(group)}. Correct the name, or look at the "
@@ -87,7 +87,7 @@ def held_now(session: AdminSession, group: str) -> Held:
     return held
 
 
-def open_session(
+def open_run_session(
     context: click.Context,
     zookeeper: str | None,
     config_file: Path | None,
@@ -99,7 +99,7 @@ def open_session(
     """A connected session that is logged in for the fence, and ends with the command."""
     log_to_console()
     if zookeeper is None and config_file is None:
-        raise nowhere_to_go()
+        raise missing_address_error()
     doors = context.find_object(Doors)
     if doors is not None and doors.store is not None:  # servers of another world have logins of their own
         session = AdminSession.open(zookeeper, config_file, doors, bootstrap_servers)
@@ -111,7 +111,7 @@ def open_session(
     return session
 
 
-def explain(
+def dry_run(
     context: click.Context,
     moving: Moving,
     steps: Callable[[], Iterator[Step]],
@@ -121,21 +121,21 @@ def explain(
 ) -> None:
     """The dry run.  Ends the command: 0 nothing to do, 3 it would change something, or the code of what refuses it."""
     performer = Explain()
-    _run(moving, performer, TIMEOUT_S, again).see_through(steps)
+    _step_runner(moving, performer, TIMEOUT_S, again).run_with_retry(steps)
     error = performer.error
-    words = "" if error is None else completed(str(error), context)
+    words = "" if error is None else complete_commands(str(error), context)
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
     if output == "json":
         print_json(
             {
                 "schema": schema,
                 "group": moving.group,
-                "migration_id": moving.authority.migration_id,
+                "migration_id": moving.control_znode.migration_id,
                 "executed": False,
                 "exit_code": code,
                 "error": words or None,
                 "steps": [
-                    {"name": one.name, "standing": one.standing, "changes": one.changes, "lines": _lines(context, one)}
+                    {"name": one.name, "standing": one.status, "changes": one.changes, "lines": _lines(context, one)}
                     for one in performer.steps
                 ],
                 "next_steps": [again] if code in (0, EXIT_DIFFERS) else [],
@@ -143,24 +143,24 @@ def explain(
         )
     else:
         for number, one in enumerate(performer.steps, 1):
-            click.echo(printable(f"{number}. {one.name} ({one.standing})"))
+            click.echo(printable(f"{number}. {one.name} ({one.status})"))
             for line in _lines(context, one):
                 for part in line.split("\n"):
                     click.echo(printable(f"     {part}"))
     if error is not None:
-        tell("This would stop here: " + words.split("\n")[0])
+        print_message("This would stop here: " + words.split("\n")[0])
     elif performer.would_change:
-        tell(f"Nothing was changed. To do it: {again}")
+        print_message(f"Nothing was changed. To do it: {again}")
     else:
-        tell("There is nothing to do.")
+        print_message("There is nothing to do.")
     context.exit(code)
 
 
 def _lines(context: click.Context, step: Explained) -> list[str]:
-    return [completed(line, context) for line in step.lines]
+    return [complete_commands(line, context) for line in step.lines]
 
 
-def execute(
+def execute_steps(
     context: click.Context,
     moving: Moving,
     steps: Callable[[], Iterator[Step]],
@@ -174,55 +174,55 @@ def execute(
 
     ``steps`` derives them from where the migration stands: once more each time when a store was away.
     """
-    real = Real(tell, moving.seat.beat_if_due, StopSignal().wait, moving.session.clock)
+    real = Real(print_message, moving.placeholder.heartbeat_if_due, StopSignal().wait, moving.session.clock)
     error: ZkConsumerError | None = None
 
     def derive() -> Iterator[Step]:
-        moving.authority.begin_anew()
+        moving.control_znode.reset_lock()
         return steps()
 
     try:
-        _run(moving, real, timeout_s, again).see_through(derive)
+        _step_runner(moving, real, timeout_s, again).run_with_retry(derive)
     except ZkConsumerError as found:
         error = found
     except KeyboardInterrupt:
-        _tell_seat(moving)
-        tell(f"Interrupted. What was done stands; go on with: {again}")
+        _report_placeholder(moving)
+        print_message(f"Interrupted. What was done stands; go on with: {again}")
         raise
     phase, unknown = None, str(error)
-    if not _is_for_a_store(error):
-        _tell_seat(moving)
+    if not _is_store_unavailable(error):
+        _report_placeholder(moving)
         phase, unknown = _phase_of(moving)
     following = [again]
     if error is None:
-        following = [command_words(context, "status", moving.group)] if unknown else next_steps(phase)
-    reason = "" if error is None else completed(str(error), context)
+        following = [migrate_command(context, "status", moving.group)] if unknown else next_steps(phase)
+    reason = "" if error is None else complete_commands(str(error), context)
     report = {
         "schema": schema,
         "group": moving.group,
-        "migration_id": moving.authority.migration_id,
+        "migration_id": moving.control_znode.migration_id,
         "executed": True,
         "exit_code": 0 if error is None else error.exit_code,
         "error": reason or None,
         "phase": None if phase is None else phase.value,
-        "steps": real.done,
+        "steps": real.executed_steps,
         "next_steps": following,
     }
     if error is not None:
         if phase is not None and again not in reason:
-            tell(f"What was done stands. When it can go on: {again}")
+            print_message(f"What was done stands. When it can go on: {again}")
         with suppress(OSError):  # what stopped it counts for more than a report that cannot be written
             _print(report, output)
         raise error
     if unknown:
-        tell(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
+        print_message(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
     else:
-        tell(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
+        print_message(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
         words = WHO_WORKS.get((moving.plan.strategy, phase)) if phase is not None else None
         if words is not None:
-            tell(words)
-    for line in next_lines(phase, following):
-        tell(line)
+            print_message(words)
+    for line in next_command_lines(phase, following):
+        print_message(line)
     _print(report, output)
 
 
@@ -231,15 +231,15 @@ def _print(report: dict[str, object], output: Literal["table", "json"]) -> None:
         print_json(report)
 
 
-def _run(moving: Moving, performer: Real | Explain, timeout_s: float, again: str) -> Run:
+def _step_runner(moving: Moving, performer: Real | Explain, timeout_s: float, again: str) -> Run:
     has_changed = moving.phase is not None
-    is_aborted = moving.authority.is_aborted
+    is_aborted = moving.control_znode.is_abort_requested
     return Run(performer, moving.session.clock, round(timeout_s * 1_000), again, is_aborted, has_changed)
 
 
-def _is_for_a_store(error: ZkConsumerError | None) -> bool:
+def _is_store_unavailable(error: ZkConsumerError | None) -> bool:
     """Whether a store was waited for in vain, so that it need not be asked once more."""
-    return error is not None and isinstance(error.__cause__, ZkConsumerError) and is_away(error.__cause__)
+    return error is not None and isinstance(error.__cause__, ZkConsumerError) and is_unavailable(error.__cause__)
 
 
 def _phase_of(moving: Moving) -> tuple[Phase | None, str]:
@@ -250,16 +250,16 @@ def _phase_of(moving: Moving) -> tuple[Phase | None, str]:
         return None, str(error)
 
 
-def _tell_seat(moving: Moving) -> None:
+def _report_placeholder(moving: Moving) -> None:
     """A seat that is left standing holds for so long; whoever asks for the status is told."""
-    sitting = moving.seat.sitting
+    sitting = moving.placeholder.joined
     if sitting is None:
         return
-    left_ms = sitting.until_ms - moving.session.clock.now_ms()
+    left_ms = sitting.session_end_ms - moving.session.clock.now_ms()
     until_ms = moving.session.clock.wall_ms() + left_ms
     with suppress(ZkConsumerError):
-        Journal(moving.authority, moving.who).add(SEAT, {"until_ms": str(until_ms)})
-    tell(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
+        Journal(moving.control_znode, moving.caller).append(SEAT, {"until_ms": str(until_ms)})
+    print_message(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
 
 
 def confirm_group(group: str, given: str | None, why: str) -> None:

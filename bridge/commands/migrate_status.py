@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_members import members_json, words_of_member
-from bridge.commands.migrate_words import MigrateCommand, command_words, next_lines
+from bridge.commands.migrate_members import participants_json, participant_line
+from bridge.commands.migrate_words import MigrateCommand, migrate_command, next_command_lines
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
-from bridge.migration.dual.comparing import COMPARED, CompareStores, looked_often
+from bridge.migration.dual.comparing import COMPARED, CompareStores, compare_repeatedly
 from bridge.migration.errors import EXIT_VERIFICATION
 from bridge.migration.fences.behind_switch import FenceWhatIsFree
-from bridge.migration.fences.owner_nodes import names_of
+from bridge.migration.fences.owner_nodes import format_partitions
 from bridge.migration.fences.standing import FencesStand
 from bridge.migration.mover import COPYING
-from bridge.migration.moving import kept_plan, open_moving, whoami
+from bridge.migration.moving import read_effective_plan, open_migration, caller_description
 from bridge.migration.phases import Phase
-from bridge.migration.status import look_at_status
+from bridge.migration.status import read_migration_status
 from bridge.migration.step import Refused
 from bridge.migration.verify import VerifyCopy
-from zkconsumer.admin.words import count_of, some
+from zkconsumer.admin.words import count_text, list_text
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_FAILED, open_session, print_json, tell_unknown, when
-from zkconsumer.cli.console import printable, tell
-from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import completed
+from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
+from zkconsumer.cli.console import printable, print_message
+from zkconsumer.cli.groups import exit_no_such_group
+from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -76,16 +76,16 @@ def status(
     of it is known, because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     pause = StopSignal()
     shown: list[tuple[str, str]] = []
     copied: CopiedOffsets | None = None
     for number in count():
-        found = look_at_status(session, group, copied if number % COMPARED_EVERY else None)
-        if not found.is_there:
-            no_such_group(context, session, group, only_in_zookeeper="")
+        found = read_migration_status(session, group, copied if number % COMPARED_EVERY else None)
+        if not found.group_exists:
+            exit_no_such_group(context, session, group, only_in_zookeeper="")
         copied = found.copied
-        steps = [completed(step, context) for step in found.next_steps]
+        steps = [complete_commands(step, context) for step in found.next_commands]
         if output == "json":
             print_json(_json(found, steps), is_line=watch)
         else:
@@ -93,12 +93,12 @@ def status(
             if facts != shown:
                 for name, words in facts:
                     click.echo(printable(f"{name}: {words}"))
-                for line in next_lines(None if found.held is None else found.held.phase, steps):
-                    tell(line)
+                for line in next_command_lines(None if found.control is None else found.control.phase, steps):
+                    print_message(line)
                 shown = facts
         sys.stdout.flush()
         if not watch:
-            tell_unknown(found.not_known)
+            print_not_known(found.not_known)
             context.exit(EXIT_FAILED if found.not_known else 0)
         if found.is_over:
             return
@@ -107,54 +107,54 @@ def status(
 
 def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
     yield "group", found.group
-    if found.held is None:
+    if found.control is None:
         yield "migration", "none: ZooKeeper has the offsets"
         return
-    control = found.held.control
+    control = found.control.control
     yield "migration", f"{control.migration_id}, {control.strategy}"
     unconfirmed = "" if control.is_confirmed else ", not confirmed: the next run compares both stores first"
     yield "phase", f"{control.phase}, epoch {control.epoch}{unconfirmed}"
     yield "authority", control.authority
-    run = "nobody" if found.run is None else f"{found.run.who}, since {when(found.run.since_ms)}"
-    yield "runs now", f"{run}{', asked to stop' if found.abort_asked else ''}"
-    if found.roster is None:
-        yield "old members", some(found.registered) or "none"
+    run = "nobody" if found.lock is None else f"{found.lock.owner}, since {utc_text(found.lock.since_ms)}"
+    yield "runs now", f"{run}{', asked to stop' if found.abort_requested else ''}"
+    if found.participants is None:
+        yield "old members", list_text(found.registered) or "none"
     else:
-        for one in found.roster.followers.values():
-            yield "member", words_of_member(one, found.roster)
-        for words in found.waits_for if not found.is_over else ():
+        for one in found.participants.by_consumer_id.values():
+            yield "member", participant_line(one, found.participants)
+        for words in found.waiting_for if not found.is_over else ():
             yield "waits for", words
-    yield "fences", f"{count_of(found.fences, 'owner node')}, {count_of(found.claims, 'claim')} of members"
-    until = "" if found.seat_until_ms is None else f", until {when(found.seat_until_ms)} as its last run said"
-    unknown = f"not known: {found.modern_problem}" if found.modern_problem else ""
-    yield "seat", f"{found.seat}{until}" if found.seat else unknown or "none"
-    yield "modern members", unknown or _modern_words(found) or "none"
+    yield "fences", f"{count_text(found.fences, 'owner node')}, {count_text(found.owned_partitions, 'claim')} of members"
+    until = "" if found.placeholder_until_ms is None else f", until {utc_text(found.placeholder_until_ms)} as its last run said"
+    unknown = f"not known: {found.coordinator_error}" if found.coordinator_error else ""
+    yield "seat", f"{found.placeholder}{until}" if found.placeholder else unknown or "none"
+    yield "modern members", unknown or _coordinator_members_text(found) or "none"
     if found.copied is not None:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
-            words = found.copied.what_to_do(found.group, found.held.phase)
-            yield "what to do", completed(words, context)
-    if found.journal_problem:
-        yield "journal", found.journal_problem
+            words = found.copied.recovery_text(found.group, found.control.phase)
+            yield "what to do", complete_commands(words, context)
+    if found.journal_error:
+        yield "journal", found.journal_error
     for entry in found.journal[-JOURNAL_SHOWN:]:
-        yield "journal", f"{when(entry.at_ms)} {entry.who}: {entry.what}"
+        yield "journal", f"{utc_text(entry.at_ms)} {entry.who}: {entry.what}"
 
 
-def _modern_words(found: Status) -> str:
+def _coordinator_members_text(found: Status) -> str:
     """Who is in the coordinator's group: with ``dual`` the members above as well, so only the others are named."""
-    modern = None if found.roster is None else found.roster.modern
+    modern = None if found.participants is None else found.participants.coordinator_group
     if modern is None:
-        return found.modern_members
-    others = f", besides those above: {found.modern_members}" if found.modern_members else ""
+        return found.coordinator_members
+    others = f", besides those above: {found.coordinator_members}" if found.coordinator_members else ""
     return f"{len(modern.members)}, the group is {modern.state}{others}"
 
 
 def _copied_facts(copied: CopiedOffsets) -> Iterator[tuple[str, str]]:
-    if copied.problem:
-        yield "copied offsets", f"not known: {copied.problem}"
+    if copied.error:
+        yield "copied offsets", f"not known: {copied.error}"
         return
     lost = len(copied.lost)
-    until = copied.kept if copied.kept_until_ms is None else f"until {when(copied.kept_until_ms)} at least"
+    until = copied.retention_text if copied.kept_until_ms is None else f"until {utc_text(copied.kept_until_ms)} at least"
     yield "copied offsets", f"{copied.count - lost} of {copied.count} are in Kafka"
     yield "Kafka keeps them", until
     for line in copied.lines:
@@ -165,16 +165,16 @@ def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
     if copied is None:
         return None
     return {
-        "count": None if copied.problem else copied.count,
+        "count": None if copied.error else copied.count,
         "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
         "kept_until_ms": copied.kept_until_ms,
-        "kept": copied.kept or None,
-        "problem": copied.problem or None,
+        "kept": copied.retention_text or None,
+        "problem": copied.error or None,
     }
 
 
 def _json(found: Status, steps: list[str]) -> dict[str, object]:
-    control = None if found.held is None else found.held.control
+    control = None if found.control is None else found.control.control
     return {
         "schema": STATUS_SCHEMA,
         "group": found.group,
@@ -185,32 +185,32 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
         "epoch": None if control is None else control.epoch,
         "authority": "zookeeper" if control is None else control.authority,
         "confirmed": control is None or control.is_confirmed,
-        "run": None if found.run is None else {"who": found.run.who, "since_ms": found.run.since_ms},
-        "abort_asked": found.abort_asked,
+        "run": None if found.lock is None else {"who": found.lock.owner, "since_ms": found.lock.since_ms},
+        "abort_asked": found.abort_requested,
         "registered": list(found.registered),
-        "members": None if found.roster is None else members_json(found.roster),
-        "waits_for": None if found.roster is None or found.is_over else found.waits_for,
+        "members": None if found.participants is None else participants_json(found.participants),
+        "waits_for": None if found.participants is None or found.is_over else found.waiting_for,
         "fences": found.fences,
-        "claims": found.claims,
-        "seat": found.seat,
-        "seat_until_ms": found.seat_until_ms if found.seat else None,
-        "modern_members": found.modern_members or None,
-        "modern_group": _modern_json(found),
-        "modern_problem": found.modern_problem or None,
+        "claims": found.owned_partitions,
+        "seat": found.placeholder,
+        "seat_until_ms": found.placeholder_until_ms if found.placeholder else None,
+        "modern_members": found.coordinator_members or None,
+        "modern_group": _coordinator_group_json(found),
+        "modern_problem": found.coordinator_error or None,
         "copied": _copied_json(found.copied),
         "journal": [
             {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
         ],
-        "journal_problem": found.journal_problem or None,
+        "journal_problem": found.journal_error or None,
         "not_known": list(found.not_known),
         "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
     }
 
 
-def _modern_json(found: Status) -> dict[str, object] | None:
+def _coordinator_group_json(found: Status) -> dict[str, object] | None:
     """The coordinator's group of ``dual``; None where it is not known, and with ``copy``."""
-    modern = None if found.roster is None else found.roster.modern
+    modern = None if found.participants is None else found.participants.coordinator_group
     return None if modern is None else {"state": modern.state, "members": len(modern.members)}
 
 
@@ -235,20 +235,20 @@ def verify(
     differs.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
-    moving = open_moving(session, kept_plan(session, group), whoami())
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    moving = open_migration(session, read_effective_plan(session, group), caller_description())
     phase, plan = moving.phase, moving.plan
     phases = (*(COMPARED if plan.strategy == "dual" else COPYING), Phase.SWITCHED)
     if phase not in phases:
         raise PreconditionFailed(
             f"group {group} is in phase {'none' if phase is None else phase.value}, and with {plan.strategy} the "
             f"stores are compared in {', '.join(one.value for one in phases)}. See: "
-            f"{command_words(context, 'status', group)}"
+            f"{migrate_command(context, 'status', group)}"
         )
     copies = copies_of(plan)
     differences = _differences(moving, phase)
     code = EXIT_VERIFICATION if differences else 0
-    steps = [command_words(context, "rollback" if code else "status", group)]
+    steps = [migrate_command(context, "rollback" if code else "status", group)]
     if output == "json":
         print_json(
             {
@@ -265,30 +265,30 @@ def verify(
     else:
         for line in differences:
             click.echo(printable(line))
-        what = "the fences" if phase in ONLY_FENCES else f"{count_of(len(copies), 'partition')} and the fences"
-        tell(f"Compared {what}: {count_of(len(differences), 'difference')}.")
+        what = "the fences" if phase in ONLY_FENCES else f"{count_text(len(copies), 'partition')} and the fences"
+        print_message(f"Compared {what}: {count_text(len(differences), 'difference')}.")
         if phase is Phase.SWITCHED:
-            tell("The modern group commits since the switch, so its offsets are not compared any more.")
+            print_message("The modern group commits since the switch, so its offsets are not compared any more.")
         if phase is Phase.FENCED:
-            tell("The offsets are not in Kafka yet, so they are not compared.")
+            print_message("The offsets are not in Kafka yet, so they are not compared.")
     context.exit(code)
 
 
 def _differences(moving: Moving, phase: Phase) -> list[str]:
     """In what the group is not as its phase has it."""
-    authority, plan = moving.authority, moving.plan
+    authority, plan = moving.control_znode, moving.plan
     if plan.strategy == "dual" and phase is Phase.SWITCHED:
-        left = FenceWhatIsFree(authority, moving.topics).left(authority.require(phase))
-        return [f"neither a claim nor a fence: {names_of([tp for tp, _ in left])}"] if left else []
+        left = FenceWhatIsFree(authority, moving.topics).unfenced(authority.require_phase(phase))
+        return [f"neither a claim nor a fence: {format_partitions([tp for tp, _ in left])}"] if left else []
     if plan.strategy == "dual":
         pause = StopSignal()
         looks = (number and pause.wait(LOOK_AGAIN_MS) for number in range(LOOKS_MAX))
-        epoch = authority.require(phase).control.epoch
-        return [str(one) for one in looked_often(CompareStores(moving, phase), epoch, looks)]
-    fences = FencesStand(authority, tuple(plan.seen.partitions), "the plan").check()
+        epoch = authority.require_phase(phase).control.epoch
+        return [str(one) for one in compare_repeatedly(CompareStores(moving, phase), epoch, looks)]
+    fences = FencesStand(authority, tuple(plan.snapshot.partitions), "the plan").check()
     differences = [str(fences.error)] if isinstance(fences, Refused) else []
     if phase not in ONLY_FENCES:
-        compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.seen.partitions))
+        compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.snapshot.partitions))
         differences += map(str, compare.differences())
     return differences
 
@@ -313,11 +313,11 @@ def abort(
     Exit codes: 0 it was asked, 4 there is no run.
     """
     paths.check_group(group)
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
-    words = request_abort(session, group, whoami())
-    steps = [command_words(context, "status", group)]
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    words = request_abort(session, group, caller_description())
+    steps = [migrate_command(context, "status", group)]
     if output == "json":
         print_json({"schema": ABORT_SCHEMA, "group": group, "asked": words, "next_steps": steps})
     else:
-        tell(f"{words[0].upper()}{words[1:]}.")
-        tell(f"Next: {steps[0]}")
+        print_message(f"{words[0].upper()}{words[1:]}.")
+        print_message(f"Next: {steps[0]}")

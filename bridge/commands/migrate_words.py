@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from bridge.migration.phases import Phase
-from zkconsumer.cli.hints import hint
+from zkconsumer.cli.hints import command_text
 
 _DIGEST = "bridge.commands.plan_digest"
 """Where a context keeps the digest of the plan that the operator gave or confirmed, for the commands that come next."""
@@ -26,12 +26,12 @@ class MigrateCommand(click.Command):
         return []
 
 
-def confirmed_here(context: click.Context, digest: str) -> None:
+def remember_plan_digest(context: click.Context, digest: str) -> None:
     """Commands that go on with the plan in ZooKeeper are given the digest of the plan that the operator knows."""
     context.meta[_DIGEST] = digest
 
 
-def next_lines(phase: Phase | None, steps: Sequence[str]) -> list[str]:
+def next_command_lines(phase: Phase | None, steps: Sequence[str]) -> list[str]:
     """What is said of the commands that may come next; ``steps`` has the likeliest one first.
 
     A group that is switched has two, and both can wait: none of them is to be pasted at once.
@@ -41,6 +41,6 @@ def next_lines(phase: Phase | None, steps: Sequence[str]) -> list[str]:
     return [f"Next: {step}" for step in steps[:1]]
 
 
-def command_words(context: click.Context, *words: str) -> str:
+def migrate_command(context: click.Context, *words: str) -> str:
     """A command of ``migrate`` on the same cluster, as whoever was given."""
-    return hint(context, "migrate", *words)
+    return command_text(context, "migrate", *words)

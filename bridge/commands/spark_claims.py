@@ -7,12 +7,12 @@ from typing import Literal
 
 import click
 
-from bridge.spark.claims_list import ListedClaim, forget, list_claims, plan_forget
+from bridge.spark.claims_list import ListedClaim, delete_claim_records, list_claims, plan_forget
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import age, count_of
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_session, print_json, print_table, when
-from zkconsumer.cli.console import tell, tell_error
-from zkconsumer.cli.hints import again_words
+from zkconsumer.admin.words import duration_text, count_text
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_zookeeper_session, print_json, print_table, utc_text
+from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
@@ -51,14 +51,14 @@ def claims(
         raise UsageError("--execute belongs to --forget")
     if forget_query is not None and query is not None:
         raise UsageError("--forget names the query; leave --query away")
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     if forget_query is not None:
         context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))
     found = list_claims(session, group, query)
-    _show(session, group, found, output)
+    _print_claims(session, group, found, output)
     if not found:
         of_query = f" of query {query}" if query else ""
-        tell(f"No batch{of_query} has claimed anything of group {group} (group.offsets.commit=claim does).")
+        print_message(f"No batch{of_query} has claimed anything of group {group} (group.offsets.commit=claim does).")
     context.exit(EXIT_FAILED if any(claim.problem for claim in found) else 0)
 
 
@@ -66,20 +66,20 @@ def _forget(
     context: click.Context, session: AdminSession, group: str, query: str, output: str, *, do_it: bool
 ) -> int:
     planned = plan_forget(session, group, query)
-    _show(session, group, planned.claims, output)
-    count = count_of(len(planned.claims), "record")
-    if planned.alive:
-        tell_error(f"{planned.alive}. Nothing was deleted.")
+    _print_claims(session, group, planned.claims, output)
+    count = count_text(len(planned.claims), "record")
+    if planned.blocked_by:
+        print_error(f"{planned.blocked_by}. Nothing was deleted.")
         return EXIT_PRECONDITION
     if not do_it:
-        tell(f"Nothing was deleted; {count} of query {query} would be. To do it: {again_words(context)}")
+        print_message(f"Nothing was deleted; {count} of query {query} would be. To do it: {rerun_with_execute(context)}")
         return EXIT_DIFFERS
-    forget(session, group, planned)
-    tell(f"{count} of query {query} deleted.")
+    delete_claim_records(session, group, planned)
+    print_message(f"{count} of query {query} deleted.")
     return 0
 
 
-def _show(session: AdminSession, group: str, found: list[ListedClaim], output: str) -> None:
+def _print_claims(session: AdminSession, group: str, found: list[ListedClaim], output: str) -> None:
     now_ms = session.clock.wall_ms()
     if output == "json":
         print_json({"schema": SCHEMA, "group": group, "claims": [_json(claim) for claim in found]})
@@ -87,27 +87,27 @@ def _show(session: AdminSession, group: str, found: list[ListedClaim], output: s
         print_table(HEADS, (_cells(claim, now_ms) for claim in found))
     for claim in found:
         if claim.problem:
-            tell(claim.problem)
+            print_message(claim.problem)
 
 
 def _cells(claim: ListedClaim, now_ms: int) -> tuple[object, ...]:
     latest = claim.latest
     batch, first, end, since = (None,) * 4 if latest is None else (
-        latest.batch, latest.first, latest.end, age(now_ms - latest.wall_ms)
+        latest.batch, latest.first, latest.end, duration_text(now_ms - latest.wall_ms)
     )  # fmt: skip
     at = claim.tp.topic, claim.tp.partition
-    return claim.query, *at, batch, first, end, claim.group_now, claim.owner, since, remark(claim)
+    return claim.query, *at, batch, first, end, claim.group_offset, claim.owner, since, claim_remark(claim)
 
 
-def remark(claim: ListedClaim) -> str:
+def claim_remark(claim: ListedClaim) -> str:
     """What a person should know of a row."""
     if claim.problem:
         return "unreadable"
     if claim.latest is None:
         return "nothing claimed yet"
-    if claim.group_now is None or claim.group_now < claim.latest.end:
+    if claim.group_offset is None or claim.group_offset < claim.latest.end:
         return "the group was set back"
-    if claim.group_now > claim.latest.end:
+    if claim.group_offset > claim.latest.end:
         return "others went on"
     return ""
 
@@ -122,11 +122,11 @@ def _json(claim: ListedClaim) -> dict[str, object]:
         "first": None if latest is None else latest.first,
         "end": None if latest is None else latest.end,
         "epoch": None if latest is None else latest.epoch,
-        "claimed_at": None if latest is None else when(latest.wall_ms),
+        "claimed_at": None if latest is None else utc_text(latest.wall_ms),
         "refused_batch": claim.refused,
-        "group_offset": claim.group_now,
+        "group_offset": claim.group_offset,
         "owner": claim.owner,
-        "owner_claimed_it": claim.is_claimants,
-        "remark": remark(claim) or None,
+        "owner_claimed_it": claim.owner_made_claim,
+        "remark": claim_remark(claim) or None,
         "problem": claim.problem or None,
     }

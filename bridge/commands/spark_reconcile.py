@@ -7,17 +7,17 @@ from typing import Literal
 
 import click
 
-from bridge.spark.reconcile import ReconcileReport, carry_out, look_and_plan
+from bridge.spark.reconcile import ReconcileReport, execute_reconcile, plan_reconcile
 from bridge.spark.reconcile_plan import Row
 from bridge.spark.starts import Convention
 from zkconsumer.admin.offset_lines import Store
-from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, named
+from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, partitions_text
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_session, print_json, print_table
-from zkconsumer.cli.console import tell, tell_error
-from zkconsumer.cli.hints import again_words
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_zookeeper_session, print_json, print_table
+from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import counted, execute_option, store_option, stores_of
+from zkconsumer.cli.offsets_common import offset_count_text, execute_option, store_option, selected_stores
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.types import TopicPartition
 
@@ -64,90 +64,90 @@ def reconcile(
     A group with registered members is refused. Exit codes: 0 done or nothing to do, 3 would change something, 4 refused
     and nothing changed, 6 written in part.
     """
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
-    report = look_and_plan(
-        session, group, checkpoint, rewind=rewind, stores=stores_of(session, store), convention=convention,
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    report = plan_reconcile(
+        session, group, checkpoint, rewind=rewind, stores=selected_stores(session, store), convention=convention,
         source=source, allow_members=allow_members,
     )  # fmt: skip
     if output == "table" and report.rows:
         print_table(HEADS, map(_cells, report.rows))
-    code = _judged(context, report, do_it=do_it)
+    code = _exit_code_without_write(context, report, do_it=do_it)
     if code is None:
-        code = _written(context, session, report, allow_members=allow_members)
+        code = _write_offsets(context, session, report, allow_members=allow_members)
     if output == "json":
         print_json(_json(report, code, executed=do_it))
     context.exit(code)
 
 
-def _judged(context: click.Context, report: ReconcileReport, *, do_it: bool) -> int | None:
+def _exit_code_without_write(context: click.Context, report: ReconcileReport, *, do_it: bool) -> int | None:
     """The exit code when nothing is to be written; None: go on."""
     if report.refused:
-        for line in refusal_lines(report):
-            tell_error(line)
-        tell("Nothing was changed.")
+        for line in reconcile_refusal_lines(report):
+            print_error(line)
+        print_message("Nothing was changed.")
         return EXIT_PRECONDITION
     if not report.changes:
-        tell("There is nothing to change.")
+        print_message("There is nothing to change.")
         return 0
-    if report.in_the_way:
-        tell_error(report.in_the_way)
-        tell(f"Nothing was changed. Then: {again_words(context)}")
+    if report.blocked_by:
+        print_error(report.blocked_by)
+        print_message(f"Nothing was changed. Then: {rerun_with_execute(context)}")
         return EXIT_PRECONDITION
     if not do_it:
-        tell(f"Nothing was changed; {counted(len(report.changes))} would be. To do it: {again_words(context)}")
+        print_message(f"Nothing was changed; {offset_count_text(len(report.changes))} would be. To do it: {rerun_with_execute(context)}")
         return EXIT_DIFFERS
     return None
 
 
-def refusal_lines(report: ReconcileReport) -> list[str]:
+def reconcile_refusal_lines(report: ReconcileReport) -> list[str]:
     """A line a reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in report.refused:
         by_reason.setdefault(row.refusal, []).append(row.tp)
-    return [f"{named(tps)} cannot be set: {why}" for why, tps in by_reason.items()][:REFUSALS_SHOWN_MAX]
+    return [f"{partitions_text(tps)} cannot be set: {why}" for why, tps in by_reason.items()][:REFUSALS_SHOWN_MAX]
 
 
-def _written(context: click.Context, session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> int:
-    carry_out(session, report, allow_members=allow_members)
-    done = report.reports
+def _write_offsets(context: click.Context, session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> int:
+    execute_reconcile(session, report, allow_members=allow_members)
+    done = report.write_reports
     if not done.stopped_by:
-        tell(f"Group {report.group}: {counted(done.written)} written.")
+        print_message(f"Group {report.group}: {offset_count_text(done.written)} written.")
         return 0
-    tell(f"Group {report.group}: {done.written} of {counted(len(report.changes))} written, because {done.stopped_by}.")
+    print_message(f"Group {report.group}: {done.written} of {offset_count_text(len(report.changes))} written, because {done.stopped_by}.")
     for tp in done.unknown:
-        tell(f"  {tp}: unknown, the answer never came")
-    tell(f"The same command does the rest: {again_words(context)}")
+        print_message(f"  {tp}: unknown, the answer never came")
+    print_message(f"The same command does the rest: {rerun_with_execute(context)}")
     return EXIT_PARTIAL if done.written or done.unknown else EXIT_PRECONDITION
 
 
 def _cells(row: Row) -> tuple[object, ...]:
     claimed = None if row.claim is None else f"{row.claim.first}-{row.claim.end}"
     decision = f"REFUSED: {row.refusal}" if row.refusal else row.decision
-    return row.tp.topic, row.tp.partition, row.store, row.group_now, row.committed, claimed, row.new, decision
+    return row.tp.topic, row.tp.partition, row.store, row.group_offset, row.committed, claimed, row.new_offset, decision
 
 
 def _json(report: ReconcileReport, code: int, *, executed: bool) -> dict[str, object]:
-    written: set[tuple[Store, TopicPartition]] = {("zookeeper", tp) for tp in report.reports.zookeeper.written}
-    written |= {("kafka", tp) for tp in report.reports.kafka.written}
+    written: set[tuple[Store, TopicPartition]] = {("zookeeper", tp) for tp in report.write_reports.zookeeper.written}
+    written |= {("kafka", tp) for tp in report.write_reports.kafka.written}
     return {
         "schema": SCHEMA,
         "group": report.group,
         "checkpoint": str(report.checkpoint),
-        "query": report.found.query,
-        "batch": report.found.batch,
+        "query": report.checkpoint_state.query,
+        "batch": report.checkpoint_state.batch,
         "executed": executed,
         "exit_code": code,
-        "in_the_way": report.in_the_way or None,
-        "stopped_by": report.reports.stopped_by or None,
+        "in_the_way": report.blocked_by or None,
+        "stopped_by": report.write_reports.stopped_by or None,
         "rows": [
             {
                 "topic": row.tp.topic,
                 "partition": row.tp.partition,
                 "store": row.store,
-                "group_offset": row.group_now,
+                "group_offset": row.group_offset,
                 "committed": row.committed,
                 "claimed": None if row.claim is None else [row.claim.first, row.claim.end],
-                "new": row.new,
+                "new": row.new_offset,
                 "decision": row.decision,
                 "refusal": row.refusal or None,
                 "written": (row.store, row.tp) in written,

@@ -9,8 +9,8 @@ import click
 
 from bridge.spark.starting import read_starts
 from bridge.spark.starts import Convention, Missing, OffsetStore, OutOfRange
-from zkconsumer.cli.common import open_session
-from zkconsumer.cli.console import tell
+from zkconsumer.cli.common import open_zookeeper_session
+from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, group_argument
 
 
@@ -29,7 +29,7 @@ from zkconsumer.cli.options import cluster_options, group_argument
 @click.option("--allow-members", is_flag=True, help="Also while members are registered, who read the same records.")
 @cluster_options
 @click.pass_context
-def starting(
+def starting_offsets_command(
     context: click.Context,
     group: str,
     topics: Sequence[str],
@@ -47,11 +47,11 @@ def starting(
     Every partition is listed; -2 is the beginning of the log, -1 its end. Spark reads the option for a new checkpoint
     only. Exit codes: 0 printed, 2 no such group or topic, 4 members are registered, or an offset is out of range.
     """
-    session = open_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     starts = read_starts(
         session, group, topics or None, convention=convention, store=store, missing=missing,
         out_of_range=out_of_range, allow_members=allow_members,
     )  # fmt: skip
     for remark in starts.remarks:
-        tell(remark)
+        print_message(remark)
     click.echo(starts.to_json())

@@ -11,7 +11,7 @@ from bridge.coordinator.events import Request
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupMetadata
 from bridge.coordinator.member_metadata import MemberMetadata, Parked
 from bridge.coordinator.rebalancing import Rebalancing
-from bridge.coordinator.results import not_described
+from bridge.coordinator.results import describe_group_error
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, OFFSET_DELETE
 from zkconsumer.wire.schemas.delete_groups import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
@@ -54,13 +54,13 @@ class Administering(Rebalancing):
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         refused = self.validate_group_status(group_id, DESCRIBE_GROUPS.key)
         if refused is not Errors.NONE:
-            return not_described(group_id, refused)
-        group = self._visible(group_id)
+            return describe_group_error(group_id, refused)
+        group = self._visible_group(group_id)
         if group is None:
             if version < UNKNOWN_GROUP_FROM:
-                return not_described(group_id, Errors.NONE, DEAD.value)
+                return describe_group_error(group_id, Errors.NONE, DEAD.value)
             words = f"Group {group_id} not found."
-            return not_described(group_id, Errors.GROUP_ID_NOT_FOUND, DEAD.value, words)
+            return describe_group_error(group_id, Errors.GROUP_ID_NOT_FOUND, DEAD.value, words)
         protocol = group.protocol_name if group.is_(STABLE) else None
         return DescribedGroup(
             group_id=group_id,
@@ -83,7 +83,7 @@ class Administering(Rebalancing):
                 group_type=GROUP_TYPE,
             )
             for group in self.manager.current_groups()
-            if self._visible(group.group_id) is not None
+            if self._visible_group(group.group_id) is not None
             and ((name := self._state_name(group)).lower() in states or not states)
             and (GROUP_TYPE in types or not types)
         ]
@@ -92,12 +92,12 @@ class Administering(Rebalancing):
             error, groups = Errors.COORDINATOR_NOT_AVAILABLE, []
         self.reply(Parked(request.token, request.version), ListGroupsResponse(error_code=error, groups=groups))
 
-    def _visible(self, group_id: str) -> GroupMetadata | None:
+    def _visible_group(self, group_id: str) -> GroupMetadata | None:
         """A group as others see it: not one that is dead, nor (4.0) one of which the log says nothing yet."""
         group = self.get_group(group_id)
         if group is None or group.is_(DEAD):
             return None
-        return None if self.behaviour.describes_committed and group.stored.is_empty else group
+        return None if self.behaviour.describes_committed_only and group.stored.is_empty else group
 
     def _state_name(self, group: GroupMetadata) -> str:
         return self.behaviour.completing_state_name if group.is_(COMPLETING_REBALANCE) else group.state.value
@@ -110,7 +110,7 @@ class Administering(Rebalancing):
         deletions = GroupDeletions(Parked(request.token, request.version), {})
         for group_id in dict.fromkeys(body.groups_names):
             deletions.errors[group_id] = self._delete_group(group_id, deletions)
-        self._maybe_answer_deletions(deletions)
+        self._maybe_reply_deletions(deletions)
 
     def _delete_group(self, group_id: str, deletions: GroupDeletions) -> int:
         refused = self.validate_group_status(group_id, DELETE_GROUPS.key)
@@ -130,9 +130,9 @@ class Administering(Rebalancing):
         """The tombstones of one group are in the log, or are not."""
         deleted.deletions.errors[deleted.group_id] = error
         deleted.deletions.waiting.discard(deleted.group_id)
-        self._maybe_answer_deletions(deleted.deletions)
+        self._maybe_reply_deletions(deleted.deletions)
 
-    def _maybe_answer_deletions(self, deletions: GroupDeletions) -> None:
+    def _maybe_reply_deletions(self, deletions: GroupDeletions) -> None:
         if not deletions.waiting:
             rows = [DeletedGroup(group_id=group_id, error_code=code) for group_id, code in deletions.errors.items()]
             self.reply(deletions.parked, DeleteGroupsResponse(results=rows))

@@ -50,19 +50,19 @@ class Behaviour:
 
     has_empty_state: bool
     has_initial_delay: bool
-    extends_delay_of_refilled: bool
+    extends_delay_of_emptied_group: bool
     limits_new_members: bool
     times_out_syncs: bool
-    checks_owner_first: bool
+    checks_coordinator_first: bool
     heartbeat_while_completing: Errors
     heartbeat_checks_state_first: bool
     dead_group_error: Errors
     commit_checks_state_first: bool
-    unknown_commit_error: Errors
-    refuses_empty_protocol_type: bool
-    refused_join_generation: int
+    unknown_group_commit_error: Errors
+    rejects_empty_protocol_type: bool
+    join_error_generation: int
     completing_state_name: str
-    describes_committed: bool
+    describes_committed_only: bool
     writes_new_groups: bool
     group_value_version: int
     offset_value_version: int

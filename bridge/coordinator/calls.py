@@ -32,7 +32,7 @@ class Call:
     principal: str
     listener: str
     reply: Reply
-    when_gone: Callable[[Callable[[], object]], None] = lambda forget: None
+    on_disconnect: Callable[[Callable[[], object]], None] = lambda forget: None
 
 
 class Operation(Enum):
@@ -73,20 +73,20 @@ class OffsetsInZooKeeper(Protocol):
 class Broker(Protocol):
     """What is asked of the broker around the coordinator."""
 
-    def partitions_of(self, topic: str) -> int | None:
+    def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None: there is none of this name."""
 
-    def offsets_partitions(self) -> int | None:
+    def ensure_offsets_topic(self) -> int | None:
         """How many partitions ``__consumer_offsets`` has; None: it is being made now."""
 
-    def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
+    def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
         """Who leads a partition of ``__consumer_offsets``, where a client of this listener reaches it."""
 
-    def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
         """Give a request to this broker's ``GroupCoordinator``."""
 
     @property
-    def offsets_in_zookeeper(self) -> OffsetsInZooKeeper | None:
+    def legacy_offset_store(self) -> OffsetsInZooKeeper | None:
         """None: there is no ZooKeeper."""
 
     @property

@@ -53,7 +53,7 @@ class CancelTimer:
 class Note:
     """Something to be logged and counted: a word and its fields."""
 
-    what: str
+    name: str
     fields: tuple[tuple[str, Any], ...] = ()
 
 

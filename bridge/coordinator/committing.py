@@ -13,7 +13,7 @@ from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY,
 from bridge.coordinator.member_metadata import Parked
 from bridge.coordinator.rebalancing import Rebalancing
 from bridge.coordinator.records import OffsetAndMetadata
-from bridge.coordinator.results import commit_response, committed_partitions, no_offset, no_offsets
+from bridge.coordinator.results import commit_response, committed_partitions, missing_offset, missing_topic_offsets
 from bridge.coordinator.subscriptions import java_length
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
@@ -64,7 +64,7 @@ class Committing(Rebalancing):
         if group is None:
             if generation_id < 0:
                 return Errors.NONE
-            return self.behaviour.unknown_commit_error if version >= UNKNOWN_COMMIT_FROM else Errors.ILLEGAL_GENERATION
+            return self.behaviour.unknown_group_commit_error if version >= UNKNOWN_COMMIT_FROM else Errors.ILLEGAL_GENERATION
         if group.is_(DEAD):
             return self.behaviour.dead_group_error
         if generation_id < 0 and group.is_(EMPTY):
@@ -124,7 +124,7 @@ class Committing(Rebalancing):
     def on_offsets_stored(self, stored: AnswerCommit, error: int) -> None:
         """The offsets are in the log, or are not: say so."""
         instead = dict.fromkeys(stored.too_large, int(Errors.OFFSET_METADATA_TOO_LARGE))
-        self.reply(stored.parked, commit_response(stored.topics, error, instead))
+        self.reply(stored.delayed_request, commit_response(stored.topics, error, instead))
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
@@ -132,15 +132,15 @@ class Committing(Rebalancing):
         """Tell what is stored; of several groups from version 8 on."""
         body: OffsetFetchRequest = request.body
         if request.version >= BATCHED_FROM:
-            groups = [self._fetch(asked, body.require_stable) for asked in _once(body.groups)]
+            groups = [self._fetch(asked, body.require_stable) for asked in _without_duplicates(body.groups)]
             answer = OffsetFetchResponse(groups=groups)
         else:
-            [asked] = _once([OffsetFetchGroup(group_id=body.group_id, topics=body.topics)])
+            [asked] = _without_duplicates([OffsetFetchGroup(group_id=body.group_id, topics=body.topics)])
             found = self._fetch(asked, body.require_stable)
             if request.version >= GROUP_ERROR_FROM or not found.error_code:
                 answer = OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
             else:
-                answer = OffsetFetchResponse(topics=_nothing(body.topics or [], found.error_code))
+                answer = OffsetFetchResponse(topics=_empty_topics(body.topics or [], found.error_code))
         self.reply(Parked(request.token, request.version), answer)
 
     def _fetch(self, asked: OffsetFetchGroup, require_stable: bool) -> OffsetFetchGroupResponse:
@@ -151,14 +151,14 @@ class Committing(Rebalancing):
         group = self.manager.get_group(asked.group_id)
         topics = asked.topics
         if group is None or group.is_(DEAD):
-            rows = _nothing(topics or [], Errors.NONE)
+            rows = _empty_topics(topics or [], Errors.NONE)
         else:
-            wanted = _all_of(group) if topics is None else topics
-            rows = [_of_topic(group, topic, require_stable) for topic in wanted]
+            wanted = _all_topics(group) if topics is None else topics
+            rows = [_fetch_topic(group, topic, require_stable) for topic in wanted]
         return OffsetFetchGroupResponse(group_id=asked.group_id, topics=rows)
 
 
-def _once(groups: list[OffsetFetchGroup]) -> list[OffsetFetchGroup]:
+def _without_duplicates(groups: list[OffsetFetchGroup]) -> list[OffsetFetchGroup]:
     """The same question with each partition, topic and group in it once: else it may be short and its answer endless.
 
     So does Kafka, whose answer is made from a table of partitions (until 4.0), and from one of groups (until 3.4).  Its
@@ -183,26 +183,26 @@ def _once(groups: list[OffsetFetchGroup]) -> list[OffsetFetchGroup]:
     ]
 
 
-def _all_of(group: GroupMetadata) -> list[OffsetFetchTopic]:
+def _all_topics(group: GroupMetadata) -> list[OffsetFetchTopic]:
     known: dict[str, list[int]] = {}
     for topic, partition in sorted(group.stored.offsets):
         known.setdefault(topic, []).append(partition)
     return [OffsetFetchTopic(name=topic, partition_indexes=indexes) for topic, indexes in known.items()]
 
 
-def _of_topic(group: GroupMetadata, topic: OffsetFetchTopic, require_stable: bool) -> OffsetFetchTopicResponse:
+def _fetch_topic(group: GroupMetadata, topic: OffsetFetchTopic, require_stable: bool) -> OffsetFetchTopicResponse:
     rows = [
-        _of_partition(group, TopicPartition(topic.name, index), require_stable) for index in topic.partition_indexes
+        _fetch_partition(group, TopicPartition(topic.name, index), require_stable) for index in topic.partition_indexes
     ]
     return OffsetFetchTopicResponse(name=topic.name, partitions=rows)
 
 
-def _of_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool) -> OffsetFetchPartitionResponse:
+def _fetch_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool) -> OffsetFetchPartitionResponse:
     if require_stable and (at in group.pending_offset_commits or group.stored.has_pending_transactional(at)):
-        return no_offset(at.partition, Errors.UNSTABLE_OFFSET_COMMIT)
+        return missing_offset(at.partition, Errors.UNSTABLE_OFFSET_COMMIT)
     commit = group.stored.offsets.get(at)
     if commit is None:
-        return no_offset(at.partition, Errors.NONE)
+        return missing_offset(at.partition, Errors.NONE)
     return OffsetFetchPartitionResponse(
         partition_index=at.partition,
         committed_offset=commit.value.offset,
@@ -211,8 +211,8 @@ def _of_partition(group: GroupMetadata, at: TopicPartition, require_stable: bool
     )
 
 
-def _nothing(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchTopicResponse]:
-    return [no_offsets(topic.name, topic.partition_indexes, error) for topic in topics]
+def _empty_topics(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetchTopicResponse]:
+    return [missing_topic_offsets(topic.name, topic.partition_indexes, error) for topic in topics]
 
 
 def _within_int64(time_ms: int) -> int:

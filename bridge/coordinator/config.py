@@ -38,12 +38,12 @@ class GroupConfig:
         return self.offsets_retention_minutes * 60_000
 
 
-def group_keys() -> list[str]:
+def group_coordinator_keys() -> list[str]:
     """The keys that are the coordinator's."""
     return [column.metadata[_KEY] for column in fields(GroupConfig)]
 
 
-def read_group_config(properties: Mapping[str, str], defaults: GroupConfig | None = None) -> GroupConfig:
+def read_group_coordinator_config(properties: Mapping[str, str], defaults: GroupConfig | None = None) -> GroupConfig:
     """The coordinator's keys out of a broker's properties; other keys are others' matter.
 
     Raises ``UsageError`` for a value that is no number, or too small.

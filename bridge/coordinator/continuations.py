@@ -43,7 +43,7 @@ class AnswerStaticMember:
 class AnswerCommit:
     """Offsets: answer who committed them.  ``topics``: what was asked, in order.  ``too_large``: refused at once."""
 
-    parked: Parked
+    delayed_request: Parked
     topics: tuple[tuple[str, tuple[int, ...]], ...]
     too_large: frozenset[TopicPartition]
 

@@ -74,14 +74,14 @@ class CoordinatorBase:
         old brokers answer 16 where new ones answer 14.
         """
         is_valid = self._is_valid_group_id(group_id, api_key)
-        if not is_valid and not self.behaviour.checks_owner_first:
+        if not is_valid and not self.behaviour.checks_coordinator_first:
             return Errors.INVALID_GROUP_ID
         if not self.is_active:
             return Errors.COORDINATOR_NOT_AVAILABLE
         if not is_valid:
             return Errors.INVALID_GROUP_ID
         is_local = self.manager.is_group_local(group_id)
-        if self.behaviour.checks_owner_first and not is_local:
+        if self.behaviour.checks_coordinator_first and not is_local:
             return Errors.NOT_COORDINATOR
         if self.manager.is_group_loading(group_id):
             return Errors.COORDINATOR_LOAD_IN_PROGRESS
@@ -90,7 +90,7 @@ class CoordinatorBase:
     def _is_valid_group_id(self, group_id: str, api_key: int) -> bool:
         if len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX:
             return False
-        if self.behaviour.checks_owner_first and api_key not in _CHECKED_OF_OLD:
+        if self.behaviour.checks_coordinator_first and api_key not in _CHECKED_OF_OLD:
             return True
         return group_id != "" or api_key in _MAY_BE_EMPTY
 
@@ -125,21 +125,21 @@ class CoordinatorBase:
     def reply_join(self, parked: Parked, result: JoinGroupResult) -> None:
         """Answer a JoinGroup."""
         if result.error:
-            result = replace(result, generation_id=self.behaviour.refused_join_generation)
+            result = replace(result, generation_id=self.behaviour.join_error_generation)
         self.reply(parked, join_response(parked.version, result))
 
-    def note(self, what: str, **fields: Any) -> None:
+    def log_event(self, what: str, **fields: Any) -> None:
         """Something worth a line of log."""
         self.out.append(Note(what, tuple(fields.items())))
 
-    def maybe_answer_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
+    def maybe_reply_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
         """Answer the JoinGroup that a member has parked, if it has."""
-        parked = group.park_join(member, None)
+        parked = group.set_awaiting_join(member, None)
         if parked is not None:
             self.reply_join(parked, result)
         return parked is not None
 
-    def maybe_answer_sync(self, member: MemberMetadata, error: int) -> bool:
+    def maybe_reply_sync(self, member: MemberMetadata, error: int) -> bool:
         """Answer the SyncGroup that a member has parked, if it has, with this error."""
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:

@@ -67,7 +67,7 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
 
     def __init__(self, config: GroupConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]) -> None:
         super().__init__(config, behaviour, new_member_id)
-        self._apis: dict[int, Callable[[Request], None]] = {
+        self._handlers: dict[int, Callable[[Request], None]] = {
             JOIN_GROUP.key: self.handle_join_group,
             SYNC_GROUP.key: self.handle_sync_group,
             HEARTBEAT.key: self.handle_heartbeat,
@@ -90,9 +90,9 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
         self.out = self.manager.out = self.purgatory.out = out
         match event:
             case Request():
-                if event.api_key not in self._apis:
+                if event.api_key not in self._handlers:
                     raise Bug(f"API {event.api_key} is not one of a group coordinator")
-                self._apis[event.api_key](event)
+                self._handlers[event.api_key](event)
             case TimerFired():
                 if self.purgatory.is_due(event):
                     self._on_expiration(event)
@@ -130,19 +130,19 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
         else:
             self.on_expire_heartbeat(group, member_id[0])
 
-    def _on_end_refused(self, group: GroupMetadata) -> None:
+    def _on_deletion_failed(self, group: GroupMetadata) -> None:
         again = self.manager.get_group(group.group_id)
         if again is not None and again is not group:
             self.on_group_loaded(again)
 
     def _on_appended(self, event: Appended) -> None:
-        pending = self.manager.settle(event.token, event.error_code, event.base_offset)
+        pending = self.manager.complete_append(event.token, event.error_code, event.base_offset)
         if pending is None:
             return
-        group, then = pending.group, pending.then
+        group, then = pending.group, pending.continuation
         error = group_append_error(event.error_code)
-        if pending.is_end and event.error_code:
-            self._on_end_refused(group)
+        if pending.deletes_group and event.error_code:
+            self._on_deletion_failed(group)
         match then:
             case DeliverAssignment():
                 self.on_assignment_stored(group, then, error)
@@ -158,6 +158,6 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
                 self.on_offsets_deleted(then, offset_append_error(event.error_code))
             case NoteFailure(why):
                 if event.error_code:
-                    self.note("append_failed", group=group.group_id, error=event.error_code, why=why)
+                    self.log_event("append_failed", group=group.group_id, error=event.error_code, why=why)
             case _:
                 assert_never(then)

@@ -53,7 +53,7 @@ class GroupMetadata:
         self.delayed_join: Delayed | None = None
         self.stored = stored or StoredState()
         self.pending_offset_commits = PendingOffsetCommits()
-        self.storing: DeliverAssignment | None = None
+        self.pending_assignment: DeliverAssignment | None = None
         self._supported_protocols: Counter[str] = Counter()
 
     @classmethod
@@ -134,7 +134,7 @@ class GroupMetadata:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
-        self.park_join(member, parked)
+        self.set_awaiting_join(member, parked)
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -179,7 +179,7 @@ class GroupMetadata:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def park_join(self, member: MemberMetadata, parked: Parked | None) -> Parked | None:
+    def set_awaiting_join(self, member: MemberMetadata, parked: Parked | None) -> Parked | None:
         """Let a JoinGroup wait, or (None) no longer; gives the one that waited."""
         before, member.awaiting_join = member.awaiting_join, parked
         self.num_members_awaiting_join += (parked is not None) - (before is not None)
@@ -278,7 +278,7 @@ class GroupMetadata:
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
-    def take_assignments(self, written: StoredGroup) -> None:
+    def apply_assignments(self, written: StoredGroup) -> None:
         """Give the members what the record that was written says; visits every member."""
         for known in written.members:
             if known.member_id in self.members:

@@ -43,8 +43,8 @@ class PendingAppend:
     group: GroupMetadata
     records: tuple[LogRecord, ...]
     partitions: tuple[TopicPartition, ...]
-    then: Continuation
-    is_end: bool = False
+    continuation: Continuation
+    deletes_group: bool = False
 
 
 class GroupMetadataManager(OffsetsPartitions):
@@ -93,7 +93,7 @@ class GroupMetadataManager(OffsetsPartitions):
         token = self._append(PendingAppend(group, records, tuple(offsets), then))
         group.pending_offset_commits.stage(token, offsets)
 
-    def settle(self, token: Token, error_code: int, base_offset: int) -> PendingAppend | None:
+    def complete_append(self, token: Token, error_code: int, base_offset: int) -> PendingAppend | None:
         """An append is through (0), or has failed: take in what was written, and give what was waiting for it.
 
         Of a group that is not ours any more nothing is taken in: who leads it now has read it, or will.
@@ -102,18 +102,18 @@ class GroupMetadataManager(OffsetsPartitions):
         if pending is None:
             return None
         group = pending.group
-        group.pending_offset_commits.settle(token, pending.partitions)
+        group.pending_offset_commits.complete(token, pending.partitions)
         if self.get_group(group.group_id) is not group:
             return pending
         if error_code == 0:
             stored = self.stored[self.partition_for(group.group_id)]
             for index, record in enumerate(pending.records):
                 stored.replay(base_offset + index, record)
-        if pending.is_end:
-            self.bury(group, is_in_log=error_code != 0)
+        if pending.deletes_group:
+            self.finish_deletion(group, is_in_log=error_code != 0)
         return pending
 
-    def is_under_way(self, group: GroupMetadata) -> bool:
+    def has_pending_append(self, group: GroupMetadata) -> bool:
         """Whether an append of this group is not settled yet; visits every append that is not."""
         return any(pending.group is group for pending in self.pending_appends.values())
 
@@ -163,10 +163,10 @@ class GroupMetadataManager(OffsetsPartitions):
         tombstones = [offset_tombstone(group.group_id, partition) for partition in removed]
         if is_over:
             group.transition_to(DEAD, self.now_ms)
-            if group.generation_id > 0 or group.stored.group is not None or self.is_under_way(group):
+            if group.generation_id > 0 or group.stored.group is not None or self.has_pending_append(group):
                 tombstones.append(group_tombstone(group.group_id))
             if not tombstones:
-                self.bury(group, is_in_log=False)
+                self.finish_deletion(group, is_in_log=False)
         if tombstones:
             self._append(PendingAppend(group, tuple(tombstones), (), then, is_over))
         return tombstones != []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.coordinator.results import commit_response, committed_partitions, no_offsets, not_described
+from bridge.coordinator.results import commit_response, committed_partitions, missing_topic_offsets, describe_group_error
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
@@ -40,7 +40,7 @@ from zkconsumer.wire.schemas.offset_fetch import (
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
 
-def refused(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> Any:
+def error_response(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> Any:
     """The answer of a group API to ``body`` when nothing was done because of ``error``."""
     code = error.code
     match api.key:
@@ -55,24 +55,24 @@ def refused(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> An
         case LIST_GROUPS.key:
             return ListGroupsResponse(error_code=code, groups=[])
         case DESCRIBE_GROUPS.key:
-            return DescribeGroupsResponse(groups=[not_described(name, code) for name in body.groups])
+            return DescribeGroupsResponse(groups=[describe_group_error(name, code) for name in body.groups])
         case DELETE_GROUPS.key:
             return DeleteGroupsResponse(results=[DeletedGroup(group_id=n, error_code=code) for n in body.groups_names])
         case OFFSET_COMMIT.key:
-            return commit_refused(body, error)
+            return commit_error_response(body, error)
         case OFFSET_FETCH.key:
-            return fetch_refused(version, body, error)
+            return fetch_error_response(version, body, error)
         case OFFSET_DELETE.key:
             return OffsetDeleteResponse(error_code=code, topics=[])
     raise AssertionError(f"{api.name} is no API of groups")
 
 
-def commit_refused(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def commit_error_response(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """An error of the whole group stands in every partition, in all versions."""
     return commit_response(committed_partitions(body), error.code)
 
 
-def fetch_refused(version: int, body: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
+def fetch_error_response(version: int, body: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
     """In every partition at first, once from version 2 on, once a group from version 8 on."""
     if version >= BATCHED_FROM:
         return OffsetFetchResponse(
@@ -83,5 +83,5 @@ def fetch_refused(version: int, body: OffsetFetchRequest, error: ErrorCode) -> O
         )
     if version >= GROUP_ERROR_FROM:
         return OffsetFetchResponse(topics=[], error_code=error.code)
-    topics = [no_offsets(topic.name, topic.partition_indexes, error.code) for topic in body.topics or []]
+    topics = [missing_topic_offsets(topic.name, topic.partition_indexes, error.code) for topic in body.topics or []]
     return OffsetFetchResponse(topics=topics)

@@ -57,7 +57,7 @@ class Joining(StaticJoining):
         if group is None:
             group = self._new_group(body.group_id)
         if not self._accept_joining_member(group, body.member_id):
-            self.drop(group, body.member_id)
+            self.forget_member(group, body.member_id)
             self.reply_join(parked, JoinGroupResult(Errors.GROUP_MAX_SIZE_REACHED))
         elif is_unknown_member:
             self._do_new_member_join_group(group, request, body, parked)
@@ -88,7 +88,7 @@ class Joining(StaticJoining):
         return is_member or group.size < size_max
 
     def _supports(self, group: GroupMetadata, body: JoinGroupRequest, protocols: Protocols) -> bool:
-        may_be_empty_type = not self.behaviour.refuses_empty_protocol_type
+        may_be_empty_type = not self.behaviour.rejects_empty_protocol_type
         return group.supports_protocols(body.protocol_type, protocols, may_be_empty_type=may_be_empty_type)
 
     # --- new ones ----------------------------------------------------------------------------------------------------

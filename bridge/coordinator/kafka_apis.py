@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.coordinator.calls import NO_TRANSACTIONS, Authorizer, Broker, Call, Handler, Operation
-from bridge.coordinator.group_refusals import refused
+from bridge.coordinator.group_refusals import error_response
 from bridge.coordinator.offset_apis import OffsetApis
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.kafka.error_codes import (
@@ -93,17 +93,17 @@ class KafkaApis:
 
     def _coordinator(self, call: Call, key_type: int, key: str) -> Coordinator:
         if key_type == KEY_IS_TRANSACTIONAL_ID:
-            return _nobody(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+            return _coordinator_error(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != KEY_IS_GROUP:
-            return _nobody(key, INVALID_REQUEST, f"a coordinator of kind {key_type} is not known here")
+            return _coordinator_error(key, INVALID_REQUEST, f"a coordinator of kind {key_type} is not known here")
         if not self._may(call.principal, Operation.DESCRIBE, "group", key):
-            return _nobody(key, GROUP_AUTHORIZATION_FAILED)
-        partitions = self._broker.offsets_partitions()
+            return _coordinator_error(key, GROUP_AUTHORIZATION_FAILED)
+        partitions = self._broker.ensure_offsets_topic()
         if partitions is None:
-            return _nobody(key, COORDINATOR_NOT_AVAILABLE)
-        address = self._broker.coordinator_of(partition_for(key, partitions), call.listener)
+            return _coordinator_error(key, COORDINATOR_NOT_AVAILABLE)
+        address = self._broker.coordinator_address(partition_for(key, partitions), call.listener)
         if address is None:
-            return _nobody(key, COORDINATOR_NOT_AVAILABLE)
+            return _coordinator_error(key, COORDINATOR_NOT_AVAILABLE)
         return Coordinator(key=key, node_id=address.broker_id, host=address.host, port=address.port)
 
     # --- members and groups -------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ class KafkaApis:
     def handle_group_member_request(self, call: Call) -> None:
         """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: for whoever may read with the group."""
         if self._may(call.principal, Operation.READ, "group", call.body.group_id):
-            self._broker.ask_coordinator(call, call.body, call.reply)
+            self._broker.submit_to_coordinator(call, call.body, call.reply)
         else:
-            call.reply(refused(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
 
     def handle_list_groups_request(self, call: Call) -> None:
         """Only the groups that the asker may see."""
@@ -122,7 +122,7 @@ class KafkaApis:
             body.groups = [g for g in body.groups if self._may(call.principal, Operation.DESCRIBE, "group", g.group_id)]
             call.reply(body)
 
-        self._broker.ask_coordinator(call, call.body, reply)
+        self._broker.submit_to_coordinator(call, call.body, reply)
 
     def handle_describe_groups_request(self, call: Call) -> None:
         """The coordinator is asked for those that the asker may see."""
@@ -130,16 +130,16 @@ class KafkaApis:
 
         def reply(body: Any) -> None:
             told = {group.group_id: group for group in body.groups}
-            barred = refused(call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED)
+            barred = error_response(call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED)
             told |= {group.group_id: group for group in barred.groups}
             body.groups = [told[name] for name in dict.fromkeys(call.body.groups)]
             call.reply(body)
 
         if not denied:
-            self._broker.ask_coordinator(call, call.body, call.reply)
+            self._broker.submit_to_coordinator(call, call.body, call.reply)
             return
         allowed = [name for name in call.body.groups if name not in denied]
-        self._broker.ask_coordinator(call, replace(call.body, groups=allowed), reply)
+        self._broker.submit_to_coordinator(call, replace(call.body, groups=allowed), reply)
 
     def handle_delete_groups_request(self, call: Call) -> None:
         """The coordinator is asked for those that the asker may delete."""
@@ -153,11 +153,11 @@ class KafkaApis:
             call.reply(body)
 
         allowed = [name for name in call.body.groups_names if name not in denied]
-        self._broker.ask_coordinator(call, replace(call.body, groups_names=allowed), reply if denied else call.reply)
+        self._broker.submit_to_coordinator(call, replace(call.body, groups_names=allowed), reply if denied else call.reply)
 
     def _denied_groups(self, call: Call, operation: Operation, names: list[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if not self._may(call.principal, operation, "group", name)]
 
 
-def _nobody(key: str, code: ErrorCode, words: str | None = None) -> Coordinator:
+def _coordinator_error(key: str, code: ErrorCode, words: str | None = None) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code.code, error_message=words)

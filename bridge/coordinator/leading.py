@@ -21,17 +21,17 @@ class Leading(Rebalancing):
 
     def on_election(self, event: Elected) -> None:
         """This broker leads a partition: it is read, and until then its groups are loading."""
-        for group in self.manager.elected(event):
+        for group in self.manager.on_election(event):
             self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
         if not self.purgatory.is_watched(EXPIRY_KEY):
             self._schedule_expiry()
 
     def on_loaded(self, event: Loaded) -> None:
         """The groups of a partition are here: their members have their sessions from now on."""
-        groups = self.manager.loaded(event)
+        groups = self.manager.on_loaded(event)
         for group in groups:
             self.on_group_loaded(group)
-        self.note("partition_loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        self.log_event("partition_loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_loaded(self, group: GroupMetadata) -> None:
         """The members that the log tells of have their sessions from now on; too many of them rebalance."""
@@ -42,20 +42,20 @@ class Leading(Rebalancing):
 
     def on_resignation(self, event: Resigned) -> None:
         """Another broker leads the partition: who waits is told (16)."""
-        groups = self.manager.resigned(event)
+        groups = self.manager.on_resignation(event)
         for group in groups:
             self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
         if not self.manager.owned_partitions and not self.manager.loading_partitions:
             self.purgatory.cancel(EXPIRY_KEY)
-        self.note("partition_resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        self.log_event("partition_resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_unloaded(self, group: GroupMetadata, error: int) -> None:
         """The group is not ours any more: everything that is parked is answered with this error."""
         self.remove_timers(group)
         group.transition_to(DEAD, self.now_ms)
         for member in group.members.values():
-            self.maybe_answer_join(group, member, JoinGroupResult(error, member.member_id))
-            self.maybe_answer_sync(member, error)
+            self.maybe_reply_join(group, member, JoinGroupResult(error, member.member_id))
+            self.maybe_reply_sync(member, error)
 
     def on_new_group_stored(self, group: GroupMetadata, error: int) -> None:
         """The first record of a group is in the log, or is not: then there is no such group.
@@ -63,10 +63,10 @@ class Leading(Rebalancing):
         Unless something else of it is under way: then that is its first record, as it was before 4.0.
         """
         is_ours = self.manager.get_group(group.group_id) is group
-        if error == Errors.NONE or not is_ours or self.manager.is_under_way(group):
+        if error == Errors.NONE or not is_ours or self.manager.has_pending_append(group):
             return
         self.on_group_unloaded(group, error)
-        self.manager.bury(group, is_in_log=False)
+        self.manager.finish_deletion(group, is_in_log=False)
 
     # --- expiry ------------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Leading(Rebalancing):
                 self.manager.remove_offsets(group, expired, NoteFailure("expired"))
                 removed += len(expired)
         if removed:
-            self.note("offsets_expired", offsets=removed)
+            self.log_event("offsets_expired", offsets=removed)
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:

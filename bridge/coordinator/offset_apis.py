@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.coordinator.calls import Authorizer, Broker, Call, Found, Operation
-from bridge.coordinator.group_refusals import commit_refused, refused
-from bridge.coordinator.results import commit_response, committed_partitions, no_offsets
+from bridge.coordinator.group_refusals import commit_error_response, error_response
+from bridge.coordinator.results import commit_response, committed_partitions, missing_topic_offsets
 from zkconsumer.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
@@ -43,7 +43,7 @@ class OffsetApis:
         """Version 0 goes to ZooKeeper; the rest, for topics that are there, to the coordinator."""
         body = call.body
         if not self._may(call.principal, Operation.READ, "group", body.group_id):
-            call.reply(commit_refused(body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(commit_error_response(body, GROUP_AUTHORIZATION_FAILED))
             return
         checks_partitions = call.version == 0 or self._broker.checks_partitions_of_commits
         wrong: dict[TopicPartition, int] = {}
@@ -59,11 +59,11 @@ class OffsetApis:
             if (kept := [p for p in topic.partitions if TopicPartition(topic.name, p.partition_index) not in wrong])
         ]
         if not right:
-            call.reply(_committed(body, wrong))
+            call.reply(_commit_response(body, wrong))
         elif call.version == 0:
             self._commit_in_zookeeper(call, right, wrong)
         elif not wrong:
-            self._broker.ask_coordinator(call, body, call.reply)
+            self._broker.submit_to_coordinator(call, body, call.reply)
         else:
 
             def reply(answer: Any) -> None:
@@ -72,21 +72,21 @@ class OffsetApis:
                     for topic in answer.topics
                     for partition in topic.partitions
                 }
-                call.reply(_committed(body, wrong | codes))
+                call.reply(_commit_response(body, wrong | codes))
 
-            self._broker.ask_coordinator(call, replace(body, topics=right), reply)
+            self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
 
     def _commit_in_zookeeper(self, call: Call, topics: list[Any], wrong: dict[TopicPartition, int]) -> None:
-        store = self._broker.offsets_in_zookeeper
+        store = self._broker.legacy_offset_store
         if store is None:
-            call.reply(commit_refused(call.body, UNSUPPORTED_VERSION))
+            call.reply(commit_error_response(call.body, UNSUPPORTED_VERSION))
             return
         offsets = {
             TopicPartition(topic.name, partition.partition_index): partition.committed_offset
             for topic in topics
             for partition in topic.partitions
         }
-        store.commit(call.body.group_id, offsets, lambda codes: call.reply(_committed(call.body, wrong | codes)))
+        store.commit(call.body.group_id, offsets, lambda codes: call.reply(_commit_response(call.body, wrong | codes)))
 
     def handle_offset_fetch_request(self, call: Call) -> None:
         """Version 0 reads ZooKeeper; the rest is asked of the coordinator."""
@@ -95,30 +95,30 @@ class OffsetApis:
             return
         names = [group.group_id for group in call.body.groups] or [call.body.group_id]
         if any(not self._may(call.principal, Operation.DESCRIBE, "group", name) for name in names):
-            call.reply(refused(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
             return
 
         def reply(body: Any) -> None:
             for part in [body, *body.groups]:
-                part.topics = [self._seen(call, topic) for topic in part.topics]
+                part.topics = [self._hide_unauthorized_topic(call, topic) for topic in part.topics]
             call.reply(body)
 
-        self._broker.ask_coordinator(call, call.body, reply)
+        self._broker.submit_to_coordinator(call, call.body, reply)
 
-    def _seen(self, call: Call, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
+    def _hide_unauthorized_topic(self, call: Call, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
         """Offsets of a topic that the asker may not see are not told."""
         if self._may(call.principal, Operation.DESCRIBE, "topic", topic.name):
             return topic
-        return no_offsets(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code)
+        return missing_topic_offsets(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code)
 
     def _fetch_from_zookeeper(self, call: Call) -> None:
         body = call.body
-        store = self._broker.offsets_in_zookeeper
+        store = self._broker.legacy_offset_store
         if not self._may(call.principal, Operation.DESCRIBE, "group", body.group_id):
-            call.reply(refused(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
             return
         if store is None:
-            call.reply(refused(call.api, call.version, body, UNSUPPORTED_VERSION))
+            call.reply(error_response(call.api, call.version, body, UNSUPPORTED_VERSION))
             return
         asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
         errors = {tp: self._topic_error(call, tp, Operation.DESCRIBE, True) for tp in asked}
@@ -152,7 +152,7 @@ class OffsetApis:
         """For topics that are there and that the asker may read."""
         body = call.body
         if not self._may(call.principal, Operation.DELETE, "group", body.group_id):
-            call.reply(refused(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
             return
         wrong: list[OffsetDeleteTopicResponse] = []
         right = []
@@ -175,17 +175,17 @@ class OffsetApis:
                 answer.topics = [*answer.topics, *wrong]
             call.reply(answer)
 
-        self._broker.ask_coordinator(call, replace(body, topics=right), reply)
+        self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
 
     def _topic_error(self, call: Call, tp: TopicPartition, operation: Operation, checks_partition: bool) -> ErrorCode:
         if not self._may(call.principal, operation, "topic", tp.topic):
             return TOPIC_AUTHORIZATION_FAILED
-        partitions = self._broker.partitions_of(tp.topic)
+        partitions = self._broker.partition_count(tp.topic)
         if partitions is None or (checks_partition and not 0 <= tp.partition < partitions):
             return UNKNOWN_TOPIC_OR_PARTITION
         return NONE
 
 
-def _committed(body: OffsetCommitRequest, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
+def _commit_response(body: OffsetCommitRequest, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
     """The answer in the order of the question."""
     return commit_response(committed_partitions(body), NONE.code, codes)

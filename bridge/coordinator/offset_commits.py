@@ -33,7 +33,7 @@ class PendingOffsetCommits:
         for partition in partitions:
             self._tokens.setdefault(partition, set()).add(token)
 
-    def settle(self, token: Token, partitions: Iterable[TopicPartition]) -> None:
+    def complete(self, token: Token, partitions: Iterable[TopicPartition]) -> None:
         """The append is through, or has failed."""
         for partition in partitions:
             tokens = self._tokens[partition]

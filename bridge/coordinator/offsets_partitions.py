@@ -57,7 +57,7 @@ class OffsetsPartitions:
         """All groups, by partition."""
         return [group for partition in sorted(self._groups) for group in self._groups[partition].values()]
 
-    def bury(self, group: GroupMetadata, *, is_in_log: bool) -> None:
+    def finish_deletion(self, group: GroupMetadata, *, is_in_log: bool) -> None:
         """The end of a group that is dead; if it is still in the log, it comes back as an election would find it."""
         partition = self.partition_for(group.group_id)
         if is_in_log:
@@ -66,11 +66,11 @@ class OffsetsPartitions:
             )
         else:
             del self._groups[partition][group.group_id]
-            self.stored[partition].forget(group.group_id)
+            self.stored[partition].remove_group(group.group_id)
 
     # --- elections ---------------------------------------------------------------------------------------------------
 
-    def elected(self, event: Elected) -> list[GroupMetadata]:
+    def on_election(self, event: Elected) -> list[GroupMetadata]:
         """This broker leads the partition: read it; gives the groups of an earlier term, for the caller to unload.
 
         Kafka keeps what it has of an earlier term of its own.  We cannot know that nobody led in between.
@@ -87,7 +87,7 @@ class OffsetsPartitions:
         self.out.append(Load(partition, event.epoch))
         return groups
 
-    def loaded(self, event: Loaded) -> list[GroupMetadata]:
+    def on_loaded(self, event: Loaded) -> list[GroupMetadata]:
         """The partition's log was read: the groups that it tells of, ours from now on."""
         partition = event.partition
         if partition not in self.loading_partitions or event.epoch != self.epochs[partition]:
@@ -109,7 +109,7 @@ class OffsetsPartitions:
         self.owned_partitions.add(partition)
         return list(self._groups[partition].values())
 
-    def resigned(self, event: Resigned) -> list[GroupMetadata]:
+    def on_resignation(self, event: Resigned) -> list[GroupMetadata]:
         """Another broker leads the partition: the groups that are ours no more, for the caller to unload."""
         partition = event.partition
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):

@@ -53,13 +53,13 @@ class Rebalancing(CoordinatorBase):
     ) -> None:
         """A member joins again, its JoinGroup parked; one that it had sent before is answered, Kafka forgets it."""
         group.update_member(member, protocols, rebalance_timeout_ms, session_timeout_ms)
-        superseded = group.park_join(member, parked)
+        superseded = group.set_awaiting_join(member, parked)
         if superseded is not None:
             self.reply_join(superseded, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID, member.member_id))
         self.maybe_prepare_rebalance(group, "a member joins again")
 
     def _may_extend(self, group: GroupMetadata) -> bool:
-        if self.behaviour.extends_delay_of_refilled:
+        if self.behaviour.extends_delay_of_emptied_group:
             return group.previous_state is EMPTY
         return group.generation_id == 0
 
@@ -77,7 +77,7 @@ class Rebalancing(CoordinatorBase):
         self.remove_sync_expiration(group)
         is_initial = group.is_(EMPTY) and self.behaviour.has_initial_delay
         group.transition_to(PREPARING_REBALANCE, self.now_ms)
-        self.note("group_rebalances", group=group.group_id, generation=group.generation_id, reason=reason)
+        self.log_event("group_rebalances", group=group.group_id, generation=group.generation_id, reason=reason)
         timeout_ms = group.rebalance_timeout_ms
         if is_initial:
             step_ms = self.config.group_initial_rebalance_delay_ms
@@ -115,8 +115,8 @@ class Rebalancing(CoordinatorBase):
         group.delayed_join = None
         for lost in group.not_yet_rejoined_members():
             if not lost.is_static_member:
-                self._note_loss(group, lost.member_id, "it did not join again")
-                self.drop(group, lost.member_id)
+                self._log_removed_member(group, lost.member_id, "it did not join again")
+                self.forget_member(group, lost.member_id)
         if group.members and not group.maybe_elect_new_joined_leader():
             self._wait_for_joins(group, DelayedJoin(group.rebalance_timeout_ms))
             return
@@ -124,12 +124,12 @@ class Rebalancing(CoordinatorBase):
         if group.is_(EMPTY):
             self._on_emptied(group)
         else:
-            self._answer_joined(group)
+            self._reply_joined(group)
 
-    def _answer_joined(self, group: GroupMetadata) -> None:
-        self.note("group_joined", group=group.group_id, generation=group.generation_id, members=group.size)
+    def _reply_joined(self, group: GroupMetadata) -> None:
+        self.log_event("group_joined", group=group.group_id, generation=group.generation_id, members=group.size)
         for member in group.members.values():
-            self.maybe_answer_join(group, member, self.current_generation(group, member.member_id))
+            self.maybe_reply_join(group, member, self.current_generation(group, member.member_id))
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
             member.is_new = False
             if self.behaviour.times_out_syncs:
@@ -138,7 +138,7 @@ class Rebalancing(CoordinatorBase):
             self._schedule_pending_sync(group)
 
     def _on_emptied(self, group: GroupMetadata) -> None:
-        self.note("group_is_empty", group=group.group_id, generation=group.generation_id)
+        self.log_event("group_is_empty", group=group.group_id, generation=group.generation_id)
         if self.behaviour.has_empty_state:
             self.manager.store_group(group, {}, NoteFailure("everybody has gone"))
         else:
@@ -178,14 +178,14 @@ class Rebalancing(CoordinatorBase):
     def propagate_assignment_error(self, group: GroupMetadata, error: int) -> None:
         """Answer all parked SyncGroups with this error; visits every member."""
         for member in group.members.values():
-            if self.maybe_answer_sync(member, error):
+            if self.maybe_reply_sync(member, error):
                 self.complete_and_schedule_next_heartbeat_expiration(group, member)
 
     def reset_and_propagate_assignment_error(self, group: GroupMetadata, error: int) -> None:
         """The generation comes to nothing: nobody has anything in it."""
         assert group.is_(COMPLETING_REBALANCE), "only a generation that is being made can fail"
         group.clear_assignments()
-        group.storing = None
+        group.pending_assignment = None
         self.propagate_assignment_error(group, error)
 
     def remove_pending_sync_member(self, group: GroupMetadata, member_id: str) -> None:
@@ -207,29 +207,29 @@ class Rebalancing(CoordinatorBase):
         assert group.is_(COMPLETING_REBALANCE, STABLE), "a rebalance cancels the timer"
         late = list(group.pending_sync_members)
         for member_id in late:
-            self._note_loss(group, member_id, "it sent no SyncGroup")
-            self.drop(group, member_id)
+            self._log_removed_member(group, member_id, "it sent no SyncGroup")
+            self.forget_member(group, member_id)
         self.prepare_rebalance(group, f"{len(late)} members sent no SyncGroup")
 
     # --- members go --------------------------------------------------------------------------------------------------
 
     def remove_member_and_update_group(self, group: GroupMetadata, member: MemberMetadata, reason: str) -> None:
         """The member is gone, by its own will or by time; what it had parked is answered (25)."""
-        self.drop(group, member.member_id)
+        self.forget_member(group, member.member_id)
         self._after_removal(group, reason)
 
     def remove_pending_member_and_update_group(self, group: GroupMetadata, member_id: str) -> None:
         """Somebody that was given an id does not come back with it."""
-        self.drop(group, member_id)
+        self.forget_member(group, member_id)
         if group.is_(PREPARING_REBALANCE):
             self._after_removal(group, "")
 
-    def drop(self, group: GroupMetadata, member_id: str) -> None:
+    def forget_member(self, group: GroupMetadata, member_id: str) -> None:
         """Forget a member, or a pending one; whether that makes the group rebalance is the caller's matter."""
         if group.has(member_id):
             member = group.get(member_id)
-            self.maybe_answer_join(group, member, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID))
-            self.maybe_answer_sync(member, Errors.UNKNOWN_MEMBER_ID)
+            self.maybe_reply_join(group, member, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID))
+            self.maybe_reply_sync(member, Errors.UNKNOWN_MEMBER_ID)
         group.remove(member_id)
         self.remove_heartbeat_for_leaving_member(group, member_id)
 
@@ -244,8 +244,8 @@ class Rebalancing(CoordinatorBase):
         if member_id in group.pending_members:
             self.remove_pending_member_and_update_group(group, member_id)
         elif group.has(member_id) and not group.get(member_id).has_satisfied_heartbeat:
-            self._note_loss(group, member_id, "it was not heard of")
+            self._log_removed_member(group, member_id, "it was not heard of")
             self.remove_member_and_update_group(group, group.get(member_id), "a member was not heard of")
 
-    def _note_loss(self, group: GroupMetadata, member_id: str, why: str) -> None:
-        self.note("member_is_lost", group=group.group_id, member=member_id, why=why)
+    def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str) -> None:
+        self.log_event("member_is_lost", group=group.group_id, member=member_id, why=why)

@@ -144,7 +144,7 @@ def _group_key(group_id: str) -> bytes:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def _readable(read: Callable[[bytes], T], data: bytes) -> T:
+def _parse(read: Callable[[bytes], T], data: bytes) -> T:
     try:
         return read(data)
     except MalformedMessage as error:
@@ -153,7 +153,7 @@ def _readable(read: Callable[[bytes], T], data: bytes) -> T:
 
 def read_key(data: bytes) -> Key:
     """What a record is about; ``UnreadableRecord``: nothing that is known here."""
-    key = _readable(wire.read_key, data)
+    key = _parse(wire.read_key, data)
     match key:
         case wire.GroupKey(group):
             return GroupKey(group)
@@ -165,7 +165,7 @@ def read_key(data: bytes) -> Key:
 
 def read_offset_value(data: bytes) -> OffsetAndMetadata:
     """The value behind an ``OffsetKey``; ``UnreadableRecord``."""
-    body = _readable(wire.read_offset_value, data)
+    body = _parse(wire.read_offset_value, data)
     expires = body.expire_timestamp
     return OffsetAndMetadata(
         offset=body.offset,
@@ -178,7 +178,7 @@ def read_offset_value(data: bytes) -> OffsetAndMetadata:
 
 def read_group_value(data: bytes) -> StoredGroup:
     """The value behind a ``GroupKey``; ``UnreadableRecord``."""
-    body = _readable(wire.read_group_value, data)
+    body = _parse(wire.read_group_value, data)
     since = body.current_state_timestamp
     return StoredGroup(
         protocol_type=body.protocol_type,

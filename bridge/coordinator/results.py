@@ -110,17 +110,17 @@ def commit_response(
     )
 
 
-def no_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
+def missing_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
     """What OffsetFetch says of a partition for which nothing is stored, or nothing told."""
     return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
 
 
-def no_offsets(topic: str, partitions: Iterable[int], error: int) -> OffsetFetchTopicResponse:
+def missing_topic_offsets(topic: str, partitions: Iterable[int], error: int) -> OffsetFetchTopicResponse:
     """The same of partitions of one topic."""
-    return OffsetFetchTopicResponse(name=topic, partitions=[no_offset(index, error) for index in partitions])
+    return OffsetFetchTopicResponse(name=topic, partitions=[missing_offset(index, error) for index in partitions])
 
 
-def not_described(group_id: str, error: int, state: str = "", words: str | None = None) -> DescribedGroup:
+def describe_group_error(group_id: str, error: int, state: str = "", words: str | None = None) -> DescribedGroup:
     """What DescribeGroups says of a group of which there is nothing to tell."""
     return DescribedGroup(
         error_code=error,

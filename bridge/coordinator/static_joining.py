@@ -35,7 +35,7 @@ class StaticJoining(Rebalancing):
         """Put the member into its old place."""
         if not group.is_(PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE):
             # An empty group has no static members.  Kafka: IllegalStateException.
-            self.note("illegal_state", group=group.group_id, state=group.state.value)
+            self.log_event("illegal_state", group=group.group_id, state=group.state.value)
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_SERVER_ERROR))
             return
         old_leader_id = group.leader_id
@@ -54,7 +54,7 @@ class StaticJoining(Rebalancing):
             old_session_timeout_ms=member.session_timeout_ms,
         )
         group.update_member(member, protocols, rebalance_timeout_ms(body), body.session_timeout_ms)
-        group.park_join(member, parked)
+        group.set_awaiting_join(member, parked)
         self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if group.is_(STABLE) and group.protocol_name == group.select_protocol():
             assignments = {other.member_id: other.assignment for other in group.members.values()}
@@ -80,7 +80,7 @@ class StaticJoining(Rebalancing):
                 protocol_name=group.protocol_name,
                 leader_id=stored.old_leader_id,
             )
-            self.maybe_answer_join(group, member, refused)
+            self.maybe_reply_join(group, member, refused)
             group.update_member(
                 member, stored.old_protocols, stored.old_rebalance_timeout_ms, stored.old_session_timeout_ms
             )
@@ -101,14 +101,14 @@ class StaticJoining(Rebalancing):
             skip_assignment=is_leader,
             members=self.current_member_metadata(group) if is_leader else [],
         )
-        self.maybe_answer_join(group, member, answer)
+        self.maybe_reply_join(group, member, answer)
         # Its session may have ended while its JoinGroup was parked: no harm then, but nobody waits for it any more.
         self.complete_and_schedule_next_heartbeat_expiration(group, member)
 
     def _replace(self, group: GroupMetadata, group_instance_id: str, old_member_id: str, new_member_id: str) -> None:
         member = group.get(old_member_id)
-        self.maybe_answer_join(group, member, JoinGroupResult(Errors.FENCED_INSTANCE_ID, old_member_id))
-        self.maybe_answer_sync(member, Errors.FENCED_INSTANCE_ID)
+        self.maybe_reply_join(group, member, JoinGroupResult(Errors.FENCED_INSTANCE_ID, old_member_id))
+        self.maybe_reply_sync(member, Errors.FENCED_INSTANCE_ID)
         self.remove_heartbeat_for_leaving_member(group, old_member_id)
         group.replace_static_member(group_instance_id, old_member_id, new_member_id)
 

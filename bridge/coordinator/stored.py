@@ -97,7 +97,7 @@ class StoredPartition:
         """Groups of which the log says nothing any more."""
         self.groups = {group_id: state for group_id, state in self.groups.items() if not state.is_empty}
 
-    def forget(self, group_id: str) -> None:
+    def remove_group(self, group_id: str) -> None:
         """The group is gone, and the log says so."""
         self.groups.pop(group_id, None)
 

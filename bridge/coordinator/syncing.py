@@ -57,35 +57,35 @@ class Syncing(Rebalancing):
     def _do_sync_group(
         self, group: GroupMetadata, member: MemberMetadata, body: SyncGroupRequest, parked: Parked
     ) -> None:
-        self.maybe_answer_sync(member, Errors.UNKNOWN_MEMBER_ID)
+        self.maybe_reply_sync(member, Errors.UNKNOWN_MEMBER_ID)
         member.awaiting_sync = parked
         self.remove_pending_sync_member(group, member.member_id)
         # A leader that asks again while its assignment is being written waits for that one: two would leave the log
         # with another assignment than the members have.
-        if group.is_leader(member.member_id) and group.storing is None:
-            group.storing = DeliverAssignment(group.generation_id)
+        if group.is_leader(member.member_id) and group.pending_assignment is None:
+            group.pending_assignment = DeliverAssignment(group.generation_id)
             given = {row.member_id: row.assignment for row in body.assignments}
             left_out = sum(member_id not in given for member_id in group.members)
             if left_out:
-                self.note("members_left_out", group=group.group_id, generation=group.generation_id, members=left_out)
-            self.manager.store_group(group, given, group.storing)
+                self.log_event("members_left_out", group=group.group_id, generation=group.generation_id, members=left_out)
+            self.manager.store_group(group, given, group.pending_assignment)
 
     def on_assignment_stored(self, group: GroupMetadata, stored: DeliverAssignment, error: int) -> None:
         """The assignment is in the log, or is not; of no interest any more if the group has gone on since.
 
         Generations do not tell: without the Empty state (0.9) they begin again at 1.
         """
-        if not group.is_(COMPLETING_REBALANCE) or group.storing is not stored:
+        if not group.is_(COMPLETING_REBALANCE) or group.pending_assignment is not stored:
             return
         if error != Errors.NONE:
             self.reset_and_propagate_assignment_error(group, error)
             self.maybe_prepare_rebalance(group, "the assignment could not be written")
             return
         assert group.stored.group is not None, "the record was replayed just now"
-        group.storing = None
-        group.take_assignments(group.stored.group)
+        group.pending_assignment = None
+        group.apply_assignments(group.stored.group)
         group.transition_to(STABLE, self.now_ms)
-        self.note("group_is_stable", group=group.group_id, generation=group.generation_id, members=group.size)
+        self.log_event("group_is_stable", group=group.group_id, generation=group.generation_id, members=group.size)
         for member in group.members.values():
             parked, member.awaiting_sync = member.awaiting_sync, None
             if parked is not None:

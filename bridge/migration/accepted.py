@@ -11,26 +11,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.targets import planned
+from bridge.migration.targets import plan_partition
 
 if TYPE_CHECKING:
     from bridge.migration.plan import Plan
 
 
-def why_not_accepted(first: Plan, accepted: Plan) -> str:
+def accepted_plan_error(first: Plan, accepted: Plan) -> str:
     """Why it does not follow, for a person; empty when it does."""
-    seen = replace(accepted.seen, partitions=first.seen.partitions)
-    if replace(accepted, seen=seen, partitions=first.partitions, digest=first.digest) != first:
+    seen = replace(accepted.snapshot, partitions=first.snapshot.partitions)
+    if replace(accepted, snapshot=seen, partitions=first.partitions, digest=first.digest) != first:
         return "it differs from the first plan in more than offsets"
     before = {row.tp: row for row in first.partitions}
     for row in accepted.partitions:
-        now = accepted.seen.partitions[row.tp]
-        if row == before.get(row.tp) and now == first.seen.partitions[row.tp]:
+        now = accepted.snapshot.partitions[row.tp]
+        if row == before.get(row.tp) and now == first.snapshot.partitions[row.tp]:
             continue
-        seen_first = first.seen.partitions.get(row.tp)
+        seen_first = first.snapshot.partitions.get(row.tp)
         if now.is_returned and (seen_first is None or (now.kafka, True) != (seen_first.kafka, seen_first.is_returned)):
             return f"it says that a way back left Kafka's offset of {row.tp}, and the first plan does not"
-        fresh = planned(now, first.convention, first.decisions)
+        fresh = plan_partition(now, first.convention, first.decisions)
         if fresh != row:
             start = fresh.refusal if fresh.target is None else str(fresh.target)
             return f"it says {row.target} for {row.tp}, and the decisions of the first plan give {start}"

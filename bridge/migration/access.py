@@ -66,22 +66,22 @@ class RunAccess:
         """Of a node that others may read.  None: open to the world."""
         return SECURE_ACL if self.is_protected else None
 
-    def of_child(self, name: str) -> tuple[Acl, ...] | None:
+    def acl_of_child(self, name: str) -> tuple[Acl, ...] | None:
         """Of a child of the control znode; ``members`` and ``abort`` get the group's logins besides."""
         if self.is_protected and name.startswith(PRIVATE_PIECES):
             return PRIVATE_ACL
         return self.acl
 
-    def for_group(self, name: str, logins: Iterable[tuple[str, str]]) -> tuple[Acl, ...]:
+    def acl_for_group_logins(self, name: str, logins: Iterable[tuple[str, str]]) -> tuple[Acl, ...]:
         """Of ``members`` or ``abort``, for these schemes and ids."""
         return (*SECURE_ACL, *(Acl(_OTHERS_MAY[name], scheme, who) for scheme, who in sorted(logins)))
 
     @property
-    def who(self) -> str:
+    def login_text(self) -> str:
         """The login in words, without a secret."""
         if self.login is None:
             return "no login of its own (no --zookeeper-auth)"
-        return ZkSecurity(login=self.login).who
+        return ZkSecurity(login=self.login).user_description
 
 
 def is_open(acl: Sequence[Acl]) -> bool:
@@ -89,12 +89,12 @@ def is_open(acl: Sequence[Acl]) -> bool:
     return any(entry.scheme == WORLD and entry.perms & PERM_ALL == PERM_ALL for entry in acl)
 
 
-def is_whole(acl: Sequence[Acl]) -> bool:
+def is_unmasked(acl: Sequence[Acl]) -> bool:
     """Whether the server showed every digest, so that the list can be given to another node."""
     return not any(entry.scheme == "digest" and entry.id.endswith(MASKED) for entry in acl)
 
 
-def rights_of_world(acl: Sequence[Acl]) -> int:
+def world_perms(acl: Sequence[Acl]) -> int:
     """What everybody may do."""
     rights = 0
     for entry in acl:
@@ -103,7 +103,7 @@ def rights_of_world(acl: Sequence[Acl]) -> int:
     return rights
 
 
-def names_login(entry: Acl, login: Login) -> bool:
+def matches_login(entry: Acl, login: Login) -> bool:
     """Whether an entry can only mean this login.
 
     A server may make a longer name of a SASL user (``user/host@REALM``); who a ticket without a principal is, it alone
@@ -122,23 +122,23 @@ def _short(name: str) -> str:
     return name.partition("@")[0].partition("/")[0]
 
 
-def words_of_list(acl: Sequence[Acl]) -> str:
+def format_acl(acl: Sequence[Acl]) -> str:
     """A list as ``zkCli.sh`` has it, without the hashes of passwords."""
-    return ",".join(f"{_shown(entry)}:{letters(entry.perms)}" for entry in acl) or "a list that this run may not see"
+    return ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl) or "a list that this run may not see"
 
 
-def words_of_logins(acl: Sequence[Acl]) -> str:
+def format_acl_logins(acl: Sequence[Acl]) -> str:
     """The logins that a list gives every right, without the hashes of passwords."""
-    found = dict.fromkeys(_shown(entry) for entry in acl if entry.scheme != WORLD and entry.perms == PERM_ALL)
+    found = dict.fromkeys(_format_acl_id(entry) for entry in acl if entry.scheme != WORLD and entry.perms == PERM_ALL)
     return ", ".join(found) or "no login"
 
 
-def letters(perms: int) -> str:
+def format_perms(perms: int) -> str:
     """Rights as ``zkCli.sh`` writes them."""
     return "".join(letter for perm, letter in _LETTERS if perms & perm)
 
 
-def _shown(entry: Acl) -> str:
+def _format_acl_id(entry: Acl) -> str:
     if entry.scheme == "digest":
         return f"digest:{entry.id.partition(':')[0]}:..."
     return f"{entry.scheme}:{entry.id}"
@@ -164,46 +164,46 @@ class Wrong:
     """A node that does not belong to the run's login: the list that it has, and the one that it must have."""
 
     path: str
-    has: str
-    must_have: str
+    actual: str
+    required: str
 
 
-def is_of_other_login(found: Found, access: RunAccess) -> bool:
+def belongs_to_other_login(found: Found, access: RunAccess) -> bool:
     """Whether the control znode belongs to a login, and it is not this run's."""
     acl = found.control
     if acl is None or is_open(acl):
         return False
-    return access.login is None or not is_owned(acl, access.login, PERM_READ)
+    return access.login is None or not is_owned_by_login(acl, access.login, PERM_READ)
 
 
-def wrong_lists(found: Found, access: RunAccess, control_path: str) -> list[Wrong]:
+def invalid_acls(found: Found, access: RunAccess, control_path: str) -> list[Wrong]:
     """The nodes whose lists a run with a login refuses; none for a run without one."""
     if access.login is None:
         return []
     wrong = []
     for path, acl in found.parents.items():
-        if rights_of_world(acl) & ~PERM_READ:
-            named = ",".join(f"{_shown(entry)}:{letters(entry.perms)}" for entry in acl if entry.scheme != WORLD)
-            wrong.append(Wrong(path, words_of_list(acl), f"{named or 'auth::cdrwa'},world:anyone:r"))
-    if found.control is not None and not is_owned(found.control, access.login, PERM_READ):
-        wrong.append(Wrong(control_path, words_of_list(found.control), "auth::cdrwa,world:anyone:r"))
+        if world_perms(acl) & ~PERM_READ:
+            named = ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl if entry.scheme != WORLD)
+            wrong.append(Wrong(path, format_acl(acl), f"{named or 'auth::cdrwa'},world:anyone:r"))
+    if found.control is not None and not is_owned_by_login(found.control, access.login, PERM_READ):
+        wrong.append(Wrong(control_path, format_acl(found.control), "auth::cdrwa,world:anyone:r"))
     for name, acl in sorted(found.children.items()):
         is_private = name.startswith(PRIVATE_PIECES)
         others_may = _OTHERS_MAY.get(name, 0 if is_private else PERM_READ)
         owned = [entry for entry in acl if name not in _OTHERS_MAY or entry.perms & ~others_may]
-        if not is_owned(owned, access.login, others_may):
+        if not is_owned_by_login(owned, access.login, others_may):
             must_have = "auth::cdrwa" if is_private else "auth::cdrwa,world:anyone:r"
-            wrong.append(Wrong(f"{control_path}/{name}", words_of_list(acl), must_have))
+            wrong.append(Wrong(f"{control_path}/{name}", format_acl(acl), must_have))
     return wrong
 
 
-def is_owned(acl: Sequence[Acl], login: Login, world_may: int) -> bool:
+def is_owned_by_login(acl: Sequence[Acl], login: Login, world_may: int) -> bool:
     """Whether this login, and no other, has rights besides those of the world, which has no more than these."""
     named = [entry for entry in acl if entry.scheme != WORLD]
     return (
-        not rights_of_world(acl) & ~world_may
+        not world_perms(acl) & ~world_may
         and any(entry.perms == PERM_ALL for entry in named)
-        and all(entry.scheme == "x509" or names_login(entry, login) for entry in named)
+        and all(entry.scheme == "x509" or matches_login(entry, login) for entry in named)
     )
 
 
@@ -221,6 +221,6 @@ def group_logins(lists: Iterable[Sequence[Acl]], fenced: Iterable[Sequence[Acl]]
         if entry.scheme != WORLD and entry.perms & (PERM_CREATE | PERM_WRITE)
     }
     found |= {(entry.scheme, entry.id) for acl in fenced for entry in acl if entry.scheme != WORLD}
-    if normal and all(rights_of_world(acl) & (PERM_CREATE | PERM_WRITE) for acl in normal):
+    if normal and all(world_perms(acl) & (PERM_CREATE | PERM_WRITE) for acl in normal):
         found.add((WORLD, "anyone"))
     return found

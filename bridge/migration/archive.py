@@ -20,14 +20,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.late_lists import lists_before
-from bridge.migration.fences.list_of_made import list_above
+from bridge.migration.fences.late_lists import acls_before_fence
+from bridge.migration.fences.list_of_made import acl_of_parent
 from bridge.migration.fences.lists import is_fence
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
 from bridge.migration.step import Done, Standing, Todo
-from bridge.migration.whole_file import write_whole
-from zkconsumer.admin.session import may_not_read, words_of
+from bridge.migration.whole_file import write_atomically
+from zkconsumer.admin.session import read_not_authorized_error, zk_error_name
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, Create, NodeExists, StoreError
@@ -68,14 +68,14 @@ class Archive:
     nodes: tuple[ArchivedNode, ...]
 
 
-def read_nodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
+def read_group_znodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
     """Everything below ``/consumers/G``, and that node.  Raises ``WorldError`` when ZooKeeper does not tell."""
     level = [paths.group_root(group)]
     found: list[ArchivedNode] = []
     while level:
         nodes = session.get_many(level)
         there = [path for path in level if path in nodes]
-        lists = session.access_lists(there)
+        lists = session.get_acls(there)
         found += [
             ArchivedNode(path, nodes[path].data, acl, nodes[path].stat.ephemeral_owner)
             for path, acl in lists.items()
@@ -83,7 +83,7 @@ def read_nodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
         ]
         refused = [path for path, acl in lists.items() if acl is None]
         if refused:
-            raise may_not_read(refused)
+            raise read_not_authorized_error(refused)
         if len(found) > NODES_MAX:
             raise WorldError(f"{paths.group_root(group)} has more than {NODES_MAX} nodes: this is no consumer group")
         below = session.children_of_many(path for path in there if nodes[path].stat.num_children)
@@ -126,7 +126,7 @@ def write_archive(path: Path, archive: Archive) -> None:
     Raises ``PreconditionFailed`` when something is there already, ``WorldError`` when it cannot be written.
     """
     try:
-        write_whole(path, archive_lines(archive), replace=False)
+        write_atomically(path, archive_lines(archive), replace=False)
     except FileExistsError as error:
         raise PreconditionFailed(f"{path} exists: name another file for the archive, with --archive") from error
     except OSError as error:
@@ -155,19 +155,19 @@ def parse_archive(data: bytes) -> Archive:
         lines, trailer = body.decode("ascii").split("\n"), last.decode("ascii")
     except UnicodeDecodeError as error:
         raise Wrong("not ASCII: this is no archive") from error
-    members = Members.of(trailer, "the last line")
+    members = Members.parse(trailer, "the last line")
     if members.text("sha256") != hashlib.sha256(body + b"\n").hexdigest():
         raise Wrong("it is not as it was written: the digest in its last line is another's")
-    head = Members.of(lines[0], "line 1")
+    head = Members.parse(lines[0], "line 1")
     if head.text("schema") != SCHEMA:
         raise Wrong("line 1: no archive of this release")
     group = head.checked("group", paths.check_group)
     migration_id, at_ms, count = head.text("migration_id", 64), head.number("at_ms"), head.number("nodes")
-    head.end()
+    head.reject_unknown_keys()
     if count != len(lines) - 1:
         raise Wrong(f"{count} nodes are announced, and {len(lines) - 1} follow")
     root = paths.group_root(group)
-    nodes = tuple(_node(Members.of(line, f"line {n}"), root) for n, line in enumerate(lines[1:], start=2))
+    nodes = tuple(_node(Members.parse(line, f"line {n}"), root) for n, line in enumerate(lines[1:], start=2))
     return Archive(group, migration_id, at_ms, nodes)
 
 
@@ -175,17 +175,17 @@ def _node(members: Members, root: str) -> ArchivedNode:
     path = members.text("path")
     parts = path.removeprefix(root).split("/")
     if not (path == root or path.startswith(f"{root}/")) or any(part in ("", ".", "..") for part in parts[1:]):
-        raise members.wrong(f"{path[:200]!r} is no node of the group")
+        raise members.error(f"{path[:200]!r} is no node of the group")
     try:
         data = base64.b64decode(members.text("data", 2_000_000), validate=True)
     except binascii.Error as error:
-        raise members.wrong(f"its data are no base64: {error}") from error
+        raise members.error(f"its data are no base64: {error}") from error
     acl = []
     for entry in members.items("acl"):
         perms, scheme, name = as_list(entry, path, 3)
         acl.append(Acl(as_number(perms, path, 0, 31), as_text(scheme, path, 1_000), as_text(name, path, 10_000)))
     session = members.number("session", -(2**63))
-    members.end()
+    members.reject_unknown_keys()
     return ArchivedNode(path, data, tuple(acl), session)
 
 
@@ -200,7 +200,7 @@ class WriteArchive:
     A file of this migration that is there already counts: a run before this one wrote it, and lifted fences since.
     """
 
-    authority: Authority
+    control_znode: Authority
     planned: Mapping[str, AccessList]
     path: Path
 
@@ -209,7 +209,7 @@ class WriteArchive:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"write every znode of {paths.group_root(self.authority.group)} to {self.path}"]
+        return [f"write every znode of {paths.group_root(self.control_znode.group)} to {self.path}"]
 
     def check(self) -> Standing:
         """See ``Step``."""
@@ -220,55 +220,55 @@ class WriteArchive:
             archive = read_archive(self.path)
         except BadArchive:
             return False
-        return (archive.group, archive.migration_id) == (self.authority.group, self.authority.migration_id)
+        return (archive.group, archive.migration_id) == (self.control_znode.group, self.control_znode.migration_id)
 
     def do(self) -> None:
         """See ``Step``."""
-        authority, before = self.authority, lists_before(self.authority, self.planned)
+        authority, before = self.control_znode, acls_before_fence(self.control_znode, self.planned)
         nodes = tuple(
-            replace(node, acl=before.get(node.path) or list_above(authority, node.path, before))
+            replace(node, acl=before.get(node.path) or acl_of_parent(authority, node.path, before))
             if is_fence(node.acl)
             else node
-            for node in read_nodes(authority.session, authority.group)
+            for node in read_group_znodes(authority.session, authority.group)
         )
         at_ms = authority.session.clock.wall_ms()
         write_archive(self.path, Archive(authority.group, authority.migration_id, at_ms, nodes))
 
 
-def put_back(session: AdminSession, archive: Archive) -> list[str]:
+def restore_znodes(session: AdminSession, archive: Archive) -> list[str]:
     """Make the persistent nodes that are missing, with their data and lists; the paths that were made.
 
     Ephemeral nodes belong to sessions that have ended, and the fences of the migration to nobody any more; neither
     comes back.  Raises ``PartlyDone`` for a node that cannot be made; the same again goes on behind it.
     """
-    session.ask([Create(path) for path in paths.parents(paths.group_root(archive.group))])
+    session.request([Create(path) for path in paths.parents(paths.group_root(archive.group))])
     made: list[str] = []
-    for _, level in groupby(restorable(archive), key=lambda node: node.path.count("/")):
+    for _, level in groupby(restorable_znodes(archive), key=lambda node: node.path.count("/")):
         nodes = list(level)
-        answers = session.ask([Create(node.path, node.data, acl=node.acl) for node in nodes])
+        answers = session.request([Create(node.path, node.data, acl=node.acl) for node in nodes])
         made += [node.path for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, StoreError)]
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
                 raise PartlyDone(
-                    f"{node.path} cannot be made ({words_of(answer)}), {len(made)} nodes were: see to it, then do the "
+                    f"{node.path} cannot be made ({zk_error_name(answer)}), {len(made)} nodes were: see to it, then do the "
                     "same again"
                 )
     return made
 
 
-def restorable(archive: Archive) -> list[ArchivedNode]:
+def restorable_znodes(archive: Archive) -> list[ArchivedNode]:
     """What ``put_back`` makes where it is missing: neither what sessions held nor fences; parents first."""
     return [node for node in archive.nodes if not node.session and not _is_fence(node)]
 
 
-def missing(session: AdminSession, archive: Archive) -> list[str]:
+def missing_znodes(session: AdminSession, archive: Archive) -> list[str]:
     """What ``put_back`` would make now."""
-    wanted = [node.path for node in restorable(archive)]
+    wanted = [node.path for node in restorable_znodes(archive)]
     there = session.get_many(wanted)
     return [path for path in wanted if path not in there]
 
 
 def _is_fence(node: ArchivedNode) -> bool:
     parent = node.path.rpartition("/")[0]
-    return parse_mark(node.data) is not None or (node.path.endswith("/fenced") and "/owners/" in parent)
+    return parse_fence_record(node.data) is not None or (node.path.endswith("/fenced") and "/owners/" in parent)
 

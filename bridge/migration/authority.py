@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
-from bridge.migration.control_access import access_of
+from bridge.migration.control_access import acl_policy_of
 from bridge.migration.errors import PartlyDone, RunLost
-from bridge.migration.fences.lists import FenceForm, mark_of
-from bridge.migration.phases import ENDED, can_come
+from bridge.migration.fences.lists import FenceForm, fence_acl_entry
+from bridge.migration.phases import ENDED, can_reach
 from bridge.migration.step import Refused
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.session import expect, untold, words_of
+from zkconsumer.admin.session import expect_result, unexpected_result_error, zk_error_name
 from zkconsumer.admin.stores import OffsetWrite, WriteReport, write_offsets
 from zkconsumer.errors import PreconditionFailed, WorldError, ZkTimeoutException
 from zkconsumer.zk import paths
@@ -85,7 +85,7 @@ class Held:
 class RunOf:
     """Whose run it is: ``who`` in words, since when, and in which session."""
 
-    who: str
+    owner: str
     since_ms: int
     session_id: int
 
@@ -97,20 +97,20 @@ class Authority:
         self.session = session
         self.group = paths.check_group(group)
         self.migration_id = migration_id
-        self.access = access_of(session)
+        self.acl_policy = acl_policy_of(session)
         """Which access lists the nodes get that this run creates."""
-        self.fence = FenceForm(mark_of(migration_id) if self.access.is_protected else None)
+        self.fence_acl_template = FenceForm(fence_acl_entry(migration_id) if self.acl_policy.is_protected else None)
         """Which access lists the nodes of the group get as a fence."""
-        self.has_run = False
+        self.had_lock = False
         """Whether the run was ours at some time: then somebody may have asked us to stop."""
-        self._run_session_id: int | None = None
+        self._lock_session_id: int | None = None
         """The session that made ``run``, from the moment in which ``run`` was found to be ours until the steps begin
         anew.  None: this run may write nothing."""
-        self.fences_of: frozenset[str] = frozenset({migration_id})
+        self.fence_migration_ids: frozenset[str] = frozenset({migration_id})
         """Migrations whose owner fences are ours to change: this one, and a completed one whose fences it takes over.
         Constant from ``open_moving`` on."""
 
-    def look(self) -> Held | None:
+    def read(self) -> Held | None:
         """What stands there, whoever's it is; None: nothing.
 
         Raises ``PreconditionFailed`` for a node that this release cannot read, ``WorldError`` when ZooKeeper does not
@@ -132,39 +132,39 @@ class Authority:
             ) from error
         return Held(control, version)
 
-    def require(self, *phases: Phase) -> Held:
+    def require_phase(self, *phases: Phase) -> Held:
         """What stands there, when it is ours and in one of these phases.
 
         Raises ``PartlyDone`` when it is not: somebody else acts on this group.
         """
-        held = self.look()
+        held = self.read()
         if held is not None and held.control.migration_id == self.migration_id and held.phase in phases:
             return held
         wanted = " or ".join(dict.fromkeys(phase.value for phase in phases))
-        raise self.overtaken(held, f"migration {self.migration_id} in phase {wanted}")
+        raise self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}")
 
-    def stands(self, *phases: Phase) -> Held | Refused | None:
+    def check_phase(self, *phases: Phase) -> Held | Refused | None:
         """What stands there, for the ``check`` of a step that needs one of these phases.
 
         None: it is not there yet, and may come there: whoever does the step is refused, a dry run goes on.  Refused:
         it has gone another way, or is another's.
         """
         try:
-            held = self.look()
+            held = self.read()
         except PreconditionFailed as error:
             return Refused(error)
         if held is None:
             return None
         if held.control.migration_id != self.migration_id:
-            return None if held.phase in ENDED else Refused(self.overtaken(held, f"migration {self.migration_id}"))
+            return None if held.phase in ENDED else Refused(self.concurrent_change_error(held, f"migration {self.migration_id}"))
         if held.phase in phases:
             return held
-        if can_come(held.strategy, held.phase, phases):
+        if can_reach(held.strategy, held.phase, phases):
             return None
         wanted = " or ".join(phase.value for phase in phases)
-        return Refused(self.overtaken(held, f"migration {self.migration_id} in phase {wanted}"))
+        return Refused(self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}"))
 
-    def overtaken(self, held: Held | None, wanted: str) -> PartlyDone:
+    def concurrent_change_error(self, held: Held | None, wanted: str) -> PartlyDone:
         """What to raise when the control znode is not what this run left there."""
         found = "is gone"
         if held is not None:
@@ -182,11 +182,11 @@ class Authority:
         """
         if not requests:
             return []
-        if self._run_session_id is None:
-            raise self._run_lost()
-        answers = self.session.ask(requests, self._run_session_id)
+        if self._lock_session_id is None:
+            raise self._lock_lost()
+        answers = self.session.request(requests, self._lock_session_id)
         if any(isinstance(answer, SessionGone) for answer in answers):
-            raise self._run_lost()
+            raise self._lock_lost()
         return answers
 
     def write_offsets(
@@ -200,21 +200,21 @@ class Authority:
         """``zkconsumer.admin.stores.write_offsets`` in the session that holds the run, behind a check of the control
         znode; gives what stopped it, empty when every offset is written.  Raises as ``write`` does.
         """
-        if self._run_session_id is None:
-            raise self._run_lost()
+        if self._lock_session_id is None:
+            raise self._lock_lost()
         report = WriteReport()
         write_offsets(
             self.session, self.group, writes, held.version, report, acl,
-            allow_members=allow_members, in_session=self._run_session_id,
+            allow_members=allow_members, in_session=self._lock_session_id,
         )  # fmt: skip
         if report.stopped_by:
-            self.run_session()  # ``RunLost`` tells more than what stopped it
+            self.require_lock_session()  # ``RunLost`` tells more than what stopped it
         return report.stopped_by
 
-    def take_run(self, held: Held, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
+    def create_lock(self, held: Held, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
         """Make ``run`` by this operation, in that session or not at all; the answer is that of ``transact``."""
-        [answer] = self.session.ask([self._checked(held, [op])], session_id)
-        return self._answer_of(answer, held, 1)
+        [answer] = self.session.request([self._conditional_multi(held, [op])], session_id)
+        return self._multi_result(answer, held, 1)
 
     def transact(self, held: Held, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
         """All of these operations, if the control znode is still as ``held`` says; None: unknown, so look again.
@@ -222,10 +222,10 @@ class Authority:
         What failed first is counted without the check.  Raises ``PartlyDone`` when the control znode has changed,
         ``RunLost`` when the session of the run has ended, ``WorldError`` for any other answer.
         """
-        [answer] = self.write([self._checked(held, ops)])
-        return self._answer_of(answer, held, len(ops))
+        [answer] = self.write([self._conditional_multi(held, ops)])
+        return self._multi_result(answer, held, len(ops))
 
-    def advance(self, held: Held, control: Control) -> bool:
+    def write_control(self, held: Held, control: Control) -> bool:
         """Write the control znode once, if it is still as ``held`` says; False: the answer was lost.
 
         Raises as ``transact`` does.
@@ -238,107 +238,107 @@ class Authority:
             case ConnectionLost():
                 return False
             case BadVersion() | NoNode():
-                raise self.overtaken(self.look(), f"it at version {held.version}, as it read it")
-        raise WorldError(f"{path} cannot be written: {words_of(answer)}")
+                raise self.concurrent_change_error(self.read(), f"it at version {held.version}, as it read it")
+        raise WorldError(f"{path} cannot be written: {zk_error_name(answer)}")
 
-    def _checked(self, held: Held, ops: Sequence[Op]) -> Multi:
+    def _conditional_multi(self, held: Held, ops: Sequence[Op]) -> Multi:
         return Multi((CheckOp(paths.control(self.group), held.version), *ops))
 
-    def _answer_of(self, answer: Result, held: Held, count: int) -> MultiOk | MultiFailed | None:
+    def _multi_result(self, answer: Result, held: Held, count: int) -> MultiOk | MultiFailed | None:
         match answer:
             case MultiOk(results):
                 return MultiOk(results[1:])
             case MultiFailed(_, 0, _):
-                raise self.overtaken(self.look(), f"it at version {held.version}, as it read it")
+                raise self.concurrent_change_error(self.read(), f"it at version {held.version}, as it read it")
             case MultiFailed(path, failed, error):
                 return MultiFailed(path, failed - 1, error)
             case ConnectionLost() | SessionGone():
                 return None
-        raise WorldError(f"ZooKeeper refused {count} changes of group {self.group}: {words_of(answer)}")
+        raise WorldError(f"ZooKeeper refused {count} changes of group {self.group}: {zk_error_name(answer)}")
 
     # --- the run
 
-    def run(self) -> RunOf | None:
+    def read_lock(self) -> RunOf | None:
         """Whose run there is; None: nobody's."""
         node = self.session.get(paths.control_child(self.group, RUN))
-        return None if node is None else _run_of(node)
+        return None if node is None else _parse_lock(node)
 
-    def took_run(self, session_id: int) -> None:
+    def lock_acquired(self, session_id: int) -> None:
         """``run`` was found to be of this session, which is ours: the run writes in it from now on."""
-        self.has_run = True
-        self._run_session_id = session_id
+        self.had_lock = True
+        self._lock_session_id = session_id
 
-    def begin_anew(self) -> None:
+    def reset_lock(self) -> None:
         """The steps are carried out from the first one on, which takes the run again if its session has ended."""
-        self._run_session_id = None
+        self._lock_session_id = None
 
-    def run_session(self) -> int:
+    def require_lock_session(self) -> int:
         """The session that holds the run, which is ours: looked at now.  Raises ``RunLost`` when it does not."""
-        lost = self.why_lost(self.run())
+        lost = self.lock_lost_error(self.read_lock())
         if lost is not None:
             raise lost
-        if self._run_session_id is None:
-            raise self._run_lost()
-        return self._run_session_id
+        if self._lock_session_id is None:
+            raise self._lock_lost()
+        return self._lock_session_id
 
-    def why_lost(self, run: RunOf | None) -> RunLost | None:
+    def lock_lost_error(self, run: RunOf | None) -> RunLost | None:
         """What to raise when this run was taken and ``run``, as it is now, is not ours; None in any other case."""
-        session_id = self._run_session_id
+        session_id = self._lock_session_id
         if session_id is None or (run is not None and run.session_id == session_id):
             return None
-        return self._run_lost()
+        return self._lock_lost()
 
-    def check_run(self) -> None:
+    def check_lock(self) -> None:
         """Raises ``RunLost`` when this run was taken and is not ours any more; looked at now."""
-        if self._run_session_id is not None:
-            self.run_session()
+        if self._lock_session_id is not None:
+            self.require_lock_session()
 
-    def _run_lost(self) -> RunLost:
+    def _lock_lost(self) -> RunLost:
         return RunLost(
             f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
             "before the run is taken again"
         )
 
-    def identity(self) -> tuple[Acl, ...]:
+    def own_acl_entries(self) -> tuple[Acl, ...]:
         """Who we are for ZooKeeper, each with all rights, as the server writes it into lists.
 
         Empty while the run is not ours, and for a session without a login.  Read from the list of ``run``, which was
         made for ``auth``: no client knows what a server makes of a Kerberos principal.
         """
-        run = self.run()
+        run = self.read_lock()
         if run is None or run.session_id != self.session.session_id:
             return ()
         path = paths.control_child(self.group, RUN)
-        [acl] = self.session.ask([GetAcl(path)])
-        entries: tuple[Acl, ...] = () if isinstance(acl, NoNode) else expect(acl, tuple, path)
+        [acl] = self.session.request([GetAcl(path)])
+        entries: tuple[Acl, ...] = () if isinstance(acl, NoNode) else expect_result(acl, tuple, path)
         return tuple(one for one in entries if one.scheme != "world")
 
-    def is_aborted(self) -> bool:
+    def is_abort_requested(self) -> bool:
         """Whether somebody asked this run to stop: what ``Run`` asks between two steps.
 
         False before the run is ours, since taking it deletes what was asked of another.  Raises ``RunLost`` when it is
         ours no more.
         """
-        if not self.has_run:
+        if not self.had_lock:
             return False
-        self.check_run()
-        [stat] = self.session.ask([Exists(paths.control_child(self.group, ABORT))])
+        self.check_lock()
+        [stat] = self.session.request([Exists(paths.control_child(self.group, ABORT))])
         if isinstance(stat, StoreError):
-            raise untold("ZooKeeper does not tell whether the run is to stop", stat)
+            raise unexpected_result_error("ZooKeeper does not tell whether the run is to stop", stat)
         return isinstance(stat, Stat) and stat.data_length > 0
 
 
-def broke(path: str) -> ZkTimeoutException:
+def connection_lost_error(path: str) -> ZkTimeoutException:
     """What to raise for a write whose answer the connection took again and again."""
     return ZkTimeoutException(f"{path} was not written in {TRIES_MAX} tries: the connection to ZooKeeper broke")
 
 
-def format_run(who: str, since_ms: int) -> bytes:
+def format_lock(who: str, since_ms: int) -> bytes:
     """The bytes of the child ``run``."""
     return json.dumps({"who": who, "since_ms": since_ms}, ensure_ascii=True).encode()
 
 
-def _run_of(node: Node) -> RunOf:
+def _parse_lock(node: Node) -> RunOf:
     """Whatever it holds, it is somebody's run."""
     try:
         read = json.loads(node.data)

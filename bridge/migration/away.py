@@ -16,7 +16,7 @@ from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.group_offsets import MOVED, WAIT
 
 
-def is_away(error: ZkConsumerError) -> bool:
+def is_unavailable(error: ZkConsumerError) -> bool:
     """Whether the same may be tried again once a store is back."""
     if isinstance(error, BrokerError):
         return error.code in MOVED | WAIT

@@ -28,25 +28,25 @@ ID_CHARS_MAX = 200
 """An id of Kafka's own has 22."""
 
 
-def clusters_of(session: AdminSession) -> Clusters:
+def read_cluster_ids(session: AdminSession) -> Clusters:
     """Both ids.  Raises ``WorldError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
     try:
-        kafka = kafka_cluster(session)
+        kafka = read_kafka_cluster_id(session)
     except PeerTrouble:
         kafka = ""
-    return Clusters(kafka, zookeeper_cluster(session))
+    return Clusters(kafka, read_zookeeper_cluster_id(session))
 
 
-def kafka_cluster(session: AdminSession) -> str:
+def read_kafka_cluster_id(session: AdminSession) -> str:
     """What the first broker says that has an id; empty: none has.
 
     Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.ask_any``.
     """
-    found = session.brokers.ask_any(fetch_cluster_id, tells=bool)
+    found = session.brokers.execute_on_any(fetch_cluster_id, tells=bool)
     return (found or "")[:ID_CHARS_MAX]
 
 
-def zookeeper_cluster(session: AdminSession) -> str:
+def read_zookeeper_cluster_id(session: AdminSession) -> str:
     """What brokers wrote below this chroot; empty where there is nothing of theirs, or nothing that we may read."""
     try:
         node = session.get(paths.CLUSTER_ID)
@@ -60,7 +60,7 @@ def zookeeper_cluster(session: AdminSession) -> str:
 class SameClusters:
     """The servers are those that the plan was made with, as far as it knows."""
 
-    moving: Moving
+    context: Moving
 
     name = "these are the servers of the plan"
     changes = False
@@ -71,16 +71,16 @@ class SameClusters:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        session, planned = self.moving.session, self.moving.plan.seen.clusters
+        session, planned = self.context.session, self.context.plan.snapshot.clusters
         others = []
         if planned.zookeeper:
-            others += _other("ZooKeeper of cluster", planned.zookeeper, zookeeper_cluster(session))
+            others += _mismatch_text("ZooKeeper of cluster", planned.zookeeper, read_zookeeper_cluster_id(session))
         if planned.kafka:
-            others += _other("brokers of cluster", planned.kafka, kafka_cluster(session))
+            others += _mismatch_text("brokers of cluster", planned.kafka, read_kafka_cluster_id(session))
         return Refused(self._refusal(", and ".join(others))) if others else Done()
 
     def _refusal(self, others: str) -> PreconditionFailed:
-        moving = self.moving
+        moving = self.context
         words = f"the plan of group {moving.group} was made with {others}. Name the servers of the plan"
         if moving.phase is not None:
             return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is under way there")
@@ -93,6 +93,6 @@ class SameClusters:
         """There is nothing to do."""
 
 
-def _other(what: str, planned: str, found: str) -> list[str]:
+def _mismatch_text(what: str, planned: str, found: str) -> list[str]:
     whose = f"of {found}" if found else "without an id"
     return [] if found == planned else [f"{what} {planned}, and these are {whose}"]

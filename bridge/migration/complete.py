@@ -25,7 +25,7 @@ from bridge.migration.control_steps import ControlTo, HoldRun
 from bridge.migration.dual.following import MembersFollow
 from bridge.migration.fences.acls import RestoreLists
 from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.move_steps import confirm_switch
+from bridge.migration.move_steps import confirm_switch_steps
 from bridge.migration.phases import Phase
 from bridge.migration.seat_steps import LeaveSeat
 from bridge.migration.step import Done
@@ -50,33 +50,33 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
 
 def complete_steps(moving: Moving, archive: Path, *, lift_fences: bool) -> Iterator[Step]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
-    authority, phase = moving.authority, moving.phase
+    authority, phase = moving.control_znode, moving.phase
     is_dual = moving.plan.strategy == "dual"
     if phase is not Phase.COMPLETED:
         check_can_be_completed(moving.group, authority.migration_id, phase)
         yield ControlIsOurs(authority.session, moving.group)
-        yield HoldRun(authority, moving.who)
-        yield from confirm_switch(moving)
-        yield LeaveSeat(moving.seat)
+        yield HoldRun(authority, moving.caller)
+        yield from confirm_switch_steps(moving)
+        yield LeaveSeat(moving.placeholder)
         if is_dual:
             yield MembersFollow(authority, moving.stores, Phase.SWITCHED)
-        yield WriteArchive(authority, moving.plan.seen.acls, archive)
+        yield WriteArchive(authority, moving.plan.snapshot.acls, archive)
         yield ControlTo(authority, Phase.COMPLETED)
     if is_dual:
         yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
     if lift_fences:
-        yield from _lifting(moving, holds_run=phase is not Phase.COMPLETED)
+        yield from _fence_removal_steps(moving, holds_run=phase is not Phase.COMPLETED)
 
 
-def _lifting(moving: Moving, *, holds_run: bool) -> Iterator[Step]:
+def _fence_removal_steps(moving: Moving, *, holds_run: bool) -> Iterator[Step]:
     """``holds_run``: an earlier step of these took the run."""
-    authority, plan = moving.authority, moving.plan
-    steps: list[Step] = [LiftOwnerFences(authority, moving.nodes_before)]
-    if plan.changes_lists:
-        steps.append(RestoreLists(authority, moving.topics, plan.seen.acls))
+    authority, plan = moving.control_znode, moving.plan
+    steps: list[Step] = [LiftOwnerFences(authority, moving.parents_to_keep)]
+    if plan.uses_acl_fence:
+        steps.append(RestoreLists(authority, moving.topics, plan.snapshot.acls))
     if not holds_run:
         if all(isinstance(step.check(), Done) for step in steps):
             return
         yield ControlIsOurs(authority.session, moving.group)
-        yield HoldRun(authority, moving.who)
+        yield HoldRun(authority, moving.caller)
     yield from steps

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.migration.phases import Phase, Strategy, authority_of, following
+from bridge.migration.phases import Phase, Strategy, authority_of, next_phases
 from zkconsumer.errors import Bug
 from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import Control
@@ -47,27 +47,27 @@ PIECES = (*PRIVATE_PIECES, RETURNED_PIECES)
 """The same, of all pieces."""
 
 
-def plan_piece(number: int) -> str:
+def plan_piece_name(number: int) -> str:
     """The name of one piece of the plan."""
     return f"{PLAN_PIECES}{number:04d}"
 
 
-def acl_piece(number: int) -> str:
+def acl_piece_name(number: int) -> str:
     """The name of one piece of the access lists that were found later than the plan."""
     return f"{ACL_PIECES}{number:04d}"
 
 
-def accepted_piece(number: int) -> str:
+def accepted_piece_name(number: int) -> str:
     """The name of one piece of the plan that was accepted with its drift."""
     return f"{ACCEPTED_PIECES}{number:04d}"
 
 
-def returned_piece(number: int) -> str:
+def returned_piece_name(number: int) -> str:
     """The name of one piece of the record of what the way back wrote to ZooKeeper."""
     return f"{RETURNED_PIECES}{number:04d}"
 
 
-def first_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:
+def initial_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:
     """What the first run writes; ``before`` is what a migration that has ended left there."""
     epoch = 1 if before is None else before.epoch + 1
     return Control(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
@@ -77,7 +77,7 @@ def next_control(control: Control, phase: Phase, *, is_confirmed: bool = True) -
     """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow, or before a move is confirmed."""
     if not control.is_confirmed:
         raise Bug(f"{phase.value} must not follow {control.phase} before that is confirmed")
-    if phase not in following(strategy_of(control), phase_of(control)):
+    if phase not in next_phases(strategy_of(control), phase_of(control)):
         raise Bug(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
     epoch = control.epoch + (phase in NEW_EPOCH)
     return replace(

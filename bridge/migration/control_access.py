@@ -13,21 +13,21 @@ from bridge.migration.access import (
     Found,
     RunAccess,
     group_logins,
-    is_of_other_login,
+    belongs_to_other_login,
     is_open,
-    is_whole,
-    words_of_list,
-    words_of_logins,
-    wrong_lists,
+    is_unmasked,
+    format_acl,
+    format_acl_logins,
+    invalid_acls,
 )
-from bridge.migration.fences.lists import is_fence, marked_by
+from bridge.migration.fences.lists import is_fence, is_fence_acl_entry
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.step import Done, Refused, Standing
-from zkconsumer.admin.session import untold
+from zkconsumer.admin.session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, BadVersion, NoAuth, NoNode, SetAcl
-from zkconsumer.zk.security import login_of
+from zkconsumer.zk.security import zk_login_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,27 +40,27 @@ NO_VERSION = 2**31 - 1
 """No list has this version: a change that names it shows whether we may administer a node, and changes nothing."""
 
 
-def access_of(session: AdminSession) -> RunAccess:
+def acl_policy_of(session: AdminSession) -> RunAccess:
     """The lists that a run in this session gives its nodes: by the login of the configuration.
 
     A digest that ``login.open_session`` makes up is no login of the run's own: the next run has another one.
     """
-    return RunAccess(login_of(session.config))
+    return RunAccess(zk_login_of(session.config))
 
 
-def check_control_lists(session: AdminSession, group: str) -> None:
+def check_control_acls(session: AdminSession, group: str) -> None:
     """The control znode, its parents and its children are as a run with this session's login leaves them.
 
     Raises ``PreconditionFailed`` with each node that is not, what it has, and what to do; ``WorldError``.
     """
-    access = access_of(session)
+    access = acl_policy_of(session)
     control = paths.control(group)
     parents = paths.parents(control)
-    lists = session.access_lists([*parents, control])
-    found = Found(_told({path: lists[path] for path in parents if path in lists}), _told(lists).get(control), {})
-    if lists.get(control, ()) is None or is_of_other_login(found, access):
+    lists = session.get_acls([*parents, control])
+    found = Found(_known_acls({path: lists[path] for path in parents if path in lists}), _known_acls(lists).get(control), {})
+    if lists.get(control, ()) is None or belongs_to_other_login(found, access):
         raise PreconditionFailed(
-            f"{control} belongs to {words_of_logins(found.control or ())}, and this run has {access.who}: only the "
+            f"{control} belongs to {format_acl_logins(found.control or ())}, and this run has {access.login_text}: only the "
             f"login that began the migration of group {group} goes on with it. Nothing was changed. Give that login "
             "with --zookeeper-auth"
         )
@@ -69,17 +69,17 @@ def check_control_lists(session: AdminSession, group: str) -> None:
     if found.control is not None:
         listed = session.children(control)
         names = sorted(listed.names) if listed else []
-        of_children = session.access_lists([paths.control_child(group, name) for name in names])
+        of_children = session.get_acls([paths.control_child(group, name) for name in names])
         found = replace(
-            found, children=_told({path.rpartition("/")[2]: acl for path, acl in of_children.items()})
+            found, children=_known_acls({path.rpartition("/")[2]: acl for path, acl in of_children.items()})
         )
-    wrong = wrong_lists(found, access, control)
+    wrong = invalid_acls(found, access, control)
     if wrong:
-        shown = "".join(f"\n  {one.path} has {one.has}" for one in wrong[:NAMED_MAX])
+        shown = "".join(f"\n  {one.path} has {one.actual}" for one in wrong[:NAMED_MAX])
         more = f"\n  and {len(wrong) - NAMED_MAX} more" if len(wrong) > NAMED_MAX else ""
-        commands = "".join(f"\n  setAcl {one.path} {one.must_have}" for one in wrong[:NAMED_MAX])
+        commands = "".join(f"\n  setAcl {one.path} {one.required}" for one in wrong[:NAMED_MAX])
         raise PreconditionFailed(
-            f"{len(wrong)} of the nodes that decide over group {group} can be changed by others than {access.who}:"
+            f"{len(wrong)} of the nodes that decide over group {group} can be changed by others than {access.login_text}:"
             f"{shown}{more}\nNothing was changed. Look at what these nodes hold; then give them these lists with "
             f"zkCli.sh, logged in as that login (addauth), and run the same command again:{commands}"
         )
@@ -87,20 +87,20 @@ def check_control_lists(session: AdminSession, group: str) -> None:
         _check_may_administer(session, control, access)
 
 
-def _told(lists: Mapping[str, tuple[Acl, ...] | None]) -> dict[str, tuple[Acl, ...]]:
+def _known_acls(lists: Mapping[str, tuple[Acl, ...] | None]) -> dict[str, tuple[Acl, ...]]:
     return {path: acl or () for path, acl in lists.items()}
 
 
 def _check_may_administer(session: AdminSession, path: str, access: RunAccess) -> None:
     """Asked of the server, which alone knows whom it takes us for."""
-    [answer] = session.ask([SetAcl(path, OPEN_ACL, NO_VERSION)])
+    [answer] = session.request([SetAcl(path, OPEN_ACL, NO_VERSION)])
     if isinstance(answer, NoAuth):
         raise PreconditionFailed(
-            f"ZooKeeper does not take this run ({access.who}) for the login that {path} belongs to. Nothing was "
+            f"ZooKeeper does not take this run ({access.login_text}) for the login that {path} belongs to. Nothing was "
             "changed. Give the login that began the migration with --zookeeper-auth"
         )
     if not isinstance(answer, BadVersion | NoNode):
-        raise untold(f"ZooKeeper did not tell whether we may administer {path}", answer)
+        raise unexpected_result_error(f"ZooKeeper did not tell whether we may administer {path}", answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class ControlIsOurs:
     def check(self) -> Standing:
         """See ``Step``."""
         try:
-            check_control_lists(self.session, self.group)
+            check_control_acls(self.session, self.group)
         except PreconditionFailed as error:
             return Refused(error)
         return Done()
@@ -132,25 +132,25 @@ class ControlIsOurs:
 # --- the group --------------------------------------------------------------------------------------------------
 
 
-def read_group_lists(session: AdminSession, group: str) -> dict[str, tuple[Acl, ...]]:
+def read_group_acls(session: AdminSession, group: str) -> dict[str, tuple[Acl, ...]]:
     """The lists of ``ids``, ``owners``, ``offsets`` and of what each topic has below the latter two, by path."""
     roots = [paths.owners(group), paths.offsets(group)]
     listed = session.children_of_many(roots)
     topics = [f"{root}/{name}" for root, some in listed.items() for name in some.names if is_topic(name)]
-    return _told(session.access_lists([paths.ids(group), *roots, *sorted(topics)]))
+    return _known_acls(session.get_acls([paths.ids(group), *roots, *sorted(topics)]))
 
 
-def logins_of_group(session: AdminSession, group: str) -> set[tuple[str, str]]:
+def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]:
     """As whom the members of a group write claims and offsets: schemes and ids.
 
     Raises ``PreconditionFailed`` where ZooKeeper hides the hash of one.
     """
-    lists = {path: acl for path, acl in read_group_lists(session, group).items() if path != paths.ids(group)}
+    lists = {path: acl for path, acl in read_group_acls(session, group).items() if path != paths.ids(group)}
     if not lists:
-        lists = _told(session.access_lists([paths.group_root(group)]))
-    fenced = [[one for one in acl if not marked_by(one)] for acl in lists.values() if is_fence(acl)]
+        lists = _known_acls(session.get_acls([paths.group_root(group)]))
+    fenced = [[one for one in acl if not is_fence_acl_entry(one)] for acl in lists.values() if is_fence(acl)]
     found = group_logins([acl for acl in lists.values() if not is_fence(acl)], fenced)
-    hidden = [path for path, acl in lists.items() if not is_whole([one for one in acl if not marked_by(one)])]
+    hidden = [path for path, acl in lists.items() if not is_unmasked([one for one in acl if not is_fence_acl_entry(one)])]
     if hidden:
         raise PreconditionFailed(
             f"ZooKeeper does not show the logins of group {group} in the access list of {hidden[0]}, since we may not "
@@ -180,19 +180,19 @@ class ProtectedNeedsLogin:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        if access_of(self.session).is_protected:
+        if acl_policy_of(self.session).is_protected:
             return Done()
-        lists = self.planned or read_group_lists(self.session, self.group)
-        path = first_protected(lists)
+        lists = self.planned or read_group_acls(self.session, self.group)
+        path = first_protected_path(lists)
         if path is None:
             return Done()
-        return Refused(PreconditionFailed(f"{needs_login(self.group, path, lists[path])} Nothing was changed"))
+        return Refused(PreconditionFailed(f"{login_required_text(self.group, path, lists[path])} Nothing was changed"))
 
     def do(self) -> None:
         """There is nothing to do."""
 
 
-def first_protected(lists: Mapping[str, tuple[Acl, ...] | None]) -> str | None:
+def first_protected_path(lists: Mapping[str, tuple[Acl, ...] | None]) -> str | None:
     """The first path whose list gives the world less than everything, and is no fence."""
     known: dict[tuple[Acl, ...], bool] = {}
     for path, acl in lists.items():
@@ -201,10 +201,10 @@ def first_protected(lists: Mapping[str, tuple[Acl, ...] | None]) -> str | None:
     return None
 
 
-def needs_login(group: str, path: str, acl: Iterable[Acl]) -> str:
+def login_required_text(group: str, path: str, acl: Iterable[Acl]) -> str:
     """What to say of a protected group and a run without a login."""
     return (
-        f"group {group} is protected: {path} has the access list {words_of_list(tuple(acl))}. Without a login of its "
+        f"group {group} is protected: {path} has the access list {format_acl(tuple(acl))}. Without a login of its "
         "own a run keeps its plan and the saved lists where everybody may read and change them: give a login that may "
         "administer the nodes of the group (--zookeeper-auth)."
     )

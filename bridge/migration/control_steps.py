@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, broke, format_run
+from bridge.migration.authority import TRIES_MAX, Authority, connection_lost_error, format_lock
 from bridge.migration.control import (
     ABORT,
     ACL_PIECES,
@@ -16,14 +16,14 @@ from bridge.migration.control import (
     MEMBERS,
     PIECES,
     RUN,
-    first_control,
+    initial_control,
     next_control,
 )
-from bridge.migration.control_access import logins_of_group
+from bridge.migration.control_access import read_group_logins
 from bridge.migration.errors import AnswerLost, PlanIsStale
-from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, following
+from bridge.migration.phases import ENDED, FORWARD, Phase, Strategy, next_phases
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.admin.session import SESSION_TIMEOUT_MS, untold, words_of
+from zkconsumer.admin.session import SESSION_TIMEOUT_MS, unexpected_result_error, zk_error_name
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -76,26 +76,26 @@ class BeginControl:
     that it saw were another's to lift since; access lists stay that were carried over with them (``fences.left``).
     """
 
-    authority: Authority
+    control_znode: Authority
     strategy: Strategy
-    seen: Seen | None = None
+    snapshot: Seen | None = None
 
     name = "control znode: planned"
     changes = True
 
     def describe(self) -> list[str]:
         return [
-            f"write {paths.control(self.authority.group)}: migration {self.authority.migration_id}, phase planned, "
+            f"write {paths.control(self.control_znode.group)}: migration {self.control_znode.migration_id}, phase planned, "
             "authority zookeeper"
         ]
 
     def check(self) -> Standing:
-        held = self.authority.look()
+        held = self.control_znode.read()
         if held is None:
             return Todo()
-        group, found = self.authority.group, held.control
-        if found.migration_id != self.authority.migration_id:
-            if held.phase in ENDED and not self._knows(held):
+        group, found = self.control_znode.group, held.control
+        if found.migration_id != self.control_znode.migration_id:
+            if held.phase in ENDED and not self._plan_saw_end_of(held):
                 return Refused(
                     PlanIsStale(
                         f"migration {found.migration_id} of group {group} ended since this plan was made (phase "
@@ -121,69 +121,69 @@ class BeginControl:
             )
         return Done()
 
-    def _knows(self, held: Held) -> bool:
+    def _plan_saw_end_of(self, held: Held) -> bool:
         """Whether the plan saw how that migration ended, as far as that matters to it."""
-        seen = self.seen
-        if seen is None or (held.phase is not Phase.COMPLETED and not seen.fences_of):
+        seen = self.snapshot
+        if seen is None or (held.phase is not Phase.COMPLETED and not seen.fences_migration_id):
             return True
         return seen.control is not None and seen.control.migration_id == held.control.migration_id
 
     def do(self) -> None:
-        session, group = self.authority.session, self.authority.group
+        session, group = self.control_znode.session, self.control_znode.group
         path = paths.control(group)
         for _ in range(TRIES_MAX):
             session_id = session.session_id
-            held = self.authority.look()
+            held = self.control_znode.read()
             before = None if held is None else held.control
-            if before is not None and before.migration_id == self.authority.migration_id:
+            if before is not None and before.migration_id == self.control_znode.migration_id:
                 return
             standing = self.check()
             if isinstance(standing, Refused):
                 raise standing.error
-            data = format_control(first_control(self.authority.migration_id, self.strategy, before))
-            for_group = self._for_group()
-            ops: list[Op] = [CreateOp(path, data, acl=self.authority.access.acl)]
+            data = format_control(initial_control(self.control_znode.migration_id, self.strategy, before))
+            for_group = self._member_children_ops()
+            ops: list[Op] = [CreateOp(path, data, acl=self.control_znode.acl_policy.acl)]
             if held is None:
-                session.ask(self._parents(), session_id)
+                session.request(self._parents(), session_id)
             else:
-                ops = [SetOp(path, data, held.version), *self._leftovers()]
-            [answer] = session.ask([Multi((*ops, *for_group))], session_id)
+                ops = [SetOp(path, data, held.version), *self._stale_children_ops()]
+            [answer] = session.request([Multi((*ops, *for_group))], session_id)
             if isinstance(answer, MultiOk):
                 return
             failed = answer.error if isinstance(answer, MultiFailed) else answer
             if not isinstance(failed, ConnectionLost | SessionGone | NodeExists | NoNode | NotEmpty | BadVersion):
-                raise WorldError(f"{path} cannot be written: {words_of(failed)}")
-        raise broke(path)
+                raise WorldError(f"{path} cannot be written: {zk_error_name(failed)}")
+        raise connection_lost_error(path)
 
     def _parents(self) -> list[Create]:
         """What is above the control znode, and the node of Spark queries beside it, which then only we could create."""
-        [top, *below] = paths.parents(paths.control(self.authority.group))
-        acl = self.authority.access.acl
-        spark = [Create(paths.SPARK_CLAIMS)] if self.authority.access.is_protected else []
+        [top, *below] = paths.parents(paths.control(self.control_znode.group))
+        acl = self.control_znode.acl_policy.acl
+        spark = [Create(paths.SPARK_CLAIMS)] if self.control_znode.acl_policy.is_protected else []
         return [Create(top, acl=acl), *spark, *(Create(path, acl=acl) for path in below)]
 
-    def _for_group(self) -> list[Op]:
+    def _member_children_ops(self) -> list[Op]:
         """What members of the group write below a control znode that is not theirs, made anew with their logins."""
-        session, group = self.authority.session, self.authority.group
-        if not self.authority.access.is_protected:
+        session, group = self.control_znode.session, self.control_znode.group
+        if not self.control_znode.acl_policy.is_protected:
             return []
-        logins = logins_of_group(session, group)
+        logins = read_group_logins(session, group)
         ops: list[Op] = []
         for name in (MEMBERS, ABORT):
             path = paths.control_child(group, name)
-            [there] = session.ask([Exists(path)])
+            [there] = session.request([Exists(path)])
             if isinstance(there, Stat) and name == MEMBERS:
                 if there.num_children:
                     continue  # members are there already, by the list that let them in
                 ops.append(DeleteOp(path))
-            ops.append(CreateOp(path, acl=self.authority.access.for_group(name, logins)))
+            ops.append(CreateOp(path, acl=self.control_znode.acl_policy.acl_for_group_logins(name, logins)))
         return ops
 
-    def _leftovers(self) -> list[Op]:
-        group = self.authority.group
-        listed = self.authority.session.children(paths.control(group))
+    def _stale_children_ops(self) -> list[Op]:
+        group = self.control_znode.group
+        listed = self.control_znode.session.children(paths.control(group))
         names = sorted(listed.names) if listed else []
-        carried = ACL_PIECES if self.seen is not None and self.seen.fences_of else "/"
+        carried = ACL_PIECES if self.snapshot is not None and self.snapshot.fences_migration_id else "/"
         ours = [
             name
             for name in names
@@ -196,7 +196,7 @@ class BeginControl:
 class NothingElseMoves:
     """No other migration of the group is under way: looked at before anybody is waited for."""
 
-    begin: BeginControl
+    create: BeginControl
 
     name = "no other migration is under way"
     changes = False
@@ -205,7 +205,7 @@ class NothingElseMoves:
         return ["look whether another migration of the group is under way"]
 
     def check(self) -> Standing:
-        standing = self.begin.check()
+        standing = self.create.check()
         return standing if isinstance(standing, Refused) else Done()
 
     def do(self) -> None:
@@ -220,9 +220,9 @@ class HoldRun:
     is alive, and refuses us.
     """
 
-    authority: Authority
-    who: str
-    _others: dict[int, int] = field(default_factory=dict)
+    control_znode: Authority
+    caller: str
+    _other_lock_seen_at_ms: dict[int, int] = field(default_factory=dict)
 
     name = "nobody else runs"
     changes = False
@@ -233,40 +233,40 @@ class HoldRun:
 
     @property
     def _path(self) -> str:
-        return paths.control_child(self.authority.group, RUN)
+        return paths.control_child(self.control_znode.group, RUN)
 
     def check(self) -> Standing:
-        run = self.authority.run()
-        lost = self.authority.why_lost(run)
+        run = self.control_znode.read_lock()
+        lost = self.control_znode.lock_lost_error(run)
         if lost is not None:
             return Refused(lost)  # the session ended after ``do``: the steps begin anew, in the next session
         if run is None:
             return Todo()
-        if run.session_id == self.authority.session.session_id:
-            self.authority.took_run(run.session_id)
+        if run.session_id == self.control_znode.session.session_id:
+            self.control_znode.lock_acquired(run.session_id)
             return Done()
-        now_ms = self.authority.session.clock.now_ms()
-        since_ms = self._others.setdefault(run.session_id, now_ms)
+        now_ms = self.control_znode.session.clock.now_ms()
+        since_ms = self._other_lock_seen_at_ms.setdefault(run.session_id, now_ms)
         if now_ms - since_ms < RUN_PATIENCE_MS:
-            return Waiting(f"the run of {run.who} to end")
+            return Waiting(f"the run of {run.owner} to end")
         return Refused(
             PreconditionFailed(
-                f"{run.who} runs a command on group {self.authority.group} and is alive. Let it end, or ask it to "
-                f"stop: zkconsumer migrate abort {self.authority.group}"
+                f"{run.owner} runs a command on group {self.control_znode.group} and is alive. Let it end, or ask it to "
+                f"stop: zkconsumer migrate abort {self.control_znode.group}"
             )
         )
 
     def do(self) -> None:
-        session = self.authority.session
-        data = format_run(self.who, session.clock.wall_ms())
+        session = self.control_znode.session
+        data = format_lock(self.caller, session.clock.wall_ms())
         acl: tuple[Acl, ...] | None = SECURE_ACL
         for _ in range(TRIES_MAX + 1):
-            held = self.authority.look()
-            if held is None or held.control.migration_id != self.authority.migration_id:
-                raise self.authority.overtaken(held, f"migration {self.authority.migration_id}")
+            held = self.control_znode.read()
+            if held is None or held.control.migration_id != self.control_znode.migration_id:
+                raise self.control_znode.concurrent_change_error(held, f"migration {self.control_znode.migration_id}")
             create = CreateOp(self._path, data, ephemeral=True, acl=acl)
             session_id = session.session_id
-            answer = self.authority.take_run(held, create, session_id)
+            answer = self.control_znode.create_lock(held, create, session_id)
             match answer:
                 case MultiFailed(_, _, OtherError()) if acl is not None:
                     acl = None  # nobody is logged in, so ``auth`` stands for nobody
@@ -274,23 +274,23 @@ class HoldRun:
                 case MultiFailed(_, _, NodeExists()) | MultiOk() | None:
                     pass
                 case MultiFailed(_, _, error):
-                    raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
-            run = self.authority.run()
+                    raise WorldError(f"{self._path} cannot be made: {zk_error_name(error)}")
+            run = self.control_znode.read_lock()
             # Not the session of this moment: it may be a later one, and what it reads was created in the one before.
             if run is not None and run.session_id == session_id:
-                is_first = not self.authority.has_run
-                self.authority.took_run(run.session_id)
+                is_first = not self.control_znode.had_lock
+                self.control_znode.lock_acquired(run.session_id)
                 if is_first:  # else it was asked of us, or nobody was
-                    self.authority.write([self._no_abort()])
+                    self.control_znode.write([self._clear_abort_request()])
                 return
             if run is not None:
-                raise PreconditionFailed(f"{run.who} began a run of this group a moment ago; let it end")
-        raise broke(self._path)
+                raise PreconditionFailed(f"{run.owner} began a run of this group a moment ago; let it end")
+        raise connection_lost_error(self._path)
 
-    def _no_abort(self) -> Delete | SetData:
+    def _clear_abort_request(self) -> Delete | SetData:
         """Takes the request to stop away; where a run with a login created the node, it stays, without data."""
-        path = paths.control_child(self.authority.group, ABORT)
-        return SetData(path, b"") if self.authority.access.is_protected else Delete(path)
+        path = paths.control_child(self.control_znode.group, ABORT)
+        return SetData(path, b"") if self.control_znode.acl_policy.is_protected else Delete(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class ControlTo:
     The write is tried once.  After a lost answer the steps begin anew: what was checked before it may be so no longer.
     """
 
-    authority: Authority
+    control_znode: Authority
     phase: Phase
 
     changes = True
@@ -310,15 +310,15 @@ class ControlTo:
         return f"control znode: {self.phase.value}"
 
     def describe(self) -> list[str]:
-        return [f"write {paths.control(self.authority.group)}: phase {self.phase.value}"]
+        return [f"write {paths.control(self.control_znode.group)}: phase {self.phase.value}"]
 
     def check(self) -> Standing:
-        standing = self.authority.stands(self.phase, *self._later())
+        standing = self.control_znode.check_phase(self.phase, *self._this_phase_and_later())
         if isinstance(standing, Refused):
             return standing
         return Todo() if standing is None else Done()
 
-    def _later(self) -> tuple[Phase, ...]:
+    def _this_phase_and_later(self) -> tuple[Phase, ...]:
         """Where a migration stands that has this phase behind it."""
         forward = [way[way.index(self.phase) :] for way in FORWARD.values() if self.phase in way]
         return tuple(phase for way in forward for phase in way) or _AFTER.get(self.phase, ())
@@ -328,11 +328,11 @@ class ControlTo:
 
     def write(self, *, is_confirmed: bool) -> None:
         """Raises ``AnswerLost`` when it is not known whether the phase was written, else as ``Authority.advance``."""
-        before = [phase for phase in Phase if any(self.phase in following(s, phase) for s in FORWARD)]
-        held = self.authority.require(*before)
-        if not self.authority.advance(held, next_control(held.control, self.phase, is_confirmed=is_confirmed)):
+        before = [phase for phase in Phase if any(self.phase in next_phases(s, phase) for s in FORWARD)]
+        held = self.control_znode.require_phase(*before)
+        if not self.control_znode.write_control(held, next_control(held.control, self.phase, is_confirmed=is_confirmed)):
             raise AnswerLost(
-                f"the connection to ZooKeeper broke while phase {self.phase.value} of group {self.authority.group} was "
+                f"the connection to ZooKeeper broke while phase {self.phase.value} of group {self.control_znode.group} was "
                 "written: every check is made again before anything else is written"
             )
 
@@ -342,16 +342,16 @@ def request_abort(session: AdminSession, group: str, who: str) -> str:
 
     Raises ``PreconditionFailed`` when nobody runs, ``WorldError``.
     """
-    run = Authority(session, group, "").run()
+    run = Authority(session, group, "").read_lock()
     if run is None:
         raise PreconditionFailed(
             f"no run is at work on group {group}; where it stands: zkconsumer migrate status {group}"
         )
     path = paths.control_child(group, ABORT)
-    data = format_run(who, session.clock.wall_ms())
-    [answer] = session.ask([SetData(path, data)])
+    data = format_lock(who, session.clock.wall_ms())
+    [answer] = session.request([SetData(path, data)])
     if isinstance(answer, NoNode):
-        [answer] = session.ask([Create(path, data)])
+        [answer] = session.request([Create(path, data)])
     if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
-        raise untold(f"{path} cannot be made", answer)
-    return f"the run of {run.who} stops before its next step"
+        raise unexpected_result_error(f"{path} cannot be made", answer)
+    return f"the run of {run.owner} stops before its next step"

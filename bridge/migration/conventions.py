@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.decisions import OffsetConvention
 from zkconsumer.admin.log_ranges import LogRange
-from zkconsumer.admin.words import some
+from zkconsumer.admin.words import list_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,36 +41,36 @@ class Evidence:
     """``convention`` None: nothing shows it, or both are shown (``is_divided``); ``words`` say what was seen."""
 
     convention: OffsetConvention | None
-    words: str
-    is_divided: bool = False
+    text: str
+    is_contradictory: bool = False
 
 
-def evidence_of(seen: Seen) -> Evidence:
+def find_convention_evidence(seen: Seen) -> Evidence:
     """What a group's stored offsets mean."""
-    stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older]
+    stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older_than_topic]
     if not stored:
         return Evidence(OffsetConvention.NEXT, "no offset is stored, so it does not matter")
-    shown, before = _shown(seen, stored), seen.convention_before
-    if before is None or shown.convention is before or shown.is_divided:
+    shown, before = _evidence_of_logs(seen, stored), seen.convention_before
+    if before is None or shown.convention is before or shown.is_contradictory:
         return shown
     of = "" if seen.control is None else f" {seen.control.migration_id}"
     meaning = "next" if before is OffsetConvention.NEXT else "last"
     known = f"to migration{of}, which has ended, each was the {meaning} record"
-    if shown.convention is not None or (before is OffsetConvention.NEXT and seen.last_writers):
-        return Evidence(None, f"the evidence is divided: {shown.words}; {known}", is_divided=True)
-    return Evidence(before, f"{known}, and nothing speaks against that ({shown.words})")
+    if shown.convention is not None or (before is OffsetConvention.NEXT and seen.last_offset_clients):
+        return Evidence(None, f"the evidence is divided: {shown.text}; {known}", is_contradictory=True)
+    return Evidence(before, f"{known}, and nothing speaks against that ({shown.text})")
 
 
-def _shown(seen: Seen, stored: Sequence[SeenPartition]) -> Evidence:
+def _evidence_of_logs(seen: Seen, stored: Sequence[SeenPartition]) -> Evidence:
     """The same, by the numbers and by the logs alone."""
     at_end = [one.tp for one in stored if isinstance(one.log, LogRange) and one.stored == one.log.latest]
-    ours = [one.tp for one in stored if one.is_ours]
-    read = [one.tp for one in stored if _stands_on_a_record_it_knew(one)]
-    for_next, for_last = _for_next(at_end, ours), _for_last(read, seen.last_writers)
-    is_last = len(read) >= (1 if seen.last_writers else LAST_PARTITIONS_MIN)
+    ours = [one.tp for one in stored if one.is_written_by_owner]
+    read = [one.tp for one in stored if _is_at_known_last_record(one)]
+    for_next, for_last = _for_next(at_end, ours), _for_last(read, seen.last_offset_clients)
+    is_last = len(read) >= (1 if seen.last_offset_clients else LAST_PARTITIONS_MIN)
     # A busy member is one behind here and there; only where that is the rule does it speak against the other.
     if for_next and is_last and len(read) > len(at_end) + len(ours):
-        return Evidence(None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}", is_divided=True)
+        return Evidence(None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}", is_contradictory=True)
     if for_next:
         return Evidence(OffsetConvention.NEXT, "; ".join(for_next))
     if is_last:
@@ -94,23 +94,23 @@ def needs_last_entry(partition: SeenPartition) -> bool:
 def _for_next(at_end: Sequence[TopicPartition], ours: Sequence[TopicPartition]) -> list[str]:
     words = []
     if at_end:
-        words.append(f"{some(at_end)}: the number is the end of the log, and no record has it yet")
+        words.append(f"{list_text(at_end)}: the number is the end of the log, and no record has it yet")
     if ours:
-        words.append(f"{some(ours)}: written by the owner, a member of this library, which stores the next record")
+        words.append(f"{list_text(ours)}: written by the owner, a member of this library, which stores the next record")
     return words
 
 
 def _for_last(read: Sequence[TopicPartition], traces: Sequence[str]) -> list[str]:
     words = []
     if read:
-        words.append(f"{some(read)}: the number is that of the newest record, and was stored after that was written")
+        words.append(f"{list_text(read)}: the number is that of the newest record, and was stored after that was written")
     if traces:
-        words.append(f"{some(traces)}: only go_kafka_client makes it, which stores the last record read")
+        words.append(f"{list_text(traces)}: only go_kafka_client makes it, which stores the last record read")
     return words
 
 
-def _stands_on_a_record_it_knew(partition: SeenPartition) -> bool:
-    last = partition.last
+def _is_at_known_last_record(partition: SeenPartition) -> bool:
+    last = partition.last_entry
     if last is None or not last.is_record or not needs_last_entry(partition):
         return False
     return 0 <= last.at_ms <= partition.written_ms

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import copies_of, lost_since_copy
+from bridge.migration.copies import copies_of, lost_copies
 from bridge.migration.mover import COPIED_ENTRY, RETENTION_FACT
-from bridge.migration.moving import kept_plan
+from bridge.migration.moving import read_effective_plan
 from bridge.migration.phases import Phase
-from bridge.migration.retention import brokers_own
+from bridge.migration.retention import broker_retention_text
 from bridge.migration.seen import KafkaValue
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.errors import ZkConsumerError
@@ -43,8 +43,8 @@ class CopiedOffsets:
     count: int = 0
     lost: tuple[Difference, ...] = ()
     kept_until_ms: int | None = None
-    kept: str = ""
-    problem: str = ""
+    retention_text: str = ""
+    error: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -52,7 +52,7 @@ class CopiedOffsets:
         more = len(self.lost) - LOST_SHOWN_MAX
         return [*map(str, self.lost[:LOST_SHOWN_MAX]), *([f"and {more} more"] if more > 0 else [])]
 
-    def what_to_do(self, group: str, phase: Phase) -> str:
+    def recovery_text(self, group: str, phase: Phase) -> str:
         """A sentence about the lost ones, with the commands; empty when there are none."""
         if not self.lost:
             return ""
@@ -60,7 +60,7 @@ class CopiedOffsets:
             return f"commit them again: zkconsumer migrate apply --resume {group} --execute"
         first = self.lost[0]
         back = f"zkconsumer migrate rollback {group} --execute"
-        where = f"--topic {first.tp.topic}:{first.tp.partition} --to-offset {first.offset}"
+        where = f"--topic {first.tp.topic}:{first.tp.partition} --to-offset {first.expected_offset}"
         one = f"zkconsumer offsets set {group} --store kafka {where} --execute"
         return (
             "they expired or were deleted, and a member that starts there begins at its auto.offset.reset. Stop the "
@@ -68,24 +68,24 @@ class CopiedOffsets:
         )
 
 
-def look_at_copied(session: AdminSession, group: str, entries: Entries, patience: Patience) -> CopiedOffsets:
+def read_copied_offsets_status(session: AdminSession, group: str, entries: Entries, patience: Patience) -> CopiedOffsets:
     """Compare now, in one of the phases ``LOOKED_AT``.  Raises nothing: what is not known is said."""
     try:
-        plan = kept_plan(session, group)
+        plan = read_effective_plan(session, group)
         copies = copies_of(plan)
         found = KafkaStore(session, group, patience=patience).read_some([copy.tp for copy in copies])
     except ZkConsumerError as error:
-        return CopiedOffsets(problem=str(error))
-    lost = lost_since_copy(copies, {tp: KafkaValue(one.offset, one.metadata) for tp, one in found.items()})
-    until_ms, kept = _kept(plan, entries)
+        return CopiedOffsets(error=str(error))
+    lost = lost_copies(copies, {tp: KafkaValue(one.offset, one.metadata) for tp, one in found.items()})
+    until_ms, kept = _retention_end(plan, entries)
     return CopiedOffsets(len(copies), tuple(lost), until_ms, kept)
 
 
-def _kept(plan: Plan, entries: Entries) -> tuple[int | None, str]:
+def _retention_end(plan: Plan, entries: Entries) -> tuple[int | None, str]:
     """Until when, or for how long."""
-    seen = plan.seen
+    seen = plan.snapshot
     if not seen.keeps_by_commit:
-        return None, f"for {brokers_own(seen)} (offsets.retention.minutes) after the last member of the group has left"
+        return None, f"for {broker_retention_text(seen)} (offsets.retention.minutes) after the last member of the group has left"
     # A run that goes on commits only what is missing, so the first entry is the one that holds for every offset.
     first = next((one for one in entries.entries if one.what == COPIED_ENTRY), None)
     retention = "" if first is None else first.facts.get(RETENTION_FACT, "")

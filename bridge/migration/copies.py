@@ -38,7 +38,7 @@ class Copy(NamedTuple):
     offset: int
     stored: int | None = None
     version: int = MISSING
-    before: KafkaValue | None = None
+    kafka_before: KafkaValue | None = None
 
     def metadata(self, migration_id: str, epoch: int) -> str:
         """What is committed with it."""
@@ -49,13 +49,13 @@ class Verdict(Enum):
     """What a value that Kafka has means to a copy."""
 
     DONE = "as it is to be"
-    WRITE = "to be written: nothing is there, or what the plan saw, or a value of this migration that is not right"
+    PENDING = "to be written: nothing is there, or what the plan saw, or a value of this migration that is not right"
     DRIFT = "somebody else's, and not what the plan saw"
 
 
 def copies_of(plan: Plan) -> tuple[Copy, ...]:
     """What a plan carries over, in its order."""
-    seen = plan.seen.partitions
+    seen = plan.snapshot.partitions
     return tuple(
         Copy(row.tp, row.target, row.stored, row.version, seen[row.tp].kafka if row.tp in seen else None)
         for row in plan.partitions
@@ -63,18 +63,18 @@ def copies_of(plan: Plan) -> tuple[Copy, ...]:
     )
 
 
-def judge(copy: Copy, found: KafkaValue | None, migration_id: str, epoch: int) -> Verdict:
+def copy_status(copy: Copy, found: KafkaValue | None, migration_id: str, epoch: int) -> Verdict:
     """What is to be done about the value that Kafka has.
 
     None is no drift whatever the plan saw: brokers forget offsets of groups that do not commit.
     """
     if found is None:
-        return Verdict.WRITE
+        return Verdict.PENDING
     if found.offset == copy.offset and found.metadata == copy.metadata(migration_id, epoch):
         return Verdict.DONE
     whose = found.provenance
-    if found == copy.before or (whose is not None and whose.is_of(migration_id)):
-        return Verdict.WRITE
+    if found == copy.kafka_before or (whose is not None and whose.is_of_migration(migration_id)):
+        return Verdict.PENDING
     return Verdict.DRIFT
 
 
@@ -83,24 +83,24 @@ class Difference:
     """Where a store is not as it should be: ``where`` is ``Kafka`` or ``ZooKeeper``, the rest in words for a person."""
 
     tp: TopicPartition
-    where: str
-    wanted: str
-    found: str
-    offset: int = 0
+    store: str
+    expected: str
+    actual: str
+    expected_offset: int = 0
     """Which offset it should be at least."""
 
     def __str__(self) -> str:
-        return f"{self.tp}: {self.where} has {self.found}, not {self.wanted}"
+        return f"{self.tp}: {self.store} has {self.actual}, not {self.expected}"
 
 
-def words_of(differences: Sequence[Difference]) -> str:
+def format_differences(differences: Sequence[Difference]) -> str:
     """The first of them, and how many more."""
     more = len(differences) - DIFFERENCES_SHOWN_MAX
     shown = "; ".join(map(str, differences[:DIFFERENCES_SHOWN_MAX]))
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def sorted_out(
+def pending_and_drifted(
     copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
 ) -> tuple[list[Copy], list[Difference]]:
     """What is to be written, and what somebody else committed since the plan was made."""
@@ -108,18 +108,18 @@ def sorted_out(
     drift: list[Difference] = []
     for copy in copies:
         found = kafka.get(copy.tp)
-        verdict = judge(copy, found, migration_id, epoch)
-        if verdict is Verdict.WRITE:
+        verdict = copy_status(copy, found, migration_id, epoch)
+        if verdict is Verdict.PENDING:
             left.append(copy)
         elif verdict is Verdict.DRIFT:
-            drift.append(Difference(copy.tp, "Kafka", f"{_words(copy.before)}, as the plan saw", _words(found)))
+            drift.append(Difference(copy.tp, "Kafka", f"{_format_committed(copy.kafka_before)}, as the plan saw", _format_committed(found)))
     return left, drift
 
 
 # --- after the copy ---------------------------------------------------------------------------------------------
 
 
-def differences_of_copy(
+def copy_differences(
     copies: Sequence[Copy],
     known: Collection[TopicPartition],
     kafka: Mapping[TopicPartition, KafkaValue],
@@ -134,56 +134,56 @@ def differences_of_copy(
     """
     found: list[Difference] = []
     for copy in copies:
-        found += differences_in_kafka([copy], kafka, migration_id, epoch)
+        found += kafka_differences([copy], kafka, migration_id, epoch)
         node = nodes.get(copy.tp)
         version, stored = (MISSING, None) if node is None else (node.stat.version, node.offset)
         if (version, stored) != (copy.version, copy.stored):
-            wanted = _znode_words(copy.version, copy.stored)
-            found.append(Difference(copy.tp, "ZooKeeper", wanted, _znode_words(version, stored)))
+            wanted = _format_znode(copy.version, copy.stored)
+            found.append(Difference(copy.tp, "ZooKeeper", wanted, _format_znode(version, stored)))
     looked_at = {copy.tp for copy in copies} | set(known)
     for tp in sorted(nodes.keys() - looked_at):
         came = nodes[tp]
         found.append(
-            Difference(tp, "ZooKeeper", _znode_words(MISSING, None), _znode_words(came.stat.version, came.offset))
+            Difference(tp, "ZooKeeper", _format_znode(MISSING, None), _format_znode(came.stat.version, came.offset))
         )
     return found
 
 
-def lost_since_copy(copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue]) -> list[Difference]:
+def lost_copies(copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue]) -> list[Difference]:
     """Where Kafka has no value any more, or a smaller one than was copied: members only commit greater ones."""
     found: list[Difference] = []
     for copy in copies:
         value = kafka.get(copy.tp)
         if value is None or value.offset < copy.offset:
             wanted = f"{copy.offset} or more, as was copied"
-            found.append(Difference(copy.tp, "Kafka", wanted, _words(value), copy.offset))
+            found.append(Difference(copy.tp, "Kafka", wanted, _format_committed(value), copy.offset))
     return found
 
 
-def differences_in_kafka(
+def kafka_differences(
     copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
 ) -> list[Difference]:
     """Which values are not the planned ones, written by this migration at this epoch."""
     return [
         Difference(
-            copy.tp, "Kafka", f"{copy.offset} ({copy.metadata(migration_id, epoch)})", _words(kafka.get(copy.tp))
+            copy.tp, "Kafka", f"{copy.offset} ({copy.metadata(migration_id, epoch)})", _format_committed(kafka.get(copy.tp))
         )
         for copy in copies
-        if judge(copy, kafka.get(copy.tp), migration_id, epoch) is not Verdict.DONE
+        if copy_status(copy, kafka.get(copy.tp), migration_id, epoch) is not Verdict.DONE
     ]
 
 
 # --- the way back -----------------------------------------------------------------------------------------------
 
 
-def stored_of(offset_next: int, convention: OffsetConvention) -> int | None:
+def zookeeper_offset_for(offset_next: int, convention: OffsetConvention) -> int | None:
     """What ZooKeeper is to have for a next offset; None: nothing, for nothing was read yet and *last* has no word."""
     if convention is OffsetConvention.NEXT:
         return offset_next
     return offset_next - 1 if offset_next > 0 else None
 
 
-def writes_back(
+def pending_zookeeper_writes(
     kafka: Mapping[TopicPartition, KafkaValue],
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
@@ -194,35 +194,35 @@ def writes_back(
     """
     writes: list[OffsetWrite] = []
     for tp, value in sorted(kafka.items()):
-        node, stored = nodes.get(tp), stored_of(value.offset, convention)
+        node, stored = nodes.get(tp), zookeeper_offset_for(value.offset, convention)
         found = None if node is None else node.offset
         if found != stored or (node is not None and node.problem):
             writes.append(OffsetWrite(tp, stored, MISSING if node is None else node.stat.version))
     return writes
 
 
-def differences_of_return(
+def zookeeper_differences(
     kafka: Mapping[TopicPartition, KafkaValue],
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
 ) -> list[Difference]:
     """In what ZooKeeper does not say what Kafka says."""
     found = []
-    for write in writes_back(kafka, nodes, convention):
+    for write in pending_zookeeper_writes(kafka, nodes, convention):
         node = nodes.get(write.tp)
-        there = _znode_words(MISSING, None) if node is None else _znode_words(node.stat.version, node.offset)
+        there = _format_znode(MISSING, None) if node is None else _format_znode(node.stat.version, node.offset)
         wanted = "no offset" if write.offset is None else str(write.offset)
         found.append(Difference(write.tp, "ZooKeeper", wanted, there))
     return found
 
 
-def _words(value: KafkaValue | None) -> str:
+def _format_committed(value: KafkaValue | None) -> str:
     if value is None:
         return "nothing"
     return f"{value.offset} ({value.metadata})" if value.metadata else str(value.offset)
 
 
-def _znode_words(version: int, stored: int | None) -> str:
+def _format_znode(version: int, stored: int | None) -> str:
     if version == MISSING:
         return "no znode"
     return f"{'no offset' if stored is None else stored} at version {version}"

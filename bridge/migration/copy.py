@@ -26,13 +26,13 @@ from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, Not
 from bridge.migration.copies import copies_of
 from bridge.migration.fences.acls import AclFence
 from bridge.migration.fences.left import CarryLists
-from bridge.migration.fences.list_of_made import keeps_members_out
-from bridge.migration.fences.owners import LateOwnerFences, owner_fences
+from bridge.migration.fences.list_of_made import blocks_group_logins
+from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists
 from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
 from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.move_steps import confirm_switch, move_steps
-from bridge.migration.moving import WriteDown, copy_to_kafka
+from bridge.migration.move_steps import confirm_switch_steps, authority_move_steps
+from bridge.migration.moving import WriteDown, copy_to_kafka_step
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import KeepPlan
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, SeatOutlivesRun, TakeSeat
@@ -57,7 +57,7 @@ class CopyOptions:
     plan_text: bytes
     accept_drift: bool = False
     hooks_dir: Path | None = None
-    hold_at: Phase | None = None
+    stop_after: Phase | None = None
 
 
 def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
@@ -65,78 +65,78 @@ def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
 
     Each is carried out before the next is asked for.
     """
-    for step in _all(moving, options):
-        if options.hold_at is not None and moving.has_reached(options.hold_at):
+    for step in _all_steps(moving, options):
+        if options.stop_after is not None and moving.has_reached(options.stop_after):
             return
         yield step
-        if options.hold_at is not None and isinstance(step, ControlTo) and step.phase is options.hold_at:
+        if options.stop_after is not None and isinstance(step, ControlTo) and step.phase is options.stop_after:
             return  # a dry run, which reaches no phase, ends here too
 
 
-def _all(moving: Moving, options: CopyOptions) -> Iterator[Step]:
-    authority, acl_fence = moving.authority, moving.plan.changes_lists
-    begin, ended = BeginControl(authority, "copy", moving.plan.seen), _fences_left(moving)
+def _all_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
+    authority, acl_fence = moving.control_znode, moving.plan.uses_acl_fence
+    begin, ended = BeginControl(authority, "copy", moving.plan.snapshot), _completed_migration(moving)
     yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
     if not moving.has_reached(Phase.SWITCHED):
-        yield SeatOutlivesRun(moving.seat, moving.session)
+        yield SeatOutlivesRun(moving.placeholder, moving.session)
     if moving.phase is None:
         yield NothingElseMoves(begin)  # its seat would be waited for, and its fences would be taken for lacking rights
         if acl_fence:
             yield MayChangeLists(authority.session, moving.group, moving.topics)
-        yield MayCarryOut(authority.session, moving.nodes, moving.plan.seen.acls if ended else {})
-        yield ProtectedNeedsLogin(authority.session, moving.group, moving.plan.seen.acls)
-        yield NoModernMembers(moving.seat)
+        yield MayCarryOut(authority.session, moving.znodes, moving.plan.snapshot.acls if ended else {})
+        yield ProtectedNeedsLogin(authority.session, moving.group, moving.plan.snapshot.acls)
+        yield NoModernMembers(moving.placeholder)
         yield PlanHolds(moving, options.accept_drift)
         if ended:
-            yield HoldRun(ended, moving.who)
-            yield CarryLists(ended, moving.plan.seen.acls)
+            yield HoldRun(ended, moving.caller)
+            yield CarryLists(ended, moving.plan.snapshot.acls)
     yield begin
-    yield HoldRun(authority, moving.who)
+    yield HoldRun(authority, moving.caller)
     if not moving.has_reached(Phase.SWITCHED):
         yield KeepPlan(authority, options.plan_text)
-        yield WriteDown(moving, "apply", {"plan": moving.plan.digest, "seat": moving.seat.name})
+        yield WriteDown(moving, "apply", {"plan": moving.plan.digest, "seat": moving.placeholder.name})
         has_sat = moving.has_reached(Phase.FENCED)
         if has_sat:
-            yield TakeSeat(moving.seat, has_sat=True)
+            yield TakeSeat(moving.placeholder, had_placeholder=True)
         else:
-            yield from _fencing(moving)
-        yield from _carrying_over(moving, options, has_sat=has_sat)
+            yield from _fencing_steps(moving)
+        yield from _copying_steps(moving, options, has_sat=has_sat)
     else:
-        yield from confirm_switch(moving, accept_drift=options.accept_drift)
-    yield LeaveSeat(moving.seat)
+        yield from confirm_switch_steps(moving, accept_drift=options.accept_drift)
+    yield LeaveSeat(moving.placeholder)
     yield from hook_steps(moving, options.hooks_dir, AFTER)
 
 
-def _fences_left(moving: Moving) -> Authority | None:
+def _completed_migration(moving: Moving) -> Authority | None:
     """The completed migration whose fences this one takes over; None: there is none."""
-    seen = moving.plan.seen
-    return Authority(moving.session, moving.group, seen.fences_of) if seen.fences_of else None
+    seen = moving.plan.snapshot
+    return Authority(moving.session, moving.group, seen.fences_migration_id) if seen.fences_migration_id else None
 
 
-def _fencing(moving: Moving) -> Iterator[Step]:
-    authority, plan = moving.authority, moving.plan
-    acl_fence, planned = plan.changes_lists, plan.seen.acls
+def _fencing_steps(moving: Moving) -> Iterator[Step]:
+    authority, plan = moving.control_znode, moving.plan
+    acl_fence, planned = plan.uses_acl_fence, plan.snapshot.acls
     yield ControlTo(authority, Phase.FENCING)
     yield NobodyRegistered(authority)
     if acl_fence:
-        yield AclFence(authority, moving.topics, planned, members_leave=True)
-    yield NobodyOwns(authority, acl_fence and keeps_members_out(authority, planned))
+        yield AclFence(authority, moving.topics, planned, members_may_delete=True)
+    yield NobodyOwns(authority, acl_fence and blocks_group_logins(authority, planned))
     if acl_fence:
-        yield AclFence(authority, moving.topics, planned, members_leave=False)
-    yield from owner_fences(authority, plan.seen.partitions)
-    yield LateOwnerFences(authority, frozenset(plan.seen.partitions))
-    yield TakeSeat(moving.seat, has_sat=False)
+        yield AclFence(authority, moving.topics, planned, members_may_delete=False)
+    yield from owner_fence_steps(authority, plan.snapshot.partitions)
+    yield LateOwnerFences(authority, frozenset(plan.snapshot.partitions))
+    yield TakeSeat(moving.placeholder, had_placeholder=False)
     yield ControlTo(authority, Phase.FENCED)
 
 
-def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> Iterator[Step]:
-    authority, stores = moving.authority, moving.stores
-    yield _fences_stand(moving)
+def _copying_steps(moving: Moving, options: CopyOptions, *, has_sat: bool) -> Iterator[Step]:
+    authority, stores = moving.control_znode, moving.stores
+    yield _check_fences(moving)
     yield AcceptDrift(moving, options.accept_drift, has_sat)
     copies = copies_of(moving.plan)
-    known = frozenset(moving.plan.seen.partitions)
-    yield copy_to_kafka(moving, copies)
+    known = frozenset(moving.plan.snapshot.partitions)
+    yield copy_to_kafka_step(moving, copies)
     yield ControlTo(authority, Phase.COPIED)
     yield VerifyCopy(stores, copies, known)
     yield ControlTo(authority, Phase.VERIFIED)
@@ -144,10 +144,10 @@ def _carrying_over(moving: Moving, options: CopyOptions, *, has_sat: bool) -> It
     if options.hooks_dir is not None:
         # Programs take their time: it is looked at once more.
         yield VerifyCopy(stores, copies, known)
-    yield _fences_stand(moving)
-    yield from move_steps(moving, Phase.SWITCHED)
+    yield _check_fences(moving)
+    yield from authority_move_steps(moving, Phase.SWITCHED)
 
 
-def _fences_stand(moving: Moving) -> FencesStand:
+def _check_fences(moving: Moving) -> FencesStand:
     kept = f"the plan beside {paths.control(moving.group)}"
-    return FencesStand(moving.authority, tuple(moving.plan.seen.partitions), kept)
+    return FencesStand(moving.control_znode, tuple(moving.plan.snapshot.partitions), kept)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.stores import MISSING
-from zkconsumer.admin.words import some
+from zkconsumer.admin.words import list_text
 
 if TYPE_CHECKING:
     from bridge.migration.plan import Plan, PlannedPartition
@@ -32,13 +32,13 @@ class Difference:
     """One partition that is not as it was planned; ``words`` say how."""
 
     tp: TopicPartition
-    words: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.tp}: {self.words}"
+        return f"{self.tp}: {self.text}"
 
 
-def drift_of(plan: Plan, seen: Seen) -> list[Difference]:
+def find_drift(plan: Plan, seen: Seen) -> list[Difference]:
     """Every difference, in the order of partitions."""
     planned = {row.tp: row for row in plan.partitions}
     found: list[Difference] = []
@@ -53,14 +53,14 @@ def drift_of(plan: Plan, seen: Seen) -> list[Difference]:
     return found
 
 
-def not_told(seen: Seen) -> str:
+def unknown_broker_data(seen: Seen) -> str:
     """What brokers did not tell, for a person; empty when they told everything."""
-    if seen.kafka_problem:
-        return f"what Kafka has stored for group {seen.group}: {seen.kafka_problem}"
+    if seen.kafka_error:
+        return f"what Kafka has stored for group {seen.group}: {seen.kafka_error}"
     unknown = [one for one in seen.partitions.values() if isinstance(one.log, str)]
     if not unknown:
         return ""
-    return f"the logs of {some([one.tp for one in unknown])}: {unknown[0].log or 'nobody was asked'}"
+    return f"the logs of {list_text([one.tp for one in unknown])}: {unknown[0].log or 'nobody was asked'}"
 
 
 def drift_lines(differences: list[Difference]) -> list[str]:
@@ -73,16 +73,16 @@ def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Itera
     if (row.stored, row.version) != (now.stored, now.version):
         yield (
             f"ZooKeeper had {_stored(row.stored, row.version)} and has {_stored(now.stored, now.version)}"
-            f"{_went_back(row, now)}"
+            f"{_moved_back_text(row, now)}"
         )
-    before = plan.seen.partitions[row.tp].kafka
-    if now.kafka != before and not _is_of(plan, now.kafka):
+    before = plan.snapshot.partitions[row.tp].kafka
+    if now.kafka != before and not _is_of_migration(plan, now.kafka):
         yield f"Kafka had {_value(before)} and has {_value(now.kafka)}"
-    if row.target is not None and isinstance(now.log, LogRange) and not now.log.holds(row.target):
+    if row.target is not None and isinstance(now.log, LogRange) and not now.log.contains(row.target):
         yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
 
 
-def _went_back(row: PlannedPartition, now: SeenPartition) -> str:
+def _moved_back_text(row: PlannedPartition, now: SeenPartition) -> str:
     """Who accepts that reads records twice."""
     if row.stored is None or now.stored is None or row.target is None or now.stored >= row.stored:
         return ""
@@ -92,9 +92,9 @@ def _went_back(row: PlannedPartition, now: SeenPartition) -> str:
     )
 
 
-def _is_of(plan: Plan, value: KafkaValue | None) -> bool:
+def _is_of_migration(plan: Plan, value: KafkaValue | None) -> bool:
     """Whether this migration wrote it."""
-    return value is not None and value.provenance is not None and value.provenance.is_of(plan.migration_id)
+    return value is not None and value.provenance is not None and value.provenance.is_of_migration(plan.migration_id)
 
 
 def _stored(offset: int | None, version: int) -> str:

@@ -20,7 +20,7 @@ class PlanIsStale(PreconditionFailed):
     """The group is not what the plan was made from; look at the differences, and plan again or accept them."""
 
 
-def group_is_gone(group: str) -> PlanIsStale:
+def missing_group_error(group: str) -> PlanIsStale:
     """ZooKeeper has no such group: it was deleted after the plan was made, or this is another ZooKeeper."""
     return PlanIsStale(
         f"there is no /consumers/{group} any more, so there is nothing to move. Name the ZooKeeper of the plan "

@@ -17,16 +17,16 @@ WELCOME = frozenset({Phase.SWITCHED, Phase.COMPLETED})
 _PREFIX = "guest/"
 
 
-def guest_name(consumer: str) -> str:
+def non_acknowledging_name(consumer: str) -> str:
     """What a guest calls itself in the coordinator's group, where a member says its consumer id."""
     return f"{_PREFIX}{consumer}"
 
 
-def is_guest(name: str) -> bool:
+def is_non_acknowledging_name(name: str) -> bool:
     """Whether a name that was said there is a guest's."""
     return name.startswith(_PREFIX)
 
 
-def consumer_of_guest(name: str) -> str:
+def consumer_of_non_acknowledging(name: str) -> str:
     """Its consumer id."""
     return name.removeprefix(_PREFIX)

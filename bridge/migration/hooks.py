@@ -44,10 +44,10 @@ PATIENCE_S = 5.0
 def check_hooks(folder: Path | None) -> None:
     """Before anything is changed: whether every program could be run.  Raises ``PreconditionFailed``."""
     for event in (BEFORE, AFTER):
-        hooks_of(folder, event)
+        find_hooks(folder, event)
 
 
-def hooks_of(folder: Path | None, event: str) -> list[Path]:
+def find_hooks(folder: Path | None, event: str) -> list[Path]:
     """The programs for an event, by name.  Raises ``PreconditionFailed`` for one that cannot be run."""
     if folder is None:
         return []
@@ -75,7 +75,7 @@ class RunHooks:
     Before the cut-over they may veto; after it one that fails leaves the rest to the next run (exit code 6).
     """
 
-    moving: Moving
+    context: Moving
     folder: Path | None
     event: str
     timeout_s: float = TIMEOUT_S
@@ -90,36 +90,36 @@ class RunHooks:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"run {path}" for path in hooks_of(self.folder, self.event)]
+        return [f"run {path}" for path in find_hooks(self.folder, self.event)]
 
     def check(self) -> Standing:
         """See ``Step``."""
         try:
-            return Done() if self._is_done or not hooks_of(self.folder, self.event) else Todo()
+            return Done() if self._is_done or not find_hooks(self.folder, self.event) else Todo()
         except PreconditionFailed as error:
             return Refused(error)
 
     def do(self) -> None:
         """See ``Step``.  Raises ``HookVetoed`` or ``HookFailed``."""
-        moving = self.moving
-        held = moving.authority.require(*Phase)
+        moving = self.context
+        held = moving.control_znode.require_phase(*Phase)
         environment = {
             "ZKCONSUMER_GROUP": moving.group,
-            "ZKCONSUMER_MIGRATION": moving.authority.migration_id,
+            "ZKCONSUMER_MIGRATION": moving.control_znode.migration_id,
             "ZKCONSUMER_STRATEGY": held.strategy,
             "ZKCONSUMER_PHASE": held.phase.value,
             "ZKCONSUMER_EPOCH": str(held.control.epoch),
             "ZKCONSUMER_AUTHORITY": held.control.authority,
             "ZKCONSUMER_PARTITIONS": str(len(moving.plan.targets)),
         }
-        for path in hooks_of(self.folder, self.event):
-            problem = run_program(path, environment, self.timeout_s, moving.seat.beat_if_due)
+        for path in find_hooks(self.folder, self.event):
+            problem = run_hook_program(path, environment, self.timeout_s, moving.placeholder.heartbeat_if_due)
             if problem:
                 raise self._failed(path, problem)
         self._is_done = True
 
     def _failed(self, path: Path, problem: str) -> HookVetoed | HookFailed:
-        group = self.moving.group
+        group = self.context.group
         if self.event == BEFORE:
             return HookVetoed(
                 f"{path} {problem}: group {group} was not switched. See to what it says; then the same command goes "
@@ -131,7 +131,7 @@ class RunHooks:
         )
 
 
-def run_program(path: Path, environment: Mapping[str, str], timeout_s: float, beat: Callable[[], None]) -> str:
+def run_hook_program(path: Path, environment: Mapping[str, str], timeout_s: float, beat: Callable[[], None]) -> str:
     """Run it to its end; empty when all is well, else what is wrong.  ``beat`` is called while it runs.
 
     It is a process group of its own, which is ended as a whole when it takes too long or we are interrupted.
@@ -153,10 +153,10 @@ def run_program(path: Path, environment: Mapping[str, str], timeout_s: float, be
             return "" if code == 0 else f"ended with {code}"
         return f"did not end within {timeout_s:g} s"
     finally:
-        _end(process)
+        _terminate(process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _terminate(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import CHILD_BYTES_MAX, JOURNAL
-from bridge.migration.pieces import Damaged, pack, unpack, write_child
+from bridge.migration.pieces import Damaged, pack, unpack, update_child
 from zkconsumer.errors import Bug
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CreateOp, Op, SetOp
@@ -43,7 +43,7 @@ class Entries:
     """What a journal holds, oldest first; ``problem`` says why it cannot be read."""
 
     entries: tuple[Entry, ...] = ()
-    problem: str = ""
+    error: str = ""
 
     def latest(self, what: str) -> Entry | None:
         """The newest entry of that name."""
@@ -61,10 +61,10 @@ def parse_journal(data: bytes) -> Entries:
     try:
         read = json.loads(unpack([data]))
         if not isinstance(read, dict) or read.get("schema") != SCHEMA:
-            return Entries(problem="it is no journal of this release")
+            return Entries(error="it is no journal of this release")
         return Entries(tuple(map(_entry, read["entries"])))
     except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        return Entries(problem=f"it cannot be read: {type(error).__name__}")
+        return Entries(error=f"it cannot be read: {type(error).__name__}")
 
 
 def _entry(read: Mapping[str, object]) -> Entry:
@@ -91,23 +91,23 @@ def format_journal(entries: tuple[Entry, ...]) -> bytes:
 class Journal:
     """Where a run writes down what it is about to do; ``who``: user, host, process."""
 
-    authority: Authority
-    who: str
+    control_znode: Authority
+    caller: str
 
-    def add(self, what: str, facts: Mapping[str, str] | None = None) -> None:
+    def append(self, what: str, facts: Mapping[str, str] | None = None) -> None:
         """One more entry.  Raises ``PartlyDone`` when the migration is another's now, ``WorldError``."""
-        clock = self.authority.session.clock
+        clock = self.control_znode.session.clock
         short = {key: value[:TEXT_CHARS_MAX] for key, value in (facts or {}).items()}
-        entry = Entry(clock.wall_ms(), self.who[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)
+        entry = Entry(clock.wall_ms(), self.caller[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)
 
         def op(path: str, before: bytes | None) -> Op:
             if before is None:
-                return CreateOp(path, format_journal((entry,)), acl=self.authority.access.of_child(JOURNAL))
+                return CreateOp(path, format_journal((entry,)), acl=self.control_znode.acl_policy.acl_of_child(JOURNAL))
             read = parse_journal(before)
-            told = (Entry(entry.at_ms, self.who, f"the journal before this: {read.problem}"),) if read.problem else ()
+            told = (Entry(entry.at_ms, self.caller, f"the journal before this: {read.error}"),) if read.error else ()
             return SetOp(path, format_journal((*read.entries, *told, entry)))
 
         def is_done(found: bytes | None) -> bool:
             return found is not None and entry in parse_journal(found).entries
 
-        write_child(self.authority, JOURNAL, op, is_done)
+        update_child(self.control_znode, JOURNAL, op, is_done)

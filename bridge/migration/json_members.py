@@ -39,70 +39,70 @@ class Members:
         self._where = where
 
     @classmethod
-    def of(cls, text: str, where: str) -> Members:
+    def parse(cls, text: str, where: str) -> Members:
         """The object in a text.  Raises ``Wrong``."""
-        return cls(parse(text, where), where)
+        return cls(parse_json(text, where), where)
 
-    def wrong(self, why: str) -> Wrong:
+    def error(self, why: str) -> Wrong:
         """An error with this place."""
         return Wrong(f"{self._where}: {why}")
 
-    def end(self) -> None:
+    def reject_unknown_keys(self) -> None:
         """Raises ``Wrong`` when a member was not taken."""
         if self._members:
-            raise self.wrong(f"{next(iter(self._members))[:50]!r} is not known here")
+            raise self.error(f"{next(iter(self._members))[:50]!r} is not known here")
 
     def has(self, name: str) -> bool:
         """Whether there is such a member."""
         return name in self._members
 
-    def value(self, name: str) -> Json:
+    def take(self, name: str) -> Json:
         """A member, whatever it is."""
         if name not in self._members:
-            raise self.wrong(f"{name!r} is missing")
+            raise self.error(f"{name!r} is missing")
         return self._members.pop(name)
 
     def text(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
         """A text."""
-        value = self.value(name)
+        value = self.take(name)
         if isinstance(value, str) and len(value) <= chars_max and value.isascii():
             return value  # the usual case, a million times a plan
-        return as_text(value, self._at(name), chars_max)
+        return as_text(value, self._location(name), chars_max)
 
     def number(self, name: str, lowest: int = 0, highest: int = INT64_MAX) -> int:
         """An integer between these, both included."""
-        value = self.value(name)
+        value = self.take(name)
         if type(value) is int and lowest <= value <= highest:
             return value
-        return as_number(value, self._at(name), lowest, highest)
+        return as_number(value, self._location(name), lowest, highest)
 
     def flag(self, name: str) -> bool:
         """True or false."""
-        value = self.value(name)
+        value = self.take(name)
         if not isinstance(value, bool):
-            raise self.wrong(f"{name!r} is neither true nor false")
+            raise self.error(f"{name!r} is neither true nor false")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts."""
-        return tuple(as_text(each, self._at(name), TEXT_CHARS_MAX) for each in self.items(name))
+        return tuple(as_text(each, self._location(name), TEXT_CHARS_MAX) for each in self.items(name))
 
     def items(self, name: str) -> list[Json]:
         """A list."""
-        return as_list(self.value(name), self._at(name))
+        return as_list(self.take(name), self._location(name))
 
-    def inside(self, name: str) -> Members:
+    def take_object(self, name: str) -> Members:
         """An object."""
-        return Members(self.value(name), self._at(name))
+        return Members(self.take(name), self._location(name))
 
-    def each(self, name: str) -> list[tuple[str, Json]]:
+    def take_entries(self, name: str) -> list[tuple[str, Json]]:
         """The members of an object, whose names are data."""
-        value = self.value(name)
+        value = self.take(name)
         if not isinstance(value, dict):
-            raise self.wrong(f"{name!r} is no object")
-        return [(as_text(key, self._at(name), TEXT_CHARS_MAX), each) for key, each in value.items()]
+            raise self.error(f"{name!r} is no object")
+        return [(as_text(key, self._location(name), TEXT_CHARS_MAX), each) for key, each in value.items()]
 
-    def or_none(self, name: str, read: Callable[[str], T]) -> T | None:
+    def nullable(self, name: str, read: Callable[[str], T]) -> T | None:
         """``read(name)``, None for null."""
         if name in self._members and self._members[name] is None:
             del self._members[name]
@@ -119,13 +119,13 @@ class Members:
         try:
             return check(text)
         except Exception as error:
-            raise self.wrong(f"{name!r}: {error}") from error
+            raise self.error(f"{name!r}: {error}") from error
 
-    def _at(self, name: str) -> str:
+    def _location(self, name: str) -> str:
         return f"{self._where}: {name!r}"
 
 
-def parse(text: str, where: str) -> Json:
+def parse_json(text: str, where: str) -> Json:
     """One JSON value and nothing behind it.  Raises ``Wrong``."""
     try:
         value: Json = _DECODER.decode(text)
@@ -169,11 +169,11 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _no_fraction(text: str) -> NoReturn:
+def _reject_fraction(text: str) -> NoReturn:
     raise Wrong(f"{text[:DIGITS_MAX]} is no integer")
 
 
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = next(name for name in members if sum(name == other for other, _ in pairs) > 1)
@@ -182,5 +182,5 @@ def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_once, parse_int=_integer, parse_float=_no_fraction, parse_constant=_no_fraction
+    object_pairs_hook=_reject_duplicate_keys, parse_int=_integer, parse_float=_reject_fraction, parse_constant=_reject_fraction
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.session import AdminSession, Doors, tools_config
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.security import Digest, ZkSecurity, security_of
+from zkconsumer.zk.security import Digest, ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -30,18 +30,18 @@ RANDOM_USER = "zkconsumer-migrate"
 PASSWORD_BYTES = 24
 
 
-def security_for(config: ConsumerConfig, *, acl_fence: bool) -> ZkSecurity:
+def fence_security(config: ConsumerConfig, *, acl_fence: bool) -> ZkSecurity:
     """Login and TLS of the configuration; without a login, and with lists to change, a random digest.
 
     Raises ``InvalidConfigException`` for files that cannot be used.
     """
-    security = security_of(config)
+    security = zk_security_of(config)
     if security.login is not None or not acl_fence:
         return security
     return replace(security, login=Digest(RANDOM_USER, secrets.token_urlsafe(PASSWORD_BYTES)))
 
 
-def open_session(
+def open_fence_session(
     zookeeper: str | None,
     config_file: Path | None = None,
     doors: Doors | None = None,
@@ -56,7 +56,7 @@ def open_session(
     """
     more: dict[str, object] = {} if zookeeper_auth is None else {"zookeeper.auth": zookeeper_auth}
     config = tools_config(zookeeper, config_file, bootstrap_servers, more)
-    security = security_for(config, acl_fence=acl_fence)
+    security = fence_security(config, acl_fence=acl_fence)
     doors = doors or Doors()
     session = AdminSession(config, replace(doors, store=partial(doors.store or KazooStore, security=security)))
     session.start()

@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.migration.clusters import clusters_of, zookeeper_cluster
-from bridge.migration.fences.left import look_at_left_fences
-from bridge.migration.look_brokers import look_at_brokers
-from bridge.migration.look_logs import last_entries
-from bridge.migration.look_rights import access_lists, lacking_rights
+from bridge.migration.clusters import read_cluster_ids, read_zookeeper_cluster_id
+from bridge.migration.fences.left import read_inherited_fences
+from bridge.migration.look_brokers import inspect_brokers
+from bridge.migration.look_logs import read_last_entries
+from bridge.migration.look_rights import inspect_acls, missing_permissions
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.preflight import UNKNOWN
-from bridge.migration.returned import look_at_ended
+from bridge.migration.returned import read_ended_migration
 from bridge.migration.seen import Clusters, KafkaValue, Seen, SeenBroker, SeenMember, SeenOwner, SeenPartition
 from zkconsumer.admin.brokers import PeerTrouble
 from zkconsumer.admin.groups import GroupState, read_group
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
-from zkconsumer.admin.look import storage_of
-from zkconsumer.admin.words import count_of
-from zkconsumer.core.assignment import AssignmentContext, Form, recognise_form
+from zkconsumer.admin.look import configured_storage
+from zkconsumer.admin.words import count_text
+from zkconsumer.core.assignment import AssignmentContext, Form, detect_variants
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -47,7 +47,7 @@ GO_KAFKA_CLIENT = "api/rebalance"
 """Below the group; go_kafka_client makes it before it registers, and nobody else does."""
 
 
-def look_at_group(
+def inspect_group(
     session: AdminSession, group: str, *, with_acls: bool = True, with_rights: bool = False
 ) -> Seen | None:
     """The group now; None when ``/consumers`` does not have it.
@@ -56,51 +56,51 @@ def look_at_group(
     move needs, with the fence of those lists or without it.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
     does not answer or does not tell.
     """
-    brokers, retention_ms, keeps_by_commit = look_at_brokers(session)
-    silence = _silence(brokers)
+    brokers, retention_ms, keeps_by_commit = inspect_brokers(session)
+    silence = _unreachable_text(brokers)
     state = read_group(session, group)
     if state is None:
         return None
-    there = _existing(state)
+    there = _existing_partitions(state)
     # Right behind the offsets: one that stands where its log ends shows what the numbers mean, and logs go on.
     logs = _logs(session, state, there, silence)
     store = KafkaStore(session, group)
     # Where ZooKeeper has the topics, it tells of a cluster without an offset store.
     has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
     kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
-    modern, modern_problem = (None, silence) if silence and has_store else _modern(store)
-    ended = look_at_ended(session, group, state.control)
+    modern, modern_problem = (None, silence) if silence and has_store else _coordinator_group(store)
+    ended = read_ended_migration(session, group, state.control)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp), ended) for tp in there}
-    acls, no_admin = access_lists(session, state) if with_acls else ({}, ())
-    left = look_at_left_fences(session, state, acls if with_acls else None)
+    acls, no_admin = inspect_acls(session, state) if with_acls else ({}, ())
+    left = read_inherited_fences(session, state, acls if with_acls else None)
     nodes = Nodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
     return Seen(
         group=group,
         at_ms=state.read_at_ms,
         members=_members(state),
-        partitions=last_entries(session, partitions),
+        partitions=read_last_entries(session, partitions),
         missing_topics=tuple(state.missing_topics),
-        orphans=tuple(tp for tp in state.offsets if tp not in partitions),
-        odd_nodes=state.odd_nodes,
-        acls=left.lists,
-        no_admin=no_admin,
-        lacking=lacking_rights(session, nodes, left.lists) if with_rights else (),
+        offsets_without_partition=tuple(tp for tp in state.offsets if tp not in partitions),
+        unexpected_nodes=state.unexpected_nodes,
+        acls=left.acls,
+        acls_without_admin=no_admin,
+        missing_permissions=missing_permissions(session, nodes, left.acls) if with_rights else (),
         control=state.control,
         control_version=state.control_version,
-        control_problem=state.control_problem,
-        modern=modern,
-        modern_problem=modern_problem,
-        kafka_problem=kafka_problem,
+        control_error=state.control_problem,
+        coordinator_group=modern,
+        coordinator_group_error=modern_problem,
+        kafka_error=kafka_problem,
         brokers=brokers,
         retention_ms=retention_ms,
         keeps_by_commit=keeps_by_commit,
-        strategy_in_use=_strategy(state),
-        legacy_kafka_commits=_legacy(session, state, partitions, modern),
-        last_writers=_last_writers(session, group),
-        clusters=Clusters(zookeeper=zookeeper_cluster(session)) if silence else clusters_of(session),
-        filters=_filters(state),
-        fences_of=left.fences_of,
-        fences_problem=left.problem,
+        assignment_in_use=_assignment_in_use(state),
+        legacy_kafka_commits=_legacy_kafka_commits(session, state, partitions, modern),
+        last_offset_clients=_last_offset_clients(session, group),
+        clusters=Clusters(zookeeper=read_zookeeper_cluster_id(session)) if silence else read_cluster_ids(session),
+        topic_filters=_filters(state),
+        fences_migration_id=left.migration_id,
+        fences_error=left.error,
         convention_before=ended.convention,
     )
 
@@ -108,7 +108,7 @@ def look_at_group(
 # --- partitions -------------------------------------------------------------------------------------------------
 
 
-def _existing(state: GroupState) -> list[TopicPartition]:
+def _existing_partitions(state: GroupState) -> list[TopicPartition]:
     """The partitions that exist; of a topic whose znode cannot be read, those that have an offset."""
     numbers = {topic: frozenset(one.partitions) for topic, one in state.topics.items()}
     unread = {topic for topic, one in state.topics.items() if one.problem}
@@ -136,7 +136,7 @@ def _partition(
 ) -> SeenPartition:
     node, owner = state.offsets.get(tp), state.owners.get(tp)
     seen_owner = None if owner is None else SeenOwner(owner.thread, owner.kind)
-    is_returned = ended.knows(tp, kafka)
+    is_returned = ended.has_returned(tp, kafka)
     if node is None:
         return SeenPartition(tp, owner=seen_owner, kafka=kafka, log=log, is_returned=is_returned)
     is_ours = owner is not None and owner.kind == "zkconsumer" and node.stat.mzxid > owner.stat.czxid
@@ -155,14 +155,14 @@ def _is_older(state: GroupState, node: OffsetNode) -> bool:
 # --- Kafka ------------------------------------------------------------------------------------------------------
 
 
-def _silence(brokers: tuple[SeenBroker, ...]) -> str:
+def _unreachable_text(brokers: tuple[SeenBroker, ...]) -> str:
     """Why nothing else is asked of the brokers: each question would wait for all of them anew.  Empty: one answers.
 
     Where none is known, whatever asks says so at once, and better.
     """
-    if not brokers or any(one.has_groups is not None for one in brokers):
+    if not brokers or any(one.supports_groups is not None for one in brokers):
         return ""
-    return f"none of {count_of(len(brokers), 'broker')} answers; the first one: {brokers[0].words}"
+    return f"none of {count_text(len(brokers), 'broker')} answers; the first one: {brokers[0].release}"
 
 
 def _kafka_values(
@@ -170,21 +170,21 @@ def _kafka_values(
 ) -> tuple[dict[TopicPartition, KafkaValue], str]:
     wanted = frozenset(partitions)
     try:
-        stored = store.read()
+        stored = store.read_offsets()
     except PeerTrouble as error:
         return {}, str(error)
     return {tp: KafkaValue(one.offset, one.metadata) for tp, one in stored.items() if tp in wanted}, ""
 
 
-def _modern(store: KafkaStore) -> tuple[ModernGroup | None, str]:
+def _coordinator_group(store: KafkaStore) -> tuple[ModernGroup | None, str]:
     """The modern group, or why that is not known."""
     try:
-        return store.modern_group(), ""
+        return store.coordinator_group(), ""
     except PeerTrouble as error:
         return None, f"its coordinator does not tell ({error})"
 
 
-def _legacy(
+def _legacy_kafka_commits(
     session: AdminSession,
     state: GroupState,
     partitions: Mapping[TopicPartition, SeenPartition],
@@ -195,7 +195,7 @@ def _legacy(
     Commits without membership are what old members make, from 0.8.2 on, and some tools; a group that ever had a
     member keeps its protocol's type.
     """
-    if storage_of(session) in ("kafka", "dual"):
+    if configured_storage(session) in ("kafka", "dual"):
         return "the --config file says offsets.storage=kafka"
     foreign = [
         one
@@ -205,7 +205,7 @@ def _legacy(
     if not foreign or modern is None or modern.protocol_type or not state.members:
         return ""
     ahead = [one for one in foreign if one.stored is None or (one.kafka is not None and one.kafka.offset > one.stored)]
-    words = f"Kafka has {count_of(len(foreign), 'offset')} that no modern member committed"
+    words = f"Kafka has {count_text(len(foreign), 'offset')} that no modern member committed"
     if not ahead:
         return f"{words}, while members of the old group are registered"
     first = ahead[0]
@@ -219,7 +219,7 @@ def _legacy(
 
 def _members(state: GroupState) -> tuple[SeenMember, ...]:
     return tuple(
-        SeenMember(name, one.kind, one.host, one.subscribes_by, one.threads, one.problem)
+        SeenMember(name, one.kind, one.host, one.subscription_pattern, one.threads, one.problem)
         for name, one in sorted(state.members.items())
     )
 
@@ -234,7 +234,7 @@ def _filters(state: GroupState) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _strategy(state: GroupState) -> str:
+def _assignment_in_use(state: GroupState) -> str:
     """Which forms explain every claim of a registered member: the present owners recomputed in all of them."""
     claims = {
         tp: one.thread
@@ -250,10 +250,10 @@ def _strategy(state: GroupState) -> str:
         context = AssignmentContext("", state.subscriptions, numbers, topics=state.all_topics)
     except MalformedZnode:
         return UNKNOWN
-    found = recognise_form(claims, context)
+    found = detect_variants(claims, context)
     return " or ".join(form.value for form in Form if form in found) or UNKNOWN
 
 
-def _last_writers(session: AdminSession, group: str) -> tuple[str, ...]:
+def _last_offset_clients(session: AdminSession, group: str) -> tuple[str, ...]:
     path = f"{paths.group_root(group)}/{GO_KAFKA_CLIENT}"
     return (path,) if session.get(path) is not None else ()

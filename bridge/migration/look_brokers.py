@@ -31,7 +31,7 @@ MINUTE_MS = 60_000
 _MINUTES = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int | None, bool | None]:
+def inspect_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int | None, bool | None]:
     """Every broker, by id; how long offsets are kept without a commit, in milliseconds, the shortest of all; and
     whether that counts from each commit.
 
@@ -41,13 +41,13 @@ def look_at_brokers(session: AdminSession) -> tuple[tuple[SeenBroker, ...], int 
     seen: list[SeenBroker] = []
     kept: list[int] = []
     by_commit: list[bool] = []
-    for broker, ranges in session.brokers.ask_each(_brokers(session), lambda _, ranges, __: ranges).items():
+    for broker, ranges in session.brokers.execute_on_each(_brokers(session), lambda _, ranges, __: ranges).items():
         name = f"{broker.host}:{broker.port}"
         if isinstance(ranges, PeerTrouble):
             seen.append(SeenBroker(name, None, str(ranges)))
             continue
-        seen.append(SeenBroker(name, ranges.knows(JOIN_GROUP, 0), _release(ranges)))
-        by_commit.append(not ranges.knows(OFFSET_COMMIT, RETENTION_TO + 1))
+        seen.append(SeenBroker(name, ranges.supports(JOIN_GROUP, 0), _release_range(ranges)))
+        by_commit.append(not ranges.supports(OFFSET_COMMIT, RETENTION_TO + 1))
         minutes = _retention_minutes(session, broker)
         if minutes is not None:
             kept.append(minutes * MINUTE_MS)
@@ -64,19 +64,19 @@ def _brokers(session: AdminSession) -> list[BrokerAddress]:
         return session.brokers.all()
 
 
-def _release(ranges: ApiRanges) -> str:
+def _release_range(ranges: ApiRanges) -> str:
     """Between which releases it stands, by what it speaks: the table has one release of each kind."""
     if ranges.is_assumed:
-        return "0.9" if ranges.knows(JOIN_GROUP, 0) else "before 0.9"
+        return "0.9" if ranges.supports(JOIN_GROUP, 0) else "before 0.9"
     names = [name for name, one in RELEASES.items() if one.has_api_versions]
-    reached = [name for name in names if _speaks_all(ranges, name)]
+    reached = [name for name in names if _supports_all(ranges, name)]
     if not reached:
         return f"before {names[0]}"
     later = names[names.index(reached[-1]) + 1 :]
     return f"from {reached[-1]} on" + (f", before {later[0]}" if later else "")
 
 
-def _speaks_all(ranges: ApiRanges, release: str) -> bool:
+def _supports_all(ranges: ApiRanges, release: str) -> bool:
     """Whether it speaks the highest version of everything that this release speaks."""
     return all(
         key in ranges.ranges and ranges.ranges[key].highest >= one.highest
@@ -94,7 +94,7 @@ def _retention_minutes(session: AdminSession, broker: BrokerAddress) -> int | No
         return connection.request(DESCRIBE_CONFIGS, ranges.pick(DESCRIBE_CONFIGS), body, REQUEST_TIMEOUT_MS)
 
     try:
-        response = session.brokers.ask(broker, ask)
+        response = session.brokers.execute(broker, ask)
     except PeerTrouble:
         return None
     for one in response.results:

@@ -17,7 +17,7 @@ from zkconsumer.admin.session import chunks
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import NONE
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.entries import walk
+from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -38,16 +38,16 @@ BYTES_EACH = 1024 * 1024
 """Partitions in one Fetch, and bytes of each: a batch of the usual ``message.max.bytes``."""
 
 
-def last_entries(
+def read_last_entries(
     session: AdminSession, partitions: Mapping[TopicPartition, SeenPartition]
 ) -> dict[TopicPartition, SeenPartition]:
     """The same, with ``last`` where it was looked at."""
     found = dict(partitions)
-    wanted = _spread([tp for tp, one in partitions.items() if needs_last_entry(one)])
+    wanted = _sample([tp for tp, one in partitions.items() if needs_last_entry(one)])
     if not wanted:
         return found
     try:
-        leaders = session.brokers.leaders({tp.topic for tp in wanted}).led
+        leaders = session.brokers.leaders({tp.topic for tp in wanted}).with_leader
     except PeerTrouble:
         return found
     of_leader: dict[BrokerAddress, list[TopicPartition]] = {}
@@ -56,8 +56,8 @@ def last_entries(
             of_leader.setdefault(leaders[tp], []).append(tp)
     for leader, led in of_leader.items():
         for some in chunks(led, AT_ONCE_MAX):
-            for tp, last in _ask(session, leader, {tp: _newest(partitions[tp]) for tp in some}).items():
-                found[tp] = replace(found[tp], last=last)
+            for tp, last in _fetch_last_entries(session, leader, {tp: _newest(partitions[tp]) for tp in some}).items():
+                found[tp] = replace(found[tp], last_entry=last)
     return found
 
 
@@ -66,7 +66,7 @@ def _newest(seen: SeenPartition) -> int:
     return seen.log.latest - 1
 
 
-def _spread(partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+def _sample(partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     """One of every topic, then a second of each, and so on."""
     turn: dict[str, int] = {}
     ranked: list[tuple[int, TopicPartition]] = []
@@ -76,7 +76,7 @@ def _spread(partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     return [tp for _, tp in sorted(ranked)[:ENTRIES_MAX]]
 
 
-def _ask(
+def _fetch_last_entries(
     session: AdminSession, leader: BrokerAddress, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, LastEntry]:
     topics: dict[str, list[FetchPartition]] = {}
@@ -93,7 +93,7 @@ def _ask(
         return connection.request(FETCH, ranges.pick(FETCH), body, REQUEST_TIMEOUT_MS)
 
     try:
-        response = session.brokers.ask(leader, fetch)
+        response = session.brokers.execute(leader, fetch)
     except PeerTrouble:
         return {}
     found: dict[TopicPartition, LastEntry] = {}
@@ -111,7 +111,7 @@ def _entry(records: bytes | memoryview | None, offset: int) -> LastEntry | None:
     if records is None:
         return None
     try:
-        covers = any(entry.offset <= offset <= entry.last_offset for entry in walk(records))
+        covers = any(entry.offset <= offset <= entry.last_offset for entry in iter_entries(records))
         for record in iter_records(records, offset):
             if record.offset == offset:
                 return LastEntry(True, record.timestamp)

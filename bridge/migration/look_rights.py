@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.needed_rights import RIGHT_WORDS
-from zkconsumer.admin.session import chunks, untold
+from zkconsumer.admin.session import chunks, unexpected_result_error
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     PERM_ADMIN,
@@ -30,7 +30,7 @@ from zkconsumer.zk.requests import (
     NoNode,
     SetOp,
 )
-from zkconsumer.zk.security import Login, SaslGssapi, identities, login_of
+from zkconsumer.zk.security import Login, SaslGssapi, identities, zk_login_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,22 +59,22 @@ TRIES_MAX = 3
 """How often a packet is sent whose answer a broken connection lost.  It changed nothing: a server always refuses it."""
 
 
-def access_lists(
+def inspect_acls(
     session: AdminSession, state: GroupState
 ) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
     """Path → list of the nodes that are there, and the paths whose list we may not change.
 
     Raises ``WorldError`` when ZooKeeper does not tell.
     """
-    lists = session.access_lists(_fenced(state))
-    login = login_of(session.config)
+    lists = session.get_acls(_fenced_paths(state))
+    login = zk_login_of(session.config)
     found = {path: acl for path, acl in lists.items() if acl is not None}
-    ours = {acl: may(acl, login, PERM_ADMIN) for acl in set(found.values())}
+    ours = {acl: has_permission(acl, login, PERM_ADMIN) for acl in set(found.values())}
     forbidden = [path for path, acl in lists.items() if acl is None or not ours[acl]]
     return found, tuple(sorted(forbidden))
 
 
-def lacking_rights(
+def missing_permissions(
     session: AdminSession, nodes: Nodes, before: Mapping[str, tuple[Acl, ...]] | None = None
 ) -> tuple[str, ...]:
     """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
@@ -85,19 +85,19 @@ def lacking_rights(
     before = before or {}
     written = [path for path in nodes.written if path not in before]
     by_list = [path for path in nodes.written if path in before]
-    lists = session.access_lists([*nodes.all, *by_list])
-    needed = nodes.needed(lists) | {path: PERM_WRITE for path in by_list if path in lists}
-    login = login_of(session.config)
+    lists = session.get_acls([*nodes.all_paths, *by_list])
+    needed = nodes.required_perms(lists) | {path: PERM_WRITE for path in by_list if path in lists}
+    login = zk_login_of(session.config)
     found = [f"{path} ({RIGHT_WORDS[PERM_WRITE]})" for path in unwritable(session, written)]
     known: dict[tuple[object, int], bool] = {}
     for path, perms in needed.items():
-        acl = _list_behind(path, lists, before) if before else lists[path]
+        acl = _acl_without_fence(path, lists, before) if before else lists[path]
         if acl is None:  # we may not even look at it: told elsewhere
             continue
         lacking = []
         for perm in (perm for perm in RIGHT_WORDS if perms & perm):
             if (acl, perm) not in known:
-                known[acl, perm] = may(acl, login, perm)
+                known[acl, perm] = has_permission(acl, login, perm)
             if not known[acl, perm]:
                 lacking.append(RIGHT_WORDS[perm])
         if lacking:
@@ -125,7 +125,7 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
         packets = [Multi((*(SetOp(*each) for each in some), CheckOp(some[0][0], NO_VERSION))) for some in pending]
         left: list[list[tuple[str, bytes]]] = []
         is_lost = False
-        for some, answer in zip(pending, session.ask(packets), strict=True):
+        for some, answer in zip(pending, session.request(packets), strict=True):
             match answer:
                 case MultiFailed(failed=failed, error=BadVersion()) if failed == len(some):
                     rest = []
@@ -137,13 +137,13 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
                 case ConnectionLost() if tries < TRIES_MAX:
                     rest, is_lost = some, True
                 case _:
-                    raise untold(f"ZooKeeper did not tell whether we may write {some[0][0]}", answer)
+                    raise unexpected_result_error(f"ZooKeeper did not tell whether we may write {some[0][0]}", answer)
             left += [rest] if rest else []
         pending, tries = left, tries + is_lost
     return refused
 
 
-def _list_behind(
+def _acl_without_fence(
     path: str, lists: Mapping[str, tuple[Acl, ...] | None], before: Mapping[str, tuple[Acl, ...]]
 ) -> tuple[Acl, ...] | None:
     """The list that a node has once the fence is lifted.
@@ -154,10 +154,10 @@ def _list_behind(
     if acl is None or not is_fence(acl):
         return acl
     above = path.rpartition("/")[0]
-    return before.get(path) or (_list_behind(above, lists, before) if above in lists else acl)
+    return before.get(path) or (_acl_without_fence(above, lists, before) if above in lists else acl)
 
 
-def may(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:
+def has_permission(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:
     """Whether whoever is logged in so has this right by a list, as far as that can be told here: in doubt, yes."""
     own = identities(login)
     if ("digest", SUPER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
@@ -172,7 +172,7 @@ def may(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:
     return False
 
 
-def _fenced(state: GroupState) -> list[str]:
+def _fenced_paths(state: GroupState) -> list[str]:
     group = state.group
     above = [paths.ids(group), paths.owners(group), paths.offsets(group)]
     topics = [paths.owners_of_topic(group, topic) for topic in sorted(state.owned_topics)]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Held
 from bridge.migration.control_steps import ControlTo
-from bridge.migration.copies import copies_of, differences_in_kafka, words_of
+from bridge.migration.copies import copies_of, kafka_differences, format_differences
 from bridge.migration.errors import AnswerLost, MoveUnconfirmed, PartlyDone, VerificationFailed
 from bridge.migration.phases import Phase
 from bridge.migration.seat_steps import TakeSeat
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
     from bridge.migration.step import Step
 
 
-def move_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
+def authority_move_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
     """``switched`` or ``returned`` is written once, and confirmed."""
-    yield MoveAuthority(moving.authority, moving.seat, phase)
-    yield ConfirmMove(moving.authority, moving.seat, phase)
+    yield MoveAuthority(moving.control_znode, moving.placeholder, phase)
+    yield ConfirmMove(moving.control_znode, moving.placeholder, phase)
 
 
-def confirm_switch(moving: Moving, *, accept_drift: bool = False) -> Iterator[Step]:
+def confirm_switch_steps(moving: Moving, *, accept_drift: bool = False) -> Iterator[Step]:
     """What a run does first that finds phase ``switched`` not confirmed; nothing in any other phase.
 
     ``accept_drift``: the operator says that what others committed is right.
     """
     if moving.is_confirmed or moving.phase is not Phase.SWITCHED:
         return
-    if not moving.seat.look().others:  # members may be there: Kafka has the authority
-        yield TakeSeat(moving.seat, has_sat=False)
+    if not moving.placeholder.read_occupants().others:  # members may be there: Kafka has the authority
+        yield TakeSeat(moving.placeholder, had_placeholder=False)
     yield CompareSwitched(moving.stores, copies_of(moving.plan), accept_drift)
-    yield ConfirmMove(moving.authority, moving.seat, Phase.SWITCHED)
+    yield ConfirmMove(moving.control_znode, moving.placeholder, Phase.SWITCHED)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAuthority:
     """The phase in which the other store has the authority: one heartbeat that is answered, then one write."""
 
-    authority: Authority
-    seat: Seat
+    control_znode: Authority
+    placeholder: Seat
     phase: Phase
 
     changes = True
@@ -76,12 +76,12 @@ class MoveAuthority:
 
     @property
     def _write(self) -> ControlTo:
-        return ControlTo(self.authority, self.phase)
+        return ControlTo(self.control_znode, self.phase)
 
     def describe(self) -> list[str]:
         """See ``Step``."""
         return [
-            f"ask the coordinator whether the placeholder member is still in group {self.seat.group}",
+            f"ask the coordinator whether the placeholder member is still in group {self.placeholder.group}",
             *self._write.describe(),
         ]
 
@@ -91,7 +91,7 @@ class MoveAuthority:
 
     def do(self) -> None:
         """See ``Step``.  Raises ``AnswerLost``, and what ``Seat.beat`` raises."""
-        self.seat.beat()
+        self.placeholder.heartbeat()
         self._write.write(is_confirmed=False)
 
 
@@ -102,8 +102,8 @@ class ConfirmMove:
     Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
     """
 
-    authority: Authority
-    seat: Seat
+    control_znode: Authority
+    placeholder: Seat
     phase: Phase
 
     changes = True
@@ -116,31 +116,31 @@ class ConfirmMove:
     def describe(self) -> list[str]:
         """See ``Step``."""
         return [
-            f"ask the coordinator once more whether the placeholder member is in group {self.seat.group}, and write "
+            f"ask the coordinator once more whether the placeholder member is in group {self.placeholder.group}, and write "
             f"that {self.phase.value} is confirmed"
         ]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(self.phase)
+        held = self.control_znode.check_phase(self.phase)
         if not isinstance(held, Held):
             return held or Todo()
         return Done() if held.control.is_confirmed else Todo()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``MoveUnconfirmed`` when the heartbeat is refused, ``AnswerLost``."""
-        held = self.authority.require(self.phase)
-        if self.phase is Phase.RETURNED or self.seat.sitting is not None:
-            self._beat()
-        if not self.authority.advance(held, replace(held.control, is_confirmed=True)):
+        held = self.control_znode.require_phase(self.phase)
+        if self.phase is Phase.RETURNED or self.placeholder.joined is not None:
+            self._heartbeat()
+        if not self.control_znode.write_control(held, replace(held.control, is_confirmed=True)):
             raise AnswerLost(f"whether {self.phase.value} is confirmed is not known: it is looked at again")
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         try:
-            self.seat.beat()
+            self.placeholder.heartbeat()
         except (PartlyDone, VerificationFailed) as error:
             raise MoveUnconfirmed(
-                f"{error}\nSo it is not confirmed that no other client committed for group {self.seat.group} before "
+                f"{error}\nSo it is not confirmed that no other client committed for group {self.placeholder.group} before "
                 f"phase {self.phase.value} was written: the stores are compared again, before anything else is done"
             ) from error
 
@@ -154,7 +154,7 @@ class CompareSwitched:
 
     stores: Stores
     copies: Sequence[Copy]
-    accepts: bool
+    accept_foreign: bool
 
     name = "compare Kafka's offsets with those that were copied"
     changes = False
@@ -165,15 +165,15 @@ class CompareSwitched:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        authority = self.stores.authority
-        held = authority.stands(Phase.SWITCHED)
+        authority = self.stores.control_znode
+        held = authority.check_phase(Phase.SWITCHED)
         if not isinstance(held, Held):
             return held or Todo()
-        if self.accepts:
+        if self.accept_foreign:
             return Done()
-        found = self.stores.kafka([copy.tp for copy in self.copies])
+        found = self.stores.read_kafka([copy.tp for copy in self.copies])
         # The epoch grew with the move: the copies are of the one before.
-        differences = differences_in_kafka(self.copies, found, authority.migration_id, held.control.epoch - 1)
+        differences = kafka_differences(self.copies, found, authority.migration_id, held.control.epoch - 1)
         if not differences:
             return Done()
         group = authority.group
@@ -181,7 +181,7 @@ class CompareSwitched:
             VerificationFailed(
                 f"Kafka has the authority of group {group}, and the coordinator does not confirm that the placeholder "
                 f"member was still in the group when it moved. Another client committed, before that or after it: "
-                f"{words_of(differences)}. Nothing was written over, and the fences against old members stand. Find "
+                f"{format_differences(differences)}. Nothing was written over, and the fences against old members stand. Find "
                 "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
                 f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
                 f"in Kafka ('zkconsumer offsets set') before you start members or roll back"
@@ -190,4 +190,4 @@ class CompareSwitched:
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is in another phase."""
-        self.stores.authority.require(Phase.SWITCHED)
+        self.stores.control_znode.require_phase(Phase.SWITCHED)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import Copy, sorted_out, words_of, writes_back
+from bridge.migration.copies import Copy, pending_and_drifted, format_differences, pending_zookeeper_writes
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.phases import Phase
 from bridge.migration.retention import DEFAULT_RETENTION_MS
@@ -79,30 +79,30 @@ class Stores:
         pause: Callable[[int], object] | None = None,
         patience: Patience = PATIENCE,
     ) -> None:
-        self.authority = authority
-        self.seat = seat
+        self.control_znode = authority
+        self.placeholder = seat
         self.group = authority.group
         self._kafka = KafkaStore(authority.session, authority.group, pause, patience)
 
-    def is_in(self, *phases: Phase) -> bool:
+    def is_in_phase(self, *phases: Phase) -> bool:
         """Whether the control znode is this migration's, and in one of these phases; a dry run is in none."""
-        held = self.authority.look()
-        return held is not None and held.control.migration_id == self.authority.migration_id and held.phase in phases
+        held = self.control_znode.read()
+        return held is not None and held.control.migration_id == self.control_znode.migration_id and held.phase in phases
 
-    def kafka(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, KafkaValue]:
+    def read_kafka(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, KafkaValue]:
         """What Kafka has stored for these partitions; None: for every one of the group."""
-        self.seat.beat_if_due()
-        found = self._kafka.read() if partitions is None else self._kafka.read_some(partitions)
+        self.placeholder.heartbeat_if_due()
+        found = self._kafka.read_offsets() if partitions is None else self._kafka.read_some(partitions)
         return {tp: KafkaValue(stored.offset, stored.metadata) for tp, stored in found.items()}
 
-    def modern(self) -> ModernGroup | None:
+    def read_coordinator_group(self) -> ModernGroup | None:
         """Who is in the coordinator's group; None where that is not told."""
-        return self._kafka.modern_group()
+        return self._kafka.coordinator_group()
 
-    def zookeeper(self) -> Mapping[TopicPartition, OffsetNode]:
+    def read_zookeeper(self) -> Mapping[TopicPartition, OffsetNode]:
         """Every offset znode of the group."""
-        self.seat.beat_if_due()
-        return read_offsets(self.authority.session, self.authority.group)[0]
+        self.placeholder.heartbeat_if_due()
+        return read_offsets(self.control_znode.session, self.control_znode.group)[0]
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class CopyToKafka:
     """How long brokers before 2.1 keep the offsets, from the commit on."""
     journal: Journal | None = None
     """Where the commit is noted, before it, for whoever asks until when the offsets are kept; None: nowhere."""
-    _looked: tuple[Generation, int, list[Copy]] | None = None
+    _last_check: tuple[Generation, int, list[Copy]] | None = None
     """What a check found to be left, and in which generation of ours and at which epoch."""
 
     name = "commit the offsets to Kafka"
@@ -134,43 +134,43 @@ class CopyToKafka:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        if not self.stores.is_in(*self.phases):
+        if not self.stores.is_in_phase(*self.phases):
             return Todo()
         try:
-            epoch, left = self._left()
+            epoch, left = self._pending()
         except VerificationFailed as error:
             return Refused(error)
-        sitting = self.stores.seat.sitting
-        self._looked = None if sitting is None else (sitting.generation, epoch, left)
+        sitting = self.stores.placeholder.joined
+        self._last_check = None if sitting is None else (sitting.generation, epoch, left)
         return Todo() if left else Done()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` with the partitions that the brokers refuse; the others are done."""
-        seat, looked = self.stores.seat, self._looked
-        self._looked = None
+        seat, looked = self.stores.placeholder, self._last_check
+        self._last_check = None
         # Nobody but our generation commits: what was read in it, and behind its beginning, is so until we write.
-        seat.beat()
-        assert seat.sitting is not None, "a beat that was answered leaves us where we sit"
-        epoch = self.stores.authority.require(*self.phases).control.epoch
-        if looked is None or looked[:2] != (seat.sitting.generation, epoch):
-            epoch, left = self._left()
+        seat.heartbeat()
+        assert seat.joined is not None, "a beat that was answered leaves us where we sit"
+        epoch = self.stores.control_znode.require_phase(*self.phases).control.epoch
+        if looked is None or looked[:2] != (seat.joined.generation, epoch):
+            epoch, left = self._pending()
         else:
             left = looked[2]
         if left and self.journal is not None:
-            self.journal.add(COPIED_ENTRY, {RETENTION_FACT: str(self.retention_ms)})
+            self.journal.append(COPIED_ENTRY, {RETENTION_FACT: str(self.retention_ms)})
         refused = self._commit(left, epoch)
         if refused:
-            raise PartlyDone(_refused_words(refused))
+            raise PartlyDone(_rejected_text(refused))
 
-    def _left(self) -> tuple[int, list[Copy]]:
+    def _pending(self) -> tuple[int, list[Copy]]:
         """The epoch, and what is not as it is to be.  Raises ``VerificationFailed`` for what somebody else wrote."""
-        authority = self.stores.authority
-        epoch = authority.require(*self.phases).control.epoch
-        found = self.stores.kafka([copy.tp for copy in self.copies])
-        left, drift = sorted_out(self.copies, found, authority.migration_id, epoch)
+        authority = self.stores.control_znode
+        epoch = authority.require_phase(*self.phases).control.epoch
+        found = self.stores.read_kafka([copy.tp for copy in self.copies])
+        left, drift = pending_and_drifted(self.copies, found, authority.migration_id, epoch)
         if drift:
             raise VerificationFailed(
-                f"somebody else committed for group {self.stores.group} since the plan was made: {words_of(drift)}. "
+                f"somebody else committed for group {self.stores.group} since the plan was made: {format_differences(drift)}. "
                 "Nothing of it was written over. Find out who did; then roll back, and plan again"
             )
         return epoch, left
@@ -182,7 +182,7 @@ class CopyToKafka:
         refused: dict[TopicPartition, ErrorCode] = {}
         while rest:
             batch, size = self._batch(rest, bytes_max, epoch)
-            outcome = self.stores.seat.commit(batch, self.retention_ms)
+            outcome = self.stores.placeholder.commit(batch, self.retention_ms)
             if len(batch) > 1 and _TOO_MUCH & set(outcome.values()):
                 bytes_max = size // 2
                 continue
@@ -198,7 +198,7 @@ class CopyToKafka:
         batch: dict[TopicPartition, OffsetAndMetadata] = {}
         size = 0
         for copy in rest:
-            metadata = copy.metadata(self.stores.authority.migration_id, epoch)
+            metadata = copy.metadata(self.stores.control_znode.migration_id, epoch)
             names = len(self.stores.group) + len(copy.tp.topic)
             size += RECORD_BYTES + names + len(metadata)
             if batch and size > bytes_max:
@@ -229,24 +229,24 @@ class ReturnToZooKeeper:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        if not self.stores.is_in(self.phase):
+        if not self.stores.is_in_phase(self.phase):
             return Todo()
-        if not self._left():
+        if not self._pending():
             return Done()
-        if self.stores.seat.sitting is not None:
+        if self.stores.placeholder.joined is not None:
             try:
-                self.stores.seat.beat()  # what is left after a write, another client committed in the seat's place
+                self.stores.placeholder.heartbeat()  # what is left after a write, another client committed in the seat's place
             except (VerificationFailed, PartlyDone) as error:
                 return Refused(error)
         return Todo()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences stay."""
-        authority, seat = self.stores.authority, self.stores.seat
-        held = authority.require(self.phase)
-        seat.beat()
-        for some in chunks(self._left(), RETURNED_AT_ONCE):
-            seat.beat_if_due()
+        authority, seat = self.stores.control_znode, self.stores.placeholder
+        held = authority.require_phase(self.phase)
+        seat.heartbeat()
+        for some in chunks(self._pending(), RETURNED_AT_ONCE):
+            seat.heartbeat_if_due()
             stopped_by = authority.write_offsets(held, some, self.acl)
             if stopped_by:
                 raise PartlyDone(
@@ -254,11 +254,11 @@ class ReturnToZooKeeper:
                     f"before the others are: {stopped_by}. See to it, then run the same command again"
                 )
 
-    def _left(self) -> list[OffsetWrite]:
-        return writes_back(self.stores.kafka(), self.stores.zookeeper(), self.convention)
+    def _pending(self) -> list[OffsetWrite]:
+        return pending_zookeeper_writes(self.stores.read_kafka(), self.stores.read_zookeeper(), self.convention)
 
 
-def _refused_words(refused: Mapping[TopicPartition, ErrorCode]) -> str:
+def _rejected_text(refused: Mapping[TopicPartition, ErrorCode]) -> str:
     by_code: dict[ErrorCode, list[TopicPartition]] = {}
     for tp, code in refused.items():
         by_code.setdefault(code, []).append(tp)
@@ -266,11 +266,11 @@ def _refused_words(refused: Mapping[TopicPartition, ErrorCode]) -> str:
     for code, partitions in by_code.items():
         more = len(partitions) - REFUSED_SHOWN_MAX
         names = ", ".join(map(str, partitions[:REFUSED_SHOWN_MAX])) + (f" and {more} more" if more > 0 else "")
-        told.append(f"{names}: {code}; {_who_must_act(code)}")
+        told.append(f"{names}: {code}; {_commit_error_remedy(code)}")
     return f"{'. '.join(told)}. The others are committed; then run the same command again, or roll back"
 
 
-def _who_must_act(code: ErrorCode) -> str:
+def _commit_error_remedy(code: ErrorCode) -> str:
     if code == UNKNOWN_TOPIC_OR_PARTITION:
         return "there is no such partition: if the topic was deleted, roll back and plan again"
     if code == OFFSET_METADATA_TOO_LARGE:

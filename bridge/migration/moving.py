@@ -12,15 +12,15 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.accepted import why_not_accepted
+from bridge.migration.accepted import accepted_plan_error
 from bridge.migration.authority import Authority
 from bridge.migration.control import ACCEPTED_PIECES
 from bridge.migration.journal import Journal
 from bridge.migration.mover import COPYING, CopyToKafka, Stores
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase, has_reached
-from bridge.migration.pieces import Damaged, read_pieces, read_plan, unpack
-from bridge.migration.plan_file import plan_of
+from bridge.migration.pieces import Damaged, read_pieces, read_plan_text, unpack
+from bridge.migration.plan_file import plan_from_bytes
 from bridge.migration.seat import PATIENCE, Seat
 from bridge.migration.step import Done, Standing, Todo
 from zkconsumer.admin.stores import MISSING
@@ -40,40 +40,40 @@ if TYPE_CHECKING:
 class Moving:
     """What the steps of one run share.  ``plan`` is the one that counts; a step that accepts drift replaces it."""
 
-    authority: Authority
+    control_znode: Authority
     plan: Plan
-    seat: Seat
+    placeholder: Seat
     stores: Stores
-    who: str
+    caller: str
 
     @property
     def session(self) -> AdminSession:
         """With both stores."""
-        return self.authority.session
+        return self.control_znode.session
 
     @property
     def group(self) -> str:
         """Whose offsets move."""
-        return self.authority.group
+        return self.control_znode.group
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Those that the plan saw."""
-        return tuple(self.plan.seen.topics)
+        return tuple(self.plan.snapshot.topics)
 
     @property
     def phase(self) -> Phase | None:
         """Where this migration stands; None while it has not begun."""
-        held = self.authority.look()
-        if held is None or held.control.migration_id != self.authority.migration_id:
+        held = self.control_znode.read()
+        if held is None or held.control.migration_id != self.control_znode.migration_id:
             return None
         return held.phase
 
     @property
     def is_confirmed(self) -> bool:
         """Whether no move of the authority waits for its confirmation (``move_steps``)."""
-        held = self.authority.look()
-        is_ours = held is not None and held.control.migration_id == self.authority.migration_id
+        held = self.control_znode.read()
+        is_ours = held is not None and held.control.migration_id == self.control_znode.migration_id
         return held is None or not is_ours or held.control.is_confirmed
 
     def has_reached(self, wanted: Phase) -> bool:
@@ -82,23 +82,23 @@ class Moving:
         return phase is not None and has_reached(self.plan.strategy, phase, wanted)
 
     @property
-    def nodes(self) -> Nodes:
+    def znodes(self) -> Nodes:
         """Those that the steps have to do with."""
         offsets = [row.tp for row in self.plan.partitions if row.version != MISSING]
-        return Nodes(self.group, self.topics, offsets, self.plan.changes_lists)
+        return Nodes(self.group, self.topics, offsets, self.plan.uses_acl_fence)
 
     @property
-    def nodes_before(self) -> frozenset[str]:
+    def parents_to_keep(self) -> frozenset[str]:
         """The parents of claims that stay when the fences go: those that the plan saw, or may have seen."""
-        if self.plan.changes_lists:
-            return frozenset(self.plan.seen.acls)
+        if self.plan.uses_acl_fence:
+            return frozenset(self.plan.snapshot.acls)
         # Without access lists a plan does not say which there were: they stay, as original members leave them.
         return frozenset(
             {paths.owners(self.group), *(paths.owners_of_topic(self.group, topic) for topic in self.topics)}
         )
 
 
-def open_moving(
+def open_migration(
     session: AdminSession,
     plan: Plan,
     who: str,
@@ -108,16 +108,16 @@ def open_moving(
 ) -> Moving:
     """Nothing is asked yet.  ``pause`` and ``patience``: how the brokers are waited for."""
     authority = Authority(session, plan.group, plan.migration_id)
-    authority.fences_of |= {plan.seen.fences_of} - {""}
+    authority.fence_migration_ids |= {plan.snapshot.fences_migration_id} - {""}
     seat = Seat(
-        session, plan.group, plan.migration_id, plan.seen.topics,
-        pause=pause, patience=patience, check_run=authority.check_run,
+        session, plan.group, plan.migration_id, plan.snapshot.topics,
+        pause=pause, patience=patience, check_run=authority.check_lock,
     )  # fmt: skip
     stores = Stores(authority, seat, pause=pause, patience=patience)
     return Moving(authority, plan, seat, stores, who)
 
 
-def accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
+def read_accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
     """The plan that was accepted with its drift; None: none was, or the run that did was cut off.
 
     ``first``: the plan that the operator knows.  Raises ``PreconditionFailed`` for one that does not follow from it.
@@ -127,10 +127,10 @@ def accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
     if not pieces:
         return None
     try:
-        accepted = plan_of(unpack(list(pieces.values())))
+        accepted = plan_from_bytes(unpack(list(pieces.values())))
     except Damaged:
         return None
-    problem = why_not_accepted(first, accepted)
+    problem = accepted_plan_error(first, accepted)
     if problem:
         names = ", ".join(paths.control_child(group, name) for name in pieces)
         raise PreconditionFailed(
@@ -141,19 +141,19 @@ def accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
     return accepted
 
 
-def kept_plan(session: AdminSession, group: str) -> Plan:
+def read_effective_plan(session: AdminSession, group: str) -> Plan:
     """The plan that counts.  Raises ``PreconditionFailed`` (``BadPlanFile`` too) when none is kept that is whole."""
-    first = plan_of(read_plan(session, group))
-    return accepted_plan(session, first) or first
+    first = plan_from_bytes(read_plan_text(session, group))
+    return read_accepted_plan(session, first) or first
 
 
-def copy_to_kafka(moving: Moving, copies: Sequence[Copy], *phases: Phase) -> CopyToKafka:
+def copy_to_kafka_step(moving: Moving, copies: Sequence[Copy], *phases: Phase) -> CopyToKafka:
     """The step that commits these offsets, kept and noted as the plan has it.  ``phases``: in which it may be done."""
-    journal = Journal(moving.authority, moving.who)
+    journal = Journal(moving.control_znode, moving.caller)
     return CopyToKafka(moving.stores, copies, phases or COPYING, moving.plan.offsets_retention_ms, journal)
 
 
-def whoami() -> str:
+def caller_description() -> str:
     """User, host and process, for others to read."""
     try:
         user = getpass.getuser()
@@ -166,8 +166,8 @@ def whoami() -> str:
 class WriteDown:
     """An entry of the journal: what is about to be done, before it is."""
 
-    moving: Moving
-    what: str
+    context: Moving
+    entry: str
     facts: dict[str, str]
     _is_done: bool = False
 
@@ -176,11 +176,11 @@ class WriteDown:
     @property
     def name(self) -> str:
         """See ``Step``."""
-        return f"journal: {self.what}"
+        return f"journal: {self.entry}"
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"write into the journal: {self.what}"]
+        return [f"write into the journal: {self.entry}"]
 
     def check(self) -> Standing:
         """See ``Step``: one entry a run."""
@@ -188,5 +188,5 @@ class WriteDown:
 
     def do(self) -> None:
         """See ``Step``."""
-        Journal(self.moving.authority, self.moving.who).add(self.what, self.facts)
+        Journal(self.context.control_znode, self.context.caller).append(self.entry, self.facts)
         self._is_done = True

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_CREATE, PERM_DELETE, PERM_WRITE
 
@@ -48,7 +48,7 @@ class Nodes:
         return [] if self.acl_fence else [paths.offset(self.group, tp) for tp in self.offsets]
 
     @property
-    def all(self) -> list[str]:
+    def all_paths(self) -> list[str]:
         """The paths of the other nodes, whether they exist or not."""
         group = self.group
         below = [paths.ids(group), paths.owners(group), paths.offsets(group)]
@@ -61,7 +61,7 @@ class Nodes:
     def _below(self, topic: str) -> tuple[str, str]:
         return paths.owners_of_topic(self.group, topic), paths.offsets_of_topic(self.group, topic)
 
-    def needed(self, there: Collection[str]) -> dict[str, int]:
+    def required_perms(self, there: Collection[str]) -> dict[str, int]:
         """Path -> rights, for the nodes of ``all`` that exist."""
         group = self.group
         owners, offsets, ids = paths.owners(group), paths.offsets(group), paths.ids(group)
@@ -85,10 +85,10 @@ class Nodes:
         return {path: perms for path, perms in wanted.items() if path in there}
 
 
-def words_of_rights(lacking: Collection[str]) -> str:
+def missing_permissions_text(lacking: Collection[str]) -> str:
     """Which they are, and what to do; the sentence has no end."""
     return (
-        f"the steps need rights that we do not have on {count_of(len(lacking), 'node')}: {_first(lacking)}. Log in as "
+        f"the steps need rights that we do not have on {count_text(len(lacking), 'node')}: {_first(lacking)}. Log in as "
         "whom their access lists name (zookeeper.auth in a --config file, --zookeeper-auth), or have them added"
     )
 

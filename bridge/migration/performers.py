@@ -30,50 +30,50 @@ class Real:
     ``done``: the names of the steps that were carried out, in their order.
     """
 
-    tell: Callable[[str], None]
-    beat: Callable[[], None]
+    report: Callable[[str], None]
+    heartbeat: Callable[[], None]
     pause: Callable[[int], object]
     clock: Clock
-    done: list[str] = field(default_factory=list)
-    _told: str = ""
-    _told_at_ms: int = 0
+    executed_steps: list[str] = field(default_factory=list)
+    _reported: str = ""
+    _reported_at_ms: int = 0
 
-    looks_again = True
+    rechecks_steps = True
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: Step) -> None:
         """See ``Performer``."""
-        self.beat()
-        self.tell(f"{step.name} …")
+        self.heartbeat()
+        self.report(f"{step.name} …")
         step.do()
-        self.done.append(step.name)
+        self.executed_steps.append(step.name)
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: Step) -> None:
         """See ``Performer``."""
-        if self._told == step.name:
-            self.tell(f"{step.name}: so it is")
-            self._told = ""
+        if self._reported == step.name:
+            self.report(f"{step.name}: so it is")
+            self._reported = ""
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
         """See ``Performer``."""
         now_ms = self.clock.now_ms()
-        if step.name != self._told or now_ms - self._told_at_ms >= TOLD_EVERY_MS:
-            self.tell(f"{step.name}: waiting for {waiting.whom} ({-(-left_ms // 1_000)} s left)")
-            self._told, self._told_at_ms = step.name, now_ms
+        if step.name != self._reported or now_ms - self._reported_at_ms >= TOLD_EVERY_MS:
+            self.report(f"{step.name}: waiting for {waiting.waits_for} ({-(-left_ms // 1_000)} s left)")
+            self._reported, self._reported_at_ms = step.name, now_ms
         self.pause(min(LOOK_EVERY_MS, left_ms))
-        self.beat()
+        self.heartbeat()
         return True
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: Step, error: ZkConsumerError) -> None:
         """See ``Performer``."""
         raise error
 
-    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+    def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
         """See ``Performer``."""
         words = str(error)
         now_ms = self.clock.now_ms()
-        if words != self._told or now_ms - self._told_at_ms >= TOLD_EVERY_MS:
-            self.tell(f"{words}; it is tried again ({-(-left_ms // 1_000)} s left)")
-            self._told, self._told_at_ms = words, now_ms
+        if words != self._reported or now_ms - self._reported_at_ms >= TOLD_EVERY_MS:
+            self.report(f"{words}; it is tried again ({-(-left_ms // 1_000)} s left)")
+            self._reported, self._reported_at_ms = words, now_ms
         self.pause(min(LOOK_EVERY_MS, left_ms))
 
 
@@ -82,7 +82,7 @@ class Explained:
     """One step of a dry run.  ``standing``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
 
     name: str
-    standing: str
+    status: str
     changes: bool
     lines: list[str]
 
@@ -99,39 +99,39 @@ class Explain:
     steps: list[Explained] = field(default_factory=list)
     error: ZkConsumerError | None = None
     would_change: bool = False
-    _is_stopped: bool = False
+    _is_blocked: bool = False
 
-    looks_again = False
+    rechecks_steps = False
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: Step) -> None:
         """See ``Performer``."""
-        self._note(step, "to do", step.describe())
+        self._record(step, "to do", step.describe())
         self.would_change = self.would_change or step.changes
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: Step) -> None:
         """See ``Performer``."""
-        self._note(step, "done", [])
+        self._record(step, "done", [])
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
         """See ``Performer``."""
-        self._note(step, "waits", [f"waits for {waiting.whom}"])
+        self._record(step, "waits", [f"waits for {waiting.waits_for}"])
         self.would_change = self.would_change or step.changes
         return False
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: Step, error: ZkConsumerError) -> None:
         """See ``Performer``."""
         if self.would_change:
-            self._note(step, "not so now", [str(error)])
+            self._record(step, "not so now", [str(error)])
             return
-        self._note(step, "refused", [str(error)])
+        self._record(step, "refused", [str(error)])
         self.error = self.error or error
 
-    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+    def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
         """See ``Performer``: what cannot be looked at cannot be explained."""
         raise error
 
-    def _note(self, step: Step, standing: str, lines: list[str]) -> None:
-        self._is_stopped = self._is_stopped or (self.error is not None and step.changes)
-        if self._is_stopped:
+    def _record(self, step: Step, standing: str, lines: list[str]) -> None:
+        self._is_blocked = self._is_blocked or (self.error is not None and step.changes)
+        if self._is_blocked:
             return
         self.steps.append(Explained(step.name, standing, step.changes, lines))

@@ -92,22 +92,22 @@ _BACK: dict[Phase, tuple[Phase, ...]] = {
 }
 
 
-def following(strategy: Strategy, phase: Phase) -> tuple[Phase, ...]:
+def next_phases(strategy: Strategy, phase: Phase) -> tuple[Phase, ...]:
     """The phases that may come next: forward first, then back."""
     forward = FORWARD[strategy]
     later = forward[forward.index(phase) + 1 :][:1] if phase in forward else ()
     return (*later, *_BACK.get(phase, (Phase.UNDOING,)))
 
 
-def can_come(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool:
+def can_reach(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool:
     """Whether a migration that stands in ``phase`` can still come to one of these, forward or back."""
     found: set[Phase] = set()
-    todo = list(following(strategy, phase))
+    todo = list(next_phases(strategy, phase))
     while todo:
         one = todo.pop()
         if one not in found:
             found.add(one)
-            todo += following(strategy, one)
+            todo += next_phases(strategy, one)
     return not found.isdisjoint(wanted)
 
 
@@ -116,7 +116,7 @@ def authority_of(phase: Phase) -> Authority:
     return "kafka" if phase in (Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNING) else "zookeeper"
 
 
-def is_fenced_for_old_members(phase: Phase) -> bool:
+def blocks_old_members(phase: Phase) -> bool:
     """Whether an original member that starts now is held off for certain."""
     return phase in (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RETURNING)
 

@@ -15,8 +15,8 @@ from bridge.migration.phases import (
     Phase,
     Strategy,
     authority_of,
-    following,
-    is_fenced_for_old_members,
+    next_phases,
+    blocks_old_members,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def render() -> str:
         moves=" and ".join(f"into `{phase.value}` (to {_STORES[authority_of(phase)]})" for phase in _moves()),
         phases="\n".join(
             f"| `{phase.value}` | {words} | {_STORES[authority_of(phase)]} "
-            f"| {'is held off' if is_fenced_for_old_members(phase) else '-'} "
+            f"| {'is held off' if blocks_old_members(phase) else '-'} "
             f"| {'one more' if phase is Phase.PLANNED or phase in NEW_EPOCH else '-'} |"
             for phase, words in sentences().items()
         ),
@@ -109,8 +109,8 @@ def arrows(strategy: Strategy) -> Iterator[tuple[Phase, Phase]]:
         phase = todo.pop(0)
         if phase not in seen:
             seen.add(phase)
-            todo += following(strategy, phase)
-            yield from ((phase, after) for after in following(strategy, phase))
+            todo += next_phases(strategy, phase)
+            yield from ((phase, after) for after in next_phases(strategy, phase))
 
 
 def command(strategy: Strategy, after: Phase) -> str:

@@ -14,12 +14,12 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, Held, broke
-from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECES, plan_piece
+from bridge.migration.authority import TRIES_MAX, Authority, Held, connection_lost_error
+from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECES, plan_piece_name
 from bridge.migration.errors import VerificationFailed
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo
-from zkconsumer.admin.session import words_of
+from zkconsumer.admin.session import zk_error_name
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, Op, SetOp
@@ -80,7 +80,7 @@ def has_pieces(session: AdminSession, group: str, prefix: str) -> bool:
     return any(_is_piece(name, prefix) for name in (listed.names if listed else ()))
 
 
-def read_plan(session: AdminSession, group: str) -> bytes:
+def read_plan_text(session: AdminSession, group: str) -> bytes:
     """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
     pieces = read_pieces(session, group, PLAN_PIECES)
     if not pieces and session.get(paths.control(group)) is None:
@@ -107,7 +107,7 @@ def read_plan(session: AdminSession, group: str) -> bytes:
 class KeepPlan:
     """The plan beside the control znode, so that any machine can go on with it; ``text``: the bytes of its file."""
 
-    authority: Authority
+    control_znode: Authority
     text: bytes
 
     name = "keep the plan"
@@ -115,56 +115,56 @@ class KeepPlan:
 
     def describe(self) -> list[str]:
         count = len(pack(self.text))
-        return [f"write the plan to {paths.control(self.authority.group)}, {count} piece{'s' if count > 1 else ''}"]
+        return [f"write the plan to {paths.control(self.control_znode.group)}, {count} piece{'s' if count > 1 else ''}"]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*Phase)
+        held = self.control_znode.check_phase(*Phase)
         if not isinstance(held, Held):
             return held or Todo()
-        pieces = read_pieces(self.authority.session, self.authority.group, PLAN_PIECES)
+        pieces = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECES)
         try:
             kept: bytes | None = unpack(list(pieces.values())) if pieces else None
             damage = "it is not there"
         except Damaged as error:
             kept, damage = None, str(error)
         if kept is None:
-            return Todo() if held.phase is Phase.PLANNED else Refused(self._damaged(held, damage))
+            return Todo() if held.phase is Phase.PLANNED else Refused(self._damaged_error(held, damage))
         if _digest(kept) == _digest(self.text):
             return Done()
         return Refused(
             PreconditionFailed(
-                f"migration {self.authority.migration_id} of group {self.authority.group} was begun with another plan "
+                f"migration {self.control_znode.migration_id} of group {self.control_znode.group} was begun with another plan "
                 "than this file. Go on with that one: "
-                f"zkconsumer migrate apply --resume {self.authority.group} --execute"
+                f"zkconsumer migrate apply --resume {self.control_znode.group} --execute"
             )
         )
 
-    def _damaged(self, held: Held, why: str) -> VerificationFailed:
+    def _damaged_error(self, held: Held, why: str) -> VerificationFailed:
         return VerificationFailed(
-            f"the plan of migration {self.authority.migration_id}, which is in phase {held.phase.value}, was damaged "
-            f"at {paths.control(self.authority.group)} ({why}): somebody else writes there"
+            f"the plan of migration {self.control_znode.migration_id}, which is in phase {held.phase.value}, was damaged "
+            f"at {paths.control(self.control_znode.group)} ({why}): somebody else writes there"
         )
 
     def do(self) -> None:
-        wanted = {plan_piece(number): piece for number, piece in enumerate(pack(self.text))}
-        found = read_pieces(self.authority.session, self.authority.group, PLAN_PIECES)
+        wanted = {plan_piece_name(number): piece for number, piece in enumerate(pack(self.text))}
+        found = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECES)
         for name in [name for name in found if name not in wanted]:
-            write_child(self.authority, name, lambda path, _: DeleteOp(path), lambda data: data is None)
+            update_child(self.control_znode, name, lambda path, _: DeleteOp(path), lambda data: data is None)
         for name, piece in wanted.items():
             if found.get(name) != piece:
-                keep_child(self.authority, name, piece, Phase.PLANNED)
+                store_child(self.control_znode, name, piece, Phase.PLANNED)
 
 
-def keep_child(authority: Authority, name: str, data: bytes, *phases: Phase) -> None:
+def store_child(authority: Authority, name: str, data: bytes, *phases: Phase) -> None:
     """A child of the control znode with these bytes, and the list of its name.  Raises as ``write_child`` does."""
 
     def op(path: str, before: bytes | None) -> Op:
-        return CreateOp(path, data, acl=authority.access.of_child(name)) if before is None else SetOp(path, data)
+        return CreateOp(path, data, acl=authority.acl_policy.acl_of_child(name)) if before is None else SetOp(path, data)
 
-    write_child(authority, name, op, lambda found: found == data, *phases)
+    update_child(authority, name, op, lambda found: found == data, *phases)
 
 
-def write_child(
+def update_child(
     authority: Authority,
     name: str,
     op: Callable[[str, bytes | None], Op],
@@ -178,7 +178,7 @@ def write_child(
     path = paths.control_child(authority.group, name)
     answer: object = None
     for _ in range(TRIES_MAX):
-        held = authority.require(*(phases or Phase))
+        held = authority.require_phase(*(phases or Phase))
         node = authority.session.get(path)
         before = None if node is None else node.data
         if is_done(before):
@@ -187,8 +187,8 @@ def write_child(
         if answer is not None and not isinstance(answer, MultiFailed):
             return
     if isinstance(answer, MultiFailed):
-        raise WorldError(f"{path} was not written: {words_of(answer.error)}. Run it again")
-    raise broke(path)
+        raise WorldError(f"{path} was not written: {zk_error_name(answer.error)}. Run it again")
+    raise connection_lost_error(path)
 
 
 def _digest(text: bytes) -> str:

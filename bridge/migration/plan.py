@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.retention import retention_of
+from bridge.migration.retention import effective_retention_ms
 
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions, OffsetConvention
@@ -47,7 +47,7 @@ class Plan:
     group: str
     strategy: Strategy
     made_at_ms: int
-    seen: Seen
+    snapshot: Seen
     decisions: Decisions
     convention: OffsetConvention | None
     convention_evidence: str
@@ -62,14 +62,14 @@ class Plan:
         return not self.refusals and not any(row.refusal for row in self.partitions)
 
     @property
-    def changes_lists(self) -> bool:
+    def uses_acl_fence(self) -> bool:
         """Whether access lists keep old members out: never where members stay, whose own writes they would refuse."""
         return self.strategy == "copy" and self.decisions.acl_fence
 
     @property
     def offsets_retention_ms(self) -> int:
         """How long brokers before 2.1 are to keep the copied offsets, from their commit on."""
-        return retention_of(self.seen, self.decisions)
+        return effective_retention_ms(self.snapshot, self.decisions)
 
     @property
     def targets(self) -> dict[TopicPartition, int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.json_members import Wrong
 from bridge.migration.plan_head import SCHEMA
 from bridge.migration.plan_json import parse_plan, plan_lines
-from bridge.migration.whole_file import write_whole
+from bridge.migration.whole_file import write_atomically
 from zkconsumer.errors import PreconditionFailed, WorldError
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ class PlanNotWritten(WorldError):
     """The plan cannot be written to its file, and nothing was changed; make room, or name another file."""
 
 
-def plan_bytes(plan: Plan) -> bytes:
+def plan_to_bytes(plan: Plan) -> bytes:
     """The bytes of the file."""
     return "".join(plan_lines(plan)).encode()
 
 
-def plan_of(data: bytes) -> Plan:
+def plan_from_bytes(data: bytes) -> Plan:
     """The plan in these bytes.  Raises ``BadPlanFile``."""
     if len(data) > PLAN_BYTES_MAX:
         raise BadPlanFile(f"more than {PLAN_BYTES_MAX} bytes: this is no plan")
@@ -57,7 +57,7 @@ def plan_of(data: bytes) -> Plan:
         raise BadPlanFile(str(error)) from error
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan_file(path: Path) -> Plan:
     """The plan in a file.  Raises ``BadPlanFile``, with the path."""
     try:
         with path.open("rb") as file:
@@ -65,12 +65,12 @@ def read_plan(path: Path) -> Plan:
     except OSError as error:
         raise BadPlanFile(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return plan_of(data)
+        return plan_from_bytes(data)
     except BadPlanFile as error:
         raise BadPlanFile(f"{path}: {error}") from error
 
 
-def check_target(path: Path, group: str) -> None:
+def check_plan_file_target(path: Path, group: str) -> None:
     """Whether a plan of this group may be written there; a file that is something else is nobody's to lose.
 
     Raises ``PreconditionFailed`` for what is there and is no plan of the group, ``PlanNotWritten`` for what cannot even
@@ -92,12 +92,12 @@ def check_target(path: Path, group: str) -> None:
         raise PreconditionFailed(f"{path} exists and is no plan of group {group}: name another file, or remove it")
 
 
-def write_plan(path: Path, plan: Plan) -> None:
+def write_plan_file(path: Path, plan: Plan) -> None:
     """Write it so that the file is the old one or the whole new one, whatever happens.
 
     Raises ``PlanNotWritten`` with the path; nothing is left of the attempt then.
     """
     try:
-        write_whole(path, plan_lines(plan), replace=True)
+        write_atomically(path, plan_lines(plan), replace=True)
     except OSError as error:
         raise PlanNotWritten(f"the plan cannot be written to {path}: {error.strerror or error}") from error

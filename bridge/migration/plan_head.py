@@ -36,14 +36,14 @@ class Head:
     """A plan and what was seen, both still without partitions; ``count`` of them follow.  ``lists``: by number."""
 
     plan: Plan
-    seen: Seen
-    count: int
-    lists: tuple[tuple[Acl, ...], ...]
+    snapshot: Seen
+    partition_count: int
+    acls: tuple[tuple[Acl, ...], ...]
 
 
-def written_head(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]) -> dict[str, Json]:
+def format_plan_header(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]) -> dict[str, Json]:
     """The members of the first line; the nodes ``elsewhere`` have their list in a line of their own."""
-    seen, own = plan.seen, set(elsewhere)
+    seen, own = plan.snapshot, set(elsewhere)
     clusters = {"kafka_cluster": seen.clusters.kafka, "zookeeper_cluster": seen.clusters.zookeeper}
     return {
         "schema": SCHEMA,
@@ -58,76 +58,76 @@ def written_head(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: It
         "warnings": list(plan.warnings),
         "decisions": _decisions(plan.decisions),
         "seen_at_ms": seen.at_ms,
-        "members": [parts.member(one) for one in seen.members],
+        "members": [parts.format_member(one) for one in seen.members],
         "missing_topics": list(seen.missing_topics),
-        "orphans": [[tp.topic, tp.partition] for tp in seen.orphans],
-        "odd_nodes": list(seen.odd_nodes),
+        "orphans": [[tp.topic, tp.partition] for tp in seen.offsets_without_partition],
+        "odd_nodes": list(seen.unexpected_nodes),
         "acl_lists": [[[one.perms, one.scheme, one.id] for one in acl] for acl in lists],
         "acls": {path: lists[acl] for path, acl in seen.acls.items() if path not in own},
-        "no_admin": list(seen.no_admin),
-        "lacking": list(seen.lacking),
-        "control": None if seen.control is None else parts.control(seen.control),
+        "no_admin": list(seen.acls_without_admin),
+        "lacking": list(seen.missing_permissions),
+        "control": None if seen.control is None else parts.format_plan_control(seen.control),
         "control_version": seen.control_version,
-        "control_problem": seen.control_problem,
-        "modern": None if seen.modern is None else parts.modern(seen.modern),
-        "modern_problem": seen.modern_problem,
-        "kafka_problem": seen.kafka_problem,
-        "brokers": [[one.name, one.has_groups, one.words] for one in seen.brokers],
+        "control_problem": seen.control_error,
+        "modern": None if seen.coordinator_group is None else parts.format_coordinator_group(seen.coordinator_group),
+        "modern_problem": seen.coordinator_group_error,
+        "kafka_problem": seen.kafka_error,
+        "brokers": [[one.name, one.supports_groups, one.release] for one in seen.brokers],
         "retention_ms": seen.retention_ms,
         "keeps_by_commit": seen.keeps_by_commit,
-        "strategy_in_use": seen.strategy_in_use,
+        "strategy_in_use": seen.assignment_in_use,
         "legacy_kafka_commits": seen.legacy_kafka_commits,
-        "last_writers": list(seen.last_writers),
-        "filters": list(seen.filters),
+        "last_writers": list(seen.last_offset_clients),
+        "filters": list(seen.topic_filters),
         # Left out where nobody told: such a plan has the same digest as one of a release that did not ask.
         **{name: known for name, known in clusters.items() if known},
-        **{name: text for name, text in _left_fences(seen).items() if text},
+        **{name: text for name, text in _fence_keys(seen).items() if text},
         **({} if seen.convention_before is None else {"convention_before": seen.convention_before.value}),
         "partitions": len(plan.partitions),
     }
 
 
-def read_head(members: Members) -> Head:
+def parse_plan_header(members: Members) -> Head:
     """The first line.  Raises ``Wrong``."""
     schema = members.text("schema", NAME_CHARS_MAX)
     if schema != SCHEMA:
         raise Wrong(f"its schema is {schema[:60]!r} and not {SCHEMA!r}: no plan, or another release's")
     group = members.checked("group", paths.check_group)
     digest = members.text("digest", 64)
-    lists = tuple(parts.acl(each) for each in members.items("acl_lists"))
+    lists = tuple(parts.parse_acl(each) for each in members.items("acl_lists"))
     acls = {
-        parts.fenced(group, path): lists[as_number(number, "acls", 0, len(lists) - 1)]
-        for path, number in members.each("acls")
+        parts.check_fenced_path(group, path): lists[as_number(number, "acls", 0, len(lists) - 1)]
+        for path, number in members.take_entries("acls")
     }
     seen = Seen(
         group=group,
         at_ms=members.number("seen_at_ms"),
-        members=tuple(parts.read_member(Members(each, "members")) for each in members.items("members")),
+        members=tuple(parts.parse_member(Members(each, "members")) for each in members.items("members")),
         partitions={},
         missing_topics=members.texts("missing_topics"),
-        orphans=tuple(parts.tp(each, "orphans") for each in members.items("orphans")),
-        odd_nodes=members.texts("odd_nodes"),
+        offsets_without_partition=tuple(parts.parse_partition(each, "orphans") for each in members.items("orphans")),
+        unexpected_nodes=members.texts("odd_nodes"),
         acls=acls,
-        no_admin=members.texts("no_admin"),
-        lacking=members.texts("lacking"),
-        control=members.or_none("control", lambda name: parts.read_control(members.inside(name))),
-        control_version=members.or_none("control_version", members.number),
-        control_problem=members.text("control_problem"),
-        modern=members.or_none("modern", lambda name: parts.read_modern(members.inside(name))),
-        modern_problem=members.text("modern_problem"),
-        kafka_problem=members.text("kafka_problem"),
-        brokers=tuple(parts.broker(each) for each in members.items("brokers")),
-        retention_ms=members.or_none("retention_ms", members.number),
-        keeps_by_commit=members.or_none("keeps_by_commit", members.flag),
-        strategy_in_use=members.text("strategy_in_use", NAME_CHARS_MAX),
+        acls_without_admin=members.texts("no_admin"),
+        missing_permissions=members.texts("lacking"),
+        control=members.nullable("control", lambda name: parts.parse_plan_control(members.take_object(name))),
+        control_version=members.nullable("control_version", members.number),
+        control_error=members.text("control_problem"),
+        coordinator_group=members.nullable("modern", lambda name: parts.parse_coordinator_group(members.take_object(name))),
+        coordinator_group_error=members.text("modern_problem"),
+        kafka_error=members.text("kafka_problem"),
+        brokers=tuple(parts.parse_plan_broker(each) for each in members.items("brokers")),
+        retention_ms=members.nullable("retention_ms", members.number),
+        keeps_by_commit=members.nullable("keeps_by_commit", members.flag),
+        assignment_in_use=members.text("strategy_in_use", NAME_CHARS_MAX),
         legacy_kafka_commits=members.text("legacy_kafka_commits"),
-        last_writers=members.texts("last_writers"),
+        last_offset_clients=members.texts("last_writers"),
         clusters=Clusters(
             members.optional("kafka_cluster", members.text, ""), members.optional("zookeeper_cluster", members.text, "")
         ),
-        filters=members.texts("filters"),
-        fences_of=members.optional("fences_of", lambda name: members.checked(name, check_migration_id), ""),
-        fences_problem=members.optional("fences_problem", members.text, ""),
+        topic_filters=members.texts("filters"),
+        fences_migration_id=members.optional("fences_of", lambda name: members.checked(name, check_migration_id), ""),
+        fences_error=members.optional("fences_problem", members.text, ""),
         convention_before=members.optional(
             "convention_before", lambda name: _choice(members, name, OffsetConvention), None
         ),
@@ -137,9 +137,9 @@ def read_head(members: Members) -> Head:
         group=group,
         strategy=_strategy(members.text("strategy", NAME_CHARS_MAX)),
         made_at_ms=members.number("made_at_ms"),
-        seen=seen,
-        decisions=_read_decisions(members.inside("decisions")),
-        convention=members.or_none("convention", lambda name: _choice(members, name, OffsetConvention)),
+        snapshot=seen,
+        decisions=_read_decisions(members.take_object("decisions")),
+        convention=members.nullable("convention", lambda name: _choice(members, name, OffsetConvention)),
         convention_evidence=members.text("convention_evidence"),
         partitions=(),
         refusals=members.texts("refusals"),
@@ -147,13 +147,13 @@ def read_head(members: Members) -> Head:
         digest=digest,
     )
     count = members.number("partitions")
-    members.end()
+    members.reject_unknown_keys()
     return Head(plan, seen, count, lists)
 
 
-def _left_fences(seen: Seen) -> dict[str, str]:
+def _fence_keys(seen: Seen) -> dict[str, str]:
     """Left out where there are none: such a plan has the same digest as one of a release that did not look."""
-    return {"fences_of": seen.fences_of, "fences_problem": seen.fences_problem}
+    return {"fences_of": seen.fences_migration_id, "fences_problem": seen.fences_error}
 
 
 def _strategy(word: str) -> Strategy:
@@ -188,9 +188,9 @@ def _read_decisions(members: Members) -> Decisions:
     offsets = {}
     for each in members.items("offsets"):
         topic, partition, offset = as_list(each, "offsets", 3)
-        offsets[parts.tp([topic, partition], "offsets")] = as_number(offset, "offsets")
+        offsets[parts.parse_partition([topic, partition], "offsets")] = as_number(offset, "offsets")
     decisions = Decisions(
-        convention=members.or_none("convention", lambda name: _choice(members, name, OffsetConvention)),
+        convention=members.nullable("convention", lambda name: _choice(members, name, OffsetConvention)),
         missing=_choice(members, "missing", Fallback),
         out_of_range=_choice(members, "out_of_range", Fallback),
         existing=_choice(members, "existing", Existing),
@@ -199,5 +199,5 @@ def _read_decisions(members: Members) -> Decisions:
         offsets=offsets,
         offsets_retention_ms=members.optional("offsets_retention_ms", members.number, None),
     )
-    members.end()
+    members.reject_unknown_keys()
     return decisions

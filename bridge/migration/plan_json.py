@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
 from bridge.migration.plan import Plan, PlannedPartition
-from bridge.migration.plan_head import Head, read_head, written_head
+from bridge.migration.plan_head import Head, parse_plan_header, format_plan_header
 from bridge.migration.seen import KafkaValue, LastEntry, SeenOwner, SeenPartition
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.stores import MISSING
@@ -38,7 +38,7 @@ PARTITIONS_MAX = 1_000_000
 INT32_MAX = 2**31 - 1
 
 
-def digest_of(plan: Plan) -> str:
+def digest_of_plan(plan: Plan) -> str:
     """SHA-256 over everything but the digest, in hex."""
     digest = hashlib.sha256()
     for line in plan_lines(replace(plan, digest="")):
@@ -48,12 +48,12 @@ def digest_of(plan: Plan) -> str:
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """The lines of a plan, each with its end; ASCII."""
-    lists = {acl: number for number, acl in enumerate(dict.fromkeys(plan.seen.acls.values()))}
+    lists = {acl: number for number, acl in enumerate(dict.fromkeys(plan.snapshot.acls.values()))}
     of_partitions = {paths.offset(plan.group, row.tp) for row in plan.partitions if row.version != MISSING}
-    yield _line(written_head(plan, lists, of_partitions))
+    yield _line(format_plan_header(plan, lists, of_partitions))
     for row in plan.partitions:
-        acl = plan.seen.acls.get(paths.offset(plan.group, row.tp)) if row.version != MISSING else None
-        yield _line(_row(plan.seen.partitions[row.tp], row, None if acl is None else lists[acl]))
+        acl = plan.snapshot.acls.get(paths.offset(plan.group, row.tp)) if row.version != MISSING else None
+        yield _line(_row(plan.snapshot.partitions[row.tp], row, None if acl is None else lists[acl]))
 
 
 def parse_plan(lines: Iterable[str]) -> Plan:
@@ -62,27 +62,27 @@ def parse_plan(lines: Iterable[str]) -> Plan:
     first = next(rest, "")
     if not first.strip():
         raise Wrong("line 1: it is empty")
-    head = read_head(Members.of(_limited(first, HEAD_CHARS_MAX, "line 1"), "line 1"))
+    head = parse_plan_header(Members.parse(_limited(first, HEAD_CHARS_MAX, "line 1"), "line 1"))
     partitions: dict[TopicPartition, SeenPartition] = {}
     planned: list[PlannedPartition] = []
-    acls = dict(head.seen.acls)
+    acls = dict(head.snapshot.acls)
     for number, line in enumerate(rest, start=2):
         where = f"line {number}"
-        if len(planned) >= min(head.count, PARTITIONS_MAX):
-            raise Wrong(f"{where}: {head.count} partitions are announced, and more follow")
-        seen, row, acl = _read_row(Members.of(_limited(line, ROW_CHARS_MAX, where), where), head)
+        if len(planned) >= min(head.partition_count, PARTITIONS_MAX):
+            raise Wrong(f"{where}: {head.partition_count} partitions are announced, and more follow")
+        seen, row, acl = _parse_row(Members.parse(_limited(line, ROW_CHARS_MAX, where), where), head)
         if seen.tp in partitions:
             raise Wrong(f"{where}: {seen.tp} stands there twice")
         partitions[seen.tp] = seen
         planned.append(row)
         if acl is not None:
             acls[paths.offset(head.plan.group, seen.tp)] = acl
-    if len(planned) != head.count:
-        raise Wrong(f"{head.count} partitions are announced, and {len(planned)} follow: the file was cut off")
+    if len(planned) != head.partition_count:
+        raise Wrong(f"{head.partition_count} partitions are announced, and {len(planned)} follow: the file was cut off")
     plan = replace(
-        head.plan, seen=replace(head.seen, partitions=partitions, acls=acls), partitions=tuple(planned)
+        head.plan, snapshot=replace(head.snapshot, partitions=partitions, acls=acls), partitions=tuple(planned)
     )
-    if digest_of(plan) != plan.digest:
+    if digest_of_plan(plan) != plan.digest:
         raise Wrong("it is not as it was written: its digest is another one")
     return plan
 
@@ -109,11 +109,11 @@ def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[st
     members: dict[str, Json] = {"topic": seen.tp.topic, "partition": seen.tp.partition}
     if seen.version != MISSING:
         members |= {"stored": seen.stored, "version": seen.version, "written_ms": seen.written_ms}
-    if seen.problem:
-        members["problem"] = seen.problem
-    if seen.is_older:
+    if seen.error:
+        members["problem"] = seen.error
+    if seen.is_older_than_topic:
         members["is_older"] = True
-    if seen.is_ours:
+    if seen.is_written_by_owner:
         members["is_ours"] = True
     if acl is not None:
         members["acl"] = acl
@@ -124,8 +124,8 @@ def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[st
     if seen.is_returned:
         members["is_returned"] = True
     members["log"] = seen.log if isinstance(seen.log, str) else [seen.log.earliest, seen.log.latest]
-    if seen.last is not None:
-        members["last"] = [seen.last.is_record, seen.last.at_ms]
+    if seen.last_entry is not None:
+        members["last"] = [seen.last_entry.is_record, seen.last_entry.at_ms]
     members["target"] = row.target
     members["why"] = row.why
     if row.refusal:
@@ -133,10 +133,10 @@ def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[st
     return members
 
 
-def _read_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedPartition, tuple[Acl, ...] | None]:
+def _parse_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedPartition, tuple[Acl, ...] | None]:
     tp = TopicPartition(members.checked("topic", paths.check_topic), members.number("partition", 0, INT32_MAX))
     is_there = members.has("version")
-    stored = members.or_none("stored", members.number) if is_there else None
+    stored = members.nullable("stored", members.number) if is_there else None
     seen = SeenPartition(
         tp,
         stored,
@@ -154,28 +154,28 @@ def _read_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedParti
     acl = None
     if members.has("acl"):
         if not is_there:
-            raise members.wrong("an access list of a node that is not there")
-        acl = head.lists[members.number("acl", 0, len(head.lists) - 1)]
-    target = members.or_none("target", members.number)
+            raise members.error("an access list of a node that is not there")
+        acl = head.acls[members.number("acl", 0, len(head.acls) - 1)]
+    target = members.nullable("target", members.number)
     why, refusal = members.text("why"), members.optional("refusal", members.text, "")
-    members.end()
+    members.reject_unknown_keys()
     return seen, PlannedPartition(tp, seen.stored, seen.version, target, why, refusal), acl
 
 
 def _owner(members: Members) -> SeenOwner:
-    kind, thread = as_list(members.value("owner"), "owner", 2)
+    kind, thread = as_list(members.take("owner"), "owner", 2)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise members.wrong("'owner' is of no known kind")
+        raise members.error("'owner' is of no known kind")
     return SeenOwner(as_text(thread, "owner", ROW_CHARS_MAX), _KINDS[kind])
 
 
 def _kafka(members: Members) -> KafkaValue:
-    offset, metadata = as_list(members.value("kafka"), "kafka", 2)
+    offset, metadata = as_list(members.take("kafka"), "kafka", 2)
     return KafkaValue(as_number(offset, "kafka"), as_text(metadata, "kafka", ROW_CHARS_MAX))
 
 
 def _log(members: Members) -> LogRange | str:
-    value = members.value("log")
+    value = members.take("log")
     if isinstance(value, str):
         return value
     earliest, latest = as_list(value, "log", 2)
@@ -183,8 +183,8 @@ def _log(members: Members) -> LogRange | str:
 
 
 def _last(members: Members) -> LastEntry:
-    is_record, at_ms = as_list(members.value("last"), "last", 2)
+    is_record, at_ms = as_list(members.take("last"), "last", 2)
     if not isinstance(is_record, bool):
-        raise members.wrong("'last' is no entry of a log")
+        raise members.error("'last' is no entry of a log")
     return LastEntry(is_record, as_number(at_ms, "last", -1))
 

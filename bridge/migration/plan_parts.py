@@ -14,7 +14,7 @@ NAME_CHARS_MAX = 1_000
 INT32_MAX = 2**31 - 1
 
 
-def tp(value: Json, where: str) -> TopicPartition:
+def parse_partition(value: Json, where: str) -> TopicPartition:
     """A partition: its topic and its number."""
     topic, partition = as_list(value, where, 2)
     name = as_text(topic, where, NAME_CHARS_MAX)
@@ -23,7 +23,7 @@ def tp(value: Json, where: str) -> TopicPartition:
     return TopicPartition(name, as_number(partition, where, 0, INT32_MAX))
 
 
-def fenced(group: str, path: str) -> str:
+def check_fenced_path(group: str, path: str) -> str:
     """The path, if a fence of this group changes that node.  Raises ``Wrong``."""
     match path.removeprefix(f"{paths.group_root(group)}/").split("/"):
         case ["ids" | "owners" | "offsets"]:
@@ -47,7 +47,7 @@ def _is_topic(name: str) -> bool:
     return paths.topic_of(f"{paths.BROKER_TOPICS}/{name}") == name
 
 
-def acl(value: Json) -> tuple[Acl, ...]:
+def parse_acl(value: Json) -> tuple[Acl, ...]:
     """One access list."""
     found = []
     for each in as_list(value, "acl_lists"):
@@ -62,7 +62,7 @@ def acl(value: Json) -> tuple[Acl, ...]:
     return tuple(found)
 
 
-def member(one: SeenMember) -> dict[str, Json]:
+def format_member(one: SeenMember) -> dict[str, Json]:
     """A member of the old group."""
     return {
         "consumer_id": one.consumer_id,
@@ -70,25 +70,25 @@ def member(one: SeenMember) -> dict[str, Json]:
         "host": one.host,
         "pattern": one.pattern,
         "topics": dict(one.topics),
-        "problem": one.problem,
+        "problem": one.error,
     }
 
 
-def read_member(members: Members) -> SeenMember:
+def parse_member(members: Members) -> SeenMember:
     """The same, back."""
     member = SeenMember(
         members.text("consumer_id"),
         members.text("kind", NAME_CHARS_MAX),
-        members.or_none("host", members.text),
+        members.nullable("host", members.text),
         members.text("pattern", NAME_CHARS_MAX),
-        {topic: as_number(threads, "topics", 0, INT32_MAX) for topic, threads in members.each("topics")},
+        {topic: as_number(threads, "topics", 0, INT32_MAX) for topic, threads in members.take_entries("topics")},
         members.text("problem"),
     )
-    members.end()
+    members.reject_unknown_keys()
     return member
 
 
-def control(control: Control) -> dict[str, Json]:
+def format_plan_control(control: Control) -> dict[str, Json]:
     """The control znode."""
     return {
         "id": control.migration_id,
@@ -99,7 +99,7 @@ def control(control: Control) -> dict[str, Json]:
     }
 
 
-def read_control(members: Members) -> Control:
+def parse_plan_control(members: Members) -> Control:
     """The same, back."""
     control = Control(
         members.text("id", NAME_CHARS_MAX),
@@ -108,7 +108,7 @@ def read_control(members: Members) -> Control:
         _authority(members.text("authority", NAME_CHARS_MAX)),
         members.text("strategy", NAME_CHARS_MAX),
     )
-    members.end()
+    members.reject_unknown_keys()
     return control
 
 
@@ -119,7 +119,7 @@ def _authority(word: str) -> Authority:
     raise Wrong(f"'control': {word[:50]!r} is no authority")
 
 
-def modern(group: ModernGroup) -> dict[str, Json]:
+def format_coordinator_group(group: ModernGroup) -> dict[str, Json]:
     """The modern group of the same name."""
     return {
         "state": group.state,
@@ -140,33 +140,33 @@ def modern(group: ModernGroup) -> dict[str, Json]:
     }
 
 
-def read_modern(members: Members) -> ModernGroup:
+def parse_coordinator_group(members: Members) -> ModernGroup:
     """The same, back."""
     group = ModernGroup(
         state=members.text("state", NAME_CHARS_MAX),
         protocol_type=members.text("protocol_type"),
-        members=tuple(_read_modern_member(Members(each, "modern")) for each in members.items("members")),
+        members=tuple(_parse_coordinator_member(Members(each, "modern")) for each in members.items("members")),
         protocol=members.text("protocol"),
     )
-    members.end()
+    members.reject_unknown_keys()
     return group
 
 
-def _read_modern_member(members: Members) -> ModernMember:
+def _parse_coordinator_member(members: Members) -> ModernMember:
     member = ModernMember(
         members.text("member_id"),
         members.text("client_id"),
         members.text("host"),
-        members.or_none("instance_id", members.text),
+        members.nullable("instance_id", members.text),
         members.texts("topics"),
-        tuple(tp(each, "modern") for each in members.items("partitions")),
+        tuple(parse_partition(each, "modern") for each in members.items("partitions")),
         members.text("problem"),
     )
-    members.end()
+    members.reject_unknown_keys()
     return member
 
 
-def broker(value: Json) -> SeenBroker:
+def parse_plan_broker(value: Json) -> SeenBroker:
     """A broker."""
     name, has_groups, words = as_list(value, "brokers", 3)
     if has_groups is not None and not isinstance(has_groups, bool):

@@ -14,11 +14,11 @@ from bridge.migration.access import is_open
 from bridge.migration.control import phase_of
 from bridge.migration.conventions import Evidence, contradicts
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.fences.mark import parse_mark
-from bridge.migration.needed_rights import words_of_rights
+from bridge.migration.fences.mark import parse_fence_record
+from bridge.migration.needed_rights import missing_permissions_text
 from bridge.migration.phases import ENDED, Phase
-from bridge.migration.retention import warnings_of_retention
-from zkconsumer.admin.words import count_of, registered, some
+from bridge.migration.retention import retention_warnings
+from zkconsumer.admin.words import count_text, registered_text, list_text
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ UNKNOWN = "?"
 """``strategy_in_use`` when the owners show none."""
 
 
-def next_of(sentence: str) -> str:
+def next_command(sentence: str) -> str:
     """The command that a sentence ends with; empty when it has none."""
     _, found, command = sentence.rpartition(NEXT)
     return command if found else ""
 
 
-def plan_again(group: str, options: str = "") -> str:
+def plan_command(group: str, options: str = "") -> str:
     """The command that plans once more."""
     return f"zkconsumer migrate plan {group}" + (f" {options}" if options else "")
 
@@ -52,7 +52,7 @@ class Case:
     ``convention``: as decided, else as ``evidence`` has it; None: neither says.
     """
 
-    seen: Seen
+    snapshot: Seen
     decisions: Decisions
     strategy: Strategy
     evidence: Evidence
@@ -66,61 +66,61 @@ class Case:
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def refusals(case: Case) -> Iterator[str]:
+def plan_refusals(case: Case) -> Iterator[str]:
     """Why the group cannot be moved now, or not with these decisions."""
-    seen, decisions, convention = case.seen, case.decisions, case.convention
-    yield from _on_the_move(seen)
+    seen, decisions, convention = case.snapshot, case.decisions, case.convention
+    yield from _migration_under_way(seen)
     if seen.control is not None and not seen.control.is_over:
         return  # what else is found is the doing of that migration, and none of it is to be settled
-    yield from _left_fences(seen, case.strategy)
+    yield from _fences_of_completed_migration(seen, case.strategy)
     yield from _brokers(seen)
     yield from _kafka(seen)
-    again = plan_again(seen.group)
+    again = plan_command(seen.group)
     if not seen.partitions:
         yield (
             f"group {seen.group} has nothing to do with any topic that exists, so there is nothing to move"
             f"{NEXT}zkconsumer groups describe {seen.group}"
         )
     # While no broker answers, nobody is to decide what the logs may show.
-    is_hidden = seen.brokers and all(one.has_groups is None for one in seen.brokers)
+    is_hidden = seen.brokers and all(one.supports_groups is None for one in seen.brokers)
     if convention is None and not is_hidden:
         yield (
-            f"what the stored numbers mean is not known ({case.evidence.words}): say whether a number is the record to "
+            f"what the stored numbers mean is not known ({case.evidence.text}): say whether a number is the record to "
             f"be read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
             f"ReliableKafkaReceiver), with --offset-convention next or last{NEXT}{again} --offset-convention next"
         )
     strays = [tp for tp in decisions.offsets if tp not in seen.partitions]
     if strays:
-        yield f"--offset names {some(strays)}, which the group has nothing to do with{NEXT}{again}"
-    if case.strategy == "copy" and decisions.acl_fence and seen.no_admin:
+        yield f"--offset names {list_text(strays)}, which the group has nothing to do with{NEXT}{again}"
+    if case.strategy == "copy" and decisions.acl_fence and seen.acls_without_admin:
         yield (
-            f"we may not change the access lists of {count_of(len(seen.no_admin), 'node')} ({some(seen.no_admin)}), so "
+            f"we may not change the access lists of {count_text(len(seen.acls_without_admin), 'node')} ({list_text(seen.acls_without_admin)}), so "
             "old members cannot be kept from writing offsets: log in as whom the lists name (zookeeper.auth in a "
             "--config file), or do without (then a process that wakes from a pause may still write an old offset)"
             f"{NEXT}{again} --no-acl-fence"
         )
-    if seen.lacking:
-        yield f"{words_of_rights(seen.lacking)}{NEXT}{again}"
+    if seen.missing_permissions:
+        yield f"{missing_permissions_text(seen.missing_permissions)}{NEXT}{again}"
     fixed = [
         tp
         for tp, one in seen.partitions.items()
-        if one.owner is not None and one.owner.kind == "persistent" and not _is_fence_of(one.owner, seen.fences_of)
+        if one.owner is not None and one.owner.kind == "persistent" and not _is_fence_of(one.owner, seen.fences_migration_id)
     ]
     if fixed:
         yield (
-            f"{count_of(len(fixed), 'owner node')} ({some(fixed)}) will not end with any session: a fence that was "
+            f"{count_text(len(fixed), 'owner node')} ({list_text(fixed)}) will not end with any session: a fence that was "
             "left, or made by hand, and nobody can claim these partitions; the doctor shows whose they are"
             f"{NEXT}zkconsumer groups doctor {seen.group}"
         )
     if case.strategy == "dual":
-        yield from _not_for_dual(seen, convention)
+        yield from _dual_refusals(seen, convention)
 
 
-def _on_the_move(seen: Seen) -> Iterator[str]:
+def _migration_under_way(seen: Seen) -> Iterator[str]:
     look = f"{NEXT}zkconsumer migrate inspect {seen.group}"
-    if seen.control_problem:
+    if seen.control_error:
         yield (
-            f"the control znode of group {seen.group} cannot be read ({seen.control_problem}): find out who wrote it, "
+            f"the control znode of group {seen.group} cannot be read ({seen.control_error}): find out who wrote it, "
             f"and repair or delete it{look}"
         )
     control = seen.control
@@ -143,68 +143,68 @@ def _on_the_move(seen: Seen) -> Iterator[str]:
 
 
 def _is_fence_of(owner: SeenOwner, migration_id: str) -> bool:
-    mark = parse_mark(owner.thread.encode(errors="replace"))
+    mark = parse_fence_record(owner.thread.encode(errors="replace"))
     return mark is not None and mark.migration_id == migration_id
 
 
-def _left_fences(seen: Seen, strategy: Strategy) -> Iterator[str]:
-    if not seen.fences_of:
+def _fences_of_completed_migration(seen: Seen, strategy: Strategy) -> Iterator[str]:
+    if not seen.fences_migration_id:
         return
-    why = seen.fences_problem
+    why = seen.fences_error
     if strategy == "dual":
         why = "with dual members stay, who could claim nothing"
     if why:
         yield (
-            f"the fences of migration {seen.fences_of}, which is completed, are still there, and this plan cannot take "
+            f"the fences of migration {seen.fences_migration_id}, which is completed, are still there, and this plan cannot take "
             f"them over: {why}. Remove them first{NEXT}zkconsumer migrate complete {seen.group} --lift-fences"
         )
 
 
 def _brokers(seen: Seen) -> Iterator[str]:
-    again = f"{NEXT}{plan_again(seen.group)}"
-    old = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is False]
-    silent = [f"{one.name} ({one.words})" for one in seen.brokers if one.has_groups is None]
+    again = f"{NEXT}{plan_command(seen.group)}"
+    old = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is False]
+    silent = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is None]
     if not seen.brokers:
         yield f"no broker is known, so nobody could coordinate the group: start one, or correct the chroot{again}"
     if old:
-        yield f"groups with members need brokers from 0.9 on, and these are older: {some(old)}; upgrade them{again}"
+        yield f"groups with members need brokers from 0.9 on, and these are older: {list_text(old)}; upgrade them{again}"
     if silent:
-        yield f"what these brokers speak is not known: {some(silent)}; start them, or take them out{again}"
+        yield f"what these brokers speak is not known: {list_text(silent)}; start them, or take them out{again}"
 
 
 def _kafka(seen: Seen) -> Iterator[str]:
-    again = f"{NEXT}{plan_again(seen.group)}"
-    if seen.kafka_problem:
-        yield f"what Kafka has stored for group {seen.group} is not known: {seen.kafka_problem}{again}"
-    if seen.modern is None:
-        yield f"whether a modern group of the name {seen.group} has members is not known: {seen.modern_problem}{again}"
+    again = f"{NEXT}{plan_command(seen.group)}"
+    if seen.kafka_error:
+        yield f"what Kafka has stored for group {seen.group} is not known: {seen.kafka_error}{again}"
+    if seen.coordinator_group is None:
+        yield f"whether a modern group of the name {seen.group} has members is not known: {seen.coordinator_group_error}{again}"
         return
-    if seen.modern.protocol_type not in ("", PROTOCOL_TYPE):
+    if seen.coordinator_group.protocol_type not in ("", PROTOCOL_TYPE):
         yield (
-            f"there is a group {seen.group} of another kind at the coordinator ({seen.modern.protocol_type}), and no "
+            f"there is a group {seen.group} of another kind at the coordinator ({seen.coordinator_group.protocol_type}), and no "
             f"consumer can join that: the old group's programs need another group.id first"
             f"{NEXT}zkconsumer groups list"
         )
-    elif seen.modern.is_alive:
+    elif seen.coordinator_group.has_members:
         yield (
-            f"a modern group of the name {seen.group} is alive ({_modern_words(seen.modern)}), and brokers take "
+            f"a modern group of the name {seen.group} is alive ({_coordinator_group_text(seen.coordinator_group)}), and brokers take "
             f"commits of its members only: stop them first{NEXT}zkconsumer groups describe {seen.group}"
         )
 
 
-def _modern_words(group: ModernGroup) -> str:
+def _coordinator_group_text(group: ModernGroup) -> str:
     names = [f"{one.client_id} at {one.host.lstrip('/')}" for one in group.members]
-    return f"{group.state}: {some(names)}" if names else group.state
+    return f"{group.state}: {list_text(names)}" if names else group.state
 
 
-def _not_for_dual(seen: Seen, convention: OffsetConvention | None) -> Iterator[str]:
-    as_copy = f"{NEXT}{plan_again(seen.group, '--strategy copy')}"
+def _dual_refusals(seen: Seen, convention: OffsetConvention | None) -> Iterator[str]:
+    as_copy = f"{NEXT}{plan_command(seen.group, '--strategy copy')}"
     others = [f"{one.consumer_id} ({one.kind})" for one in seen.members if one.kind in ("scala", "foreign")]
     if others:
-        yield f"dual needs members of this library only, and these are others: {some(others)}{as_copy}"
+        yield f"dual needs members of this library only, and these are others: {list_text(others)}{as_copy}"
     if not seen.members:
         yield f"dual moves a group with its members in it, and nobody is registered{as_copy}"
-    if seen.strategy_in_use == UNKNOWN:
+    if seen.assignment_in_use == UNKNOWN:
         yield (
             f"the owners are not what any strategy gives, so the group is not at rest{NEXT}zkconsumer groups doctor "
             f"{seen.group}"
@@ -218,24 +218,24 @@ def _not_for_dual(seen: Seen, convention: OffsetConvention | None) -> Iterator[s
 # --- warnings ---------------------------------------------------------------------------------------------------
 
 
-def warnings(case: Case) -> Iterator[str]:
+def plan_warnings(case: Case) -> Iterator[str]:
     """What stops nothing, and should not come as a surprise."""
-    seen, decisions, strategy, evidence = case.seen, case.decisions, case.strategy, case.evidence
-    yield from _moved_before(seen)
+    seen, decisions, strategy, evidence = case.snapshot, case.decisions, case.strategy, case.evidence
+    yield from _second_migration_warning(seen)
     yield from _members(seen, strategy)
     if case.convention is OffsetConvention.LAST:
-        yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.words}"
+        yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.text}"
     given = decisions.convention
     if given is not None and contradicts(evidence, given):
-        yield f"the stored numbers look otherwise than --offset-convention {given.value} says: {evidence.words}"
+        yield f"the stored numbers look otherwise than --offset-convention {given.value} says: {evidence.text}"
     if seen.legacy_kafka_commits and strategy == "copy":
         yield (
             f"old members seem to store offsets in Kafka: {seen.legacy_kafka_commits}. Where the stores differ, "
             "--existing says which one counts"
         )
     yield from _topics(seen)
-    if seen.modern is not None:
-        yield from warnings_of_retention(seen, decisions)
+    if seen.coordinator_group is not None:
+        yield from retention_warnings(seen, decisions)
     if strategy == "dual":
         yield from _dual(seen)
     elif decisions.acl_fence and any(not is_open(acl) for acl in set(seen.acls.values())):
@@ -251,12 +251,12 @@ def warnings(case: Case) -> Iterator[str]:
         )
 
 
-def _moved_before(seen: Seen) -> Iterator[str]:
+def _second_migration_warning(seen: Seen) -> Iterator[str]:
     control = seen.control
     if control is None or control.phase != Phase.COMPLETED.value:
         return
     fences = "no fence is there, so old members may read until apply makes new ones"
-    if seen.fences_of:
+    if seen.fences_migration_id:
         fences = "its fences are still there, and apply takes them over: no old member can read meanwhile"
     yield (
         f"group {seen.group} has moved to Kafka already (migration {control.migration_id}, completed), and Kafka has "
@@ -271,13 +271,13 @@ def _dual(seen: Seen) -> Iterator[str]:
     unread = [tp for tp in seen.partitions if tp.topic not in read]
     if unread:
         yield (
-            f"nobody reads {some(unread)}: apply commits their offsets to Kafka as planned, before any member joins "
+            f"nobody reads {list_text(unread)}: apply commits their offsets to Kafka as planned, before any member joins "
             "the coordinator's group"
         )
     unknown = [one.consumer_id for one in seen.members if one.kind == "unknown"]
     if unknown:
         yield (
-            f"{some(unknown)} own nothing, so it is not seen whether they can follow: apply waits until each of them "
+            f"{list_text(unknown)} own nothing, so it is not seen whether they can follow: apply waits until each of them "
             "has acknowledged"
         )
 
@@ -285,11 +285,11 @@ def _dual(seen: Seen) -> Iterator[str]:
 def _members(seen: Seen, strategy: Strategy) -> Iterator[str]:
     names = [one.consumer_id for one in seen.members]
     if names and strategy == "copy":
-        yield f"{registered(len(names))} ({some(names)}): apply waits until they have stopped"
-    unread = [f"{one.consumer_id}: {one.problem}" for one in seen.members if one.problem]
+        yield f"{registered_text(len(names))} ({list_text(names)}): apply waits until they have stopped"
+    unread = [f"{one.consumer_id}: {one.error}" for one in seen.members if one.error]
     if unread:
-        yield f"registrations that cannot be made out: {some(unread)}{NEXT}zkconsumer groups doctor {seen.group}"
-    if seen.strategy_in_use == UNKNOWN and strategy == "copy":
+        yield f"registrations that cannot be made out: {list_text(unread)}{NEXT}zkconsumer groups doctor {seen.group}"
+    if seen.assignment_in_use == UNKNOWN and strategy == "copy":
         yield (
             "the owners are neither what range nor what any roundrobin gives: somebody joins right now, or the members "
             f"do not compute alike{NEXT}zkconsumer groups doctor {seen.group}"
@@ -297,14 +297,14 @@ def _members(seen: Seen, strategy: Strategy) -> Iterator[str]:
 
 
 def _topics(seen: Seen) -> Iterator[str]:
-    if seen.filters:
+    if seen.topic_filters:
         yield (
-            f"members subscribe by {some(seen.filters)}, which now means {some(seen.topics)}. A topic that appears "
+            f"members subscribe by {list_text(seen.topic_filters)}, which now means {list_text(seen.topics)}. A topic that appears "
             "during the move is behind the fence as well, and apply names it; it is planned when the plan is made anew"
         )
     if seen.missing_topics:
-        yield f"these topics do not exist and are left behind: {some(seen.missing_topics)}"
-    if seen.orphans:
-        yield f"offsets of partitions that do not exist are left behind: {some(seen.orphans)}"
-    if seen.odd_nodes:
-        yield f"these nodes are no topic's and no partition's, and are left alone: {some(seen.odd_nodes)}"
+        yield f"these topics do not exist and are left behind: {list_text(seen.missing_topics)}"
+    if seen.offsets_without_partition:
+        yield f"offsets of partitions that do not exist are left behind: {list_text(seen.offsets_without_partition)}"
+    if seen.unexpected_nodes:
+        yield f"these nodes are no topic's and no partition's, and are left alone: {list_text(seen.unexpected_nodes)}"

@@ -37,7 +37,7 @@ class Provenance(NamedTuple):
     epoch: int
     source_version: int
 
-    def is_of(self, migration_id: str) -> bool:
+    def is_of_migration(self, migration_id: str) -> bool:
         """Whether that migration wrote it, at whatever epoch."""
         return self.migration_id == migration_id
 

@@ -14,7 +14,7 @@ from bridge.migration.errors import PartlyDone
 from bridge.migration.mover import COPYING
 from bridge.migration.step import Done, Standing, Todo
 from zkconsumer.admin.stores import MISSING, OffsetWrite
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -43,24 +43,24 @@ class PutOffsetsBack:
     def describe(self) -> list[str]:
         """See ``Step``."""
         group = self.stores.group
-        return [f"make {count_of(len(self._left()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
+        return [f"make {count_text(len(self._missing()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        return Todo() if self.stores.is_in(*COPYING) and self._left() else Done()
+        return Todo() if self.stores.is_in_phase(*COPYING) and self._missing() else Done()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences that are there stay."""
-        authority = self.stores.authority
-        stopped_by = authority.write_offsets(authority.require(*COPYING), self._left(), self.acl)
+        authority = self.stores.control_znode
+        stopped_by = authority.write_offsets(authority.require_phase(*COPYING), self._missing(), self.acl)
         if stopped_by:
             raise PartlyDone(
                 f"offsets of group {authority.group} that somebody deleted were put back in part: {stopped_by}. "
                 "See to it, then run the same command again"
             )
 
-    def _left(self) -> list[OffsetWrite]:
-        there = self.stores.zookeeper()
+    def _missing(self) -> list[OffsetWrite]:
+        there = self.stores.read_zookeeper()
         return [
             OffsetWrite(tp, one.stored, MISSING)
             for tp, one in sorted(self.planned.items())

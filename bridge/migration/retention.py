@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.words import age
+from zkconsumer.admin.words import duration_text
 
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions
@@ -24,25 +24,25 @@ _LAST_MS = 253_402_300_799_000
 """The last second that a calendar of four-digit years has."""
 
 
-def retention_of(seen: Seen, decisions: Decisions) -> int:
+def effective_retention_ms(seen: Seen, decisions: Decisions) -> int:
     """How long brokers before 2.1 are to keep the copied offsets: as decided, else 30 days, or as they are set."""
     decided = decisions.offsets_retention_ms
     return max(DEFAULT_RETENTION_MS, seen.retention_ms or 0) if decided is None else decided
 
 
-def brokers_own(seen: Seen) -> str:
+def broker_retention_text(seen: Seen) -> str:
     """How long the brokers keep an offset by themselves, in words."""
-    return "a day before Kafka 2.0, a week later" if seen.retention_ms is None else age(seen.retention_ms)
+    return "a day before Kafka 2.0, a week later" if seen.retention_ms is None else duration_text(seen.retention_ms)
 
 
-def warnings_of_retention(seen: Seen, decisions: Decisions) -> Iterator[str]:
+def retention_warnings(seen: Seen, decisions: Decisions) -> Iterator[str]:
     """Until when the new members must have started, and what their commits are kept for."""
-    own = brokers_own(seen)
+    own = broker_retention_text(seen)
     if seen.keeps_by_commit:
-        kept_ms = retention_of(seen, decisions)
+        kept_ms = effective_retention_ms(seen, decisions)
         yield (
             f"these brokers (before 2.1) keep an offset for {own} from its commit (offsets.retention.minutes), also "
-            f"while the group has members. The copied offsets are committed for {age(kept_ms)} (--offsets-retention), "
+            f"while the group has members. The copied offsets are committed for {duration_text(kept_ms)} (--offsets-retention), "
             f"now until {_utc(seen.at_ms + kept_ms)}: start the new members within that time. What they commit then is "
             f"kept for {own} again: an idle partition whose client does not commit again loses its position then"
         )

@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Held
-from bridge.migration.control import RETURNED_PIECES, phase_of, returned_piece
-from bridge.migration.copies import stored_of
+from bridge.migration.control import RETURNED_PIECES, phase_of, returned_piece_name
+from bridge.migration.copies import zookeeper_offset_for
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
-from bridge.migration.moving import kept_plan
+from bridge.migration.moving import read_effective_plan
 from bridge.migration.phases import ENDED, Phase
-from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack, write_child
+from bridge.migration.pieces import Damaged, store_child, pack, read_pieces, unpack, update_child
 from bridge.migration.provenance import check_migration_id
 from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.errors import MayNotRead, PreconditionFailed
@@ -64,15 +64,15 @@ class Ended:
     convention: OffsetConvention | None = None
     returned: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
 
-    def knows(self, tp: TopicPartition, value: KafkaValue | None) -> bool:
+    def has_returned(self, tp: TopicPartition, value: KafkaValue | None) -> bool:
         """Whether Kafka still has what the way back found."""
-        return value is not None and self.returned.get(tp) == fingerprint_of(value)
+        return value is not None and self.returned.get(tp) == fingerprint(value)
 
 
 NOTHING = Ended()
 
 
-def fingerprint_of(value: KafkaValue) -> tuple[int, str]:
+def fingerprint(value: KafkaValue) -> tuple[int, str]:
     """An offset, and the SHA-256 of its metadata (empty where there is none), which may be an application's secret."""
     return value.offset, hashlib.sha256(value.metadata.encode()).hexdigest() if value.metadata else ""
 
@@ -84,11 +84,11 @@ def fingerprint_of(value: KafkaValue) -> tuple[int, str]:
 class Record:
     """What the pieces hold; ``of``: the migration."""
 
-    of: str
+    migration_id: str
     ended: Ended
 
 
-def format_record(migration_id: str, ended: Ended) -> bytes:
+def format_returned_record(migration_id: str, ended: Ended) -> bytes:
     """The text of the pieces."""
     rows = [[tp.topic, tp.partition, offset, digest] for tp, (offset, digest) in sorted(ended.returned.items())]
     convention = None if ended.convention is None else ended.convention.value
@@ -96,32 +96,32 @@ def format_record(migration_id: str, ended: Ended) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def parse_record(text: bytes) -> Record:
+def parse_returned_record(text: bytes) -> Record:
     """The same, back.  Raises ``Wrong``."""
     try:
-        members = Members.of(text.decode("ascii"), "the record")
+        members = Members.parse(text.decode("ascii"), "the record")
     except UnicodeDecodeError as error:
         raise Wrong("the record: not ASCII") from error
     if members.text("schema", TEXT_CHARS_MAX) != SCHEMA:
-        raise members.wrong("another schema")
+        raise members.error("another schema")
     migration_id = members.checked("migration_id", check_migration_id)
-    convention = members.or_none("convention", lambda name: members.checked(name, OffsetConvention))
+    convention = members.nullable("convention", lambda name: members.checked(name, OffsetConvention))
     returned: dict[TopicPartition, tuple[int, str]] = {}
     for each in members.items("offsets"):
         topic, number, offset, digest = as_list(each, "offsets", 4)
         tp = TopicPartition(as_text(topic, "offsets", TEXT_CHARS_MAX), as_number(number, "offsets", 0, INT32_MAX))
         returned[tp] = as_number(offset, "offsets"), as_text(digest, "offsets", TEXT_CHARS_MAX)
-    members.end()
+    members.reject_unknown_keys()
     return Record(migration_id, Ended(convention, returned))
 
 
-def read_record(session: AdminSession, group: str) -> Record | None:
+def read_returned_record(session: AdminSession, group: str) -> Record | None:
     """The record beside the control znode; None: there is none.  Raises ``Damaged`` for one that is not whole."""
     pieces = read_pieces(session, group, RETURNED_PIECES)
     if not pieces:
         return None
     try:
-        return parse_record(unpack(list(pieces.values())))
+        return parse_returned_record(unpack(list(pieces.values())))
     except Wrong as error:
         raise Damaged(str(error)) from error
 
@@ -129,7 +129,7 @@ def read_record(session: AdminSession, group: str) -> Record | None:
 # --- what a plan finds --------------------------------------------------------------------------------------------
 
 
-def look_at_ended(session: AdminSession, group: str, control: Control | None) -> Ended:
+def read_ended_migration(session: AdminSession, group: str, control: Control | None) -> Ended:
     """What is known of the migration before.
 
     Nothing while one is under way, and where what it left cannot be read: then the plan asks.
@@ -137,10 +137,10 @@ def look_at_ended(session: AdminSession, group: str, control: Control | None) ->
     if control is None or not control.is_over:
         return NOTHING
     try:
-        record = read_record(session, group)
-        if phase_of(control) is Phase.UNDONE and record is not None and record.of == control.migration_id:
+        record = read_returned_record(session, group)
+        if phase_of(control) is Phase.UNDONE and record is not None and record.migration_id == control.migration_id:
             return record.ended
-        plan = kept_plan(session, group)
+        plan = read_effective_plan(session, group)
     except (Damaged, MayNotRead, PreconditionFailed):
         return NOTHING
     if plan.migration_id != control.migration_id:
@@ -154,9 +154,9 @@ def _of_plan(plan: Plan, phase: Phase) -> Ended:
     Where no offset was stored, the plan's convention is no more than a default.
     """
     assert phase in ENDED, "only such are looked at"
-    seen = plan.seen.partitions
-    has_stored = any(one.stored is not None and not one.is_older for one in seen.values())
-    returned = {tp: fingerprint_of(one.kafka) for tp, one in seen.items() if one.is_returned and one.kafka is not None}
+    seen = plan.snapshot.partitions
+    has_stored = any(one.stored is not None and not one.is_older_than_topic for one in seen.values())
+    returned = {tp: fingerprint(one.kafka) for tp, one in seen.items() if one.is_returned and one.kafka is not None}
     return Ended(plan.convention if has_stored else None, returned if phase is Phase.UNDONE else {})
 
 
@@ -167,44 +167,44 @@ def _of_plan(plan: Plan, phase: Phase) -> Ended:
 class KeepReturned:
     """Beside the control znode stands which values in Kafka were written to ZooKeeper, in ``returned``."""
 
-    moving: Moving
+    context: Moving
 
     name = "keep a record of Kafka's offsets that ZooKeeper has now"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"write to {paths.control(self.moving.group)} which offsets of Kafka the next plan need not ask about"]
+        return [f"write to {paths.control(self.context.group)} which offsets of Kafka the next plan need not ask about"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        authority = self.moving.authority
-        held = authority.stands(Phase.RETURNED)
-        if isinstance(held, Refused) or self.moving.plan.convention is None:
+        authority = self.context.control_znode
+        held = authority.check_phase(Phase.RETURNED)
+        if isinstance(held, Refused) or self.context.plan.convention is None:
             return held if isinstance(held, Refused) else Done()  # without a plan nothing was moved
         if not isinstance(held, Held):
             return Todo()
         try:
-            record = read_record(authority.session, authority.group)
+            record = read_returned_record(authority.session, authority.group)
         except Damaged:
             return Todo()  # a run was cut off between two pieces
-        return Done() if record is not None and record.of == authority.migration_id else Todo()
+        return Done() if record is not None and record.migration_id == authority.migration_id else Todo()
 
     def do(self) -> None:
         """See ``Step``.  Raises as ``keep_child`` does."""
-        authority, stores, convention = self.moving.authority, self.moving.stores, self.moving.plan.convention
+        authority, stores, convention = self.context.control_znode, self.context.stores, self.context.plan.convention
         assert convention is not None, "there is nothing to do without a plan"
-        found = returned_of(stores.kafka(), stores.zookeeper(), convention)
-        pieces = pack(format_record(authority.migration_id, Ended(convention, found)))
-        wanted = {returned_piece(number): piece for number, piece in enumerate(pieces)}
+        found = returned_offsets(stores.read_kafka(), stores.read_zookeeper(), convention)
+        pieces = pack(format_returned_record(authority.migration_id, Ended(convention, found)))
+        wanted = {returned_piece_name(number): piece for number, piece in enumerate(pieces)}
         there = read_pieces(authority.session, authority.group, RETURNED_PIECES)
         for name in [name for name in there if name not in wanted]:
-            write_child(authority, name, lambda path, _: DeleteOp(path), lambda data: data is None, Phase.RETURNED)
+            update_child(authority, name, lambda path, _: DeleteOp(path), lambda data: data is None, Phase.RETURNED)
         for name, piece in wanted.items():
-            keep_child(authority, name, piece, Phase.RETURNED)
+            store_child(authority, name, piece, Phase.RETURNED)
 
 
-def returned_of(
+def returned_offsets(
     kafka: Mapping[TopicPartition, KafkaValue], nodes: Mapping[TopicPartition, OffsetNode], convention: OffsetConvention
 ) -> dict[TopicPartition, tuple[int, str]]:
     """The values that a client committed, and that ZooKeeper has too.
@@ -213,8 +213,8 @@ def returned_of(
     """
     found = {}
     for tp, value in kafka.items():
-        stored = stored_of(value.offset, convention)
+        stored = zookeeper_offset_for(value.offset, convention)
         node = nodes.get(tp)
         if value.provenance is None and stored is not None and node is not None and node.offset == stored:
-            found[tp] = fingerprint_of(value)
+            found[tp] = fingerprint(value)
     return found

@@ -25,21 +25,21 @@ from typing import TYPE_CHECKING
 from bridge.migration.clusters import SameClusters
 from bridge.migration.control_access import ControlIsOurs
 from bridge.migration.control_steps import ControlTo, HoldRun
-from bridge.migration.dual.back import has_others, is_for_members, returning_steps
+from bridge.migration.dual.back import has_non_acknowledging_members, has_registered_members, dual_return_steps
 from bridge.migration.dual.following import MembersFollow
 from bridge.migration.errors import PartlyDone
 from bridge.migration.fences.acls import AclFence, RestoreLists
-from bridge.migration.fences.late_lists import lists_before
+from bridge.migration.fences.late_lists import acls_before_fence
 from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.list_of_made import list_of_offsets
+from bridge.migration.fences.list_of_made import acl_of_new_offsets
 from bridge.migration.fences.lists import is_fence
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.fences.nudge import Nudge, OffsetsMove
 from bridge.migration.fences.owner_nodes import read_owner_nodes
-from bridge.migration.fences.owners import LateOwnerFences, owner_fences
+from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
 from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, fenced_levels
 from bridge.migration.fences.standing import NobodyRegistered
-from bridge.migration.move_steps import ConfirmMove, confirm_switch, move_steps
+from bridge.migration.move_steps import ConfirmMove, confirm_switch_steps, authority_move_steps
 from bridge.migration.mover import COPYING, ReturnToZooKeeper
 from bridge.migration.moving import WriteDown
 from bridge.migration.phases import Phase
@@ -72,14 +72,14 @@ class RollbackOptions:
     whether the offsets of old members move.
     """
 
-    tell: Callable[[str], None]
-    patience_ms: int
+    report: Callable[[str], None]
+    progress_timeout_ms: int
     has_plan: bool = True
 
 
 def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
-    authority, phase = moving.authority, moving.phase
+    authority, phase = moving.control_znode, moving.phase
     if phase is Phase.COMPLETED:
         raise PreconditionFailed(
             f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back "
@@ -91,84 +91,84 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
         return
     yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
-    if phase in (*_BEHIND, Phase.RETURNED) and not is_for_members(moving):
-        yield SeatOutlivesRun(moving.seat, moving.session)
+    if phase in (*_BEHIND, Phase.RETURNED) and not has_registered_members(moving):
+        yield SeatOutlivesRun(moving.placeholder, moving.session)
     if phase is Phase.SWITCHED:
         # Told while modern members still work: a way back that stops half-way would keep them from it.
         before: Mapping[str, AccessList] = {}
-        if moving.plan.changes_lists:
-            before = lists_before(authority, moving.plan.seen.acls)
+        if moving.plan.uses_acl_fence:
+            before = acls_before_fence(authority, moving.plan.snapshot.acls)
             yield MayChangeLists(authority.session, moving.group, moving.topics)
-        yield MayCarryOut(authority.session, moving.nodes, before)
-    yield HoldRun(authority, moving.who)
+        yield MayCarryOut(authority.session, moving.znodes, before)
+    yield HoldRun(authority, moving.caller)
     is_dual = moving.plan.strategy == "dual"
-    if phase in _BEHIND and is_for_members(moving):
-        yield from returning_steps(moving)
+    if phase in _BEHIND and has_registered_members(moving):
+        yield from dual_return_steps(moving)
     elif phase in _BEHIND:
-        yield from confirm_switch(moving)
-        yield from _returning(moving)
+        yield from confirm_switch_steps(moving)
+        yield from _return_steps(moving)
     elif phase is Phase.RETURNED:
         if not moving.is_confirmed:
-            yield from _confirming(moving)
+            yield from _confirm_return_steps(moving)
     else:
         if phase in COPYING and options.has_plan and not is_dual:  # with dual the members store
-            yield PutOffsetsBack(moving.stores, moving.plan.seen.partitions, list_of_offsets(authority, moving.plan))
+            yield PutOffsetsBack(moving.stores, moving.plan.snapshot.partitions, acl_of_new_offsets(authority, moving.plan))
         yield ControlTo(authority, Phase.UNDOING)
     if phase in (*_BEHIND, Phase.RETURNED) and not is_dual:
         yield KeepReturned(moving)
-    yield LeaveSeat(moving.seat)
+    yield LeaveSeat(moving.placeholder)
     if is_dual and phase in (*_BEHIND, Phase.RETURNED):
         # By then members have written their provenance over what they committed before.
         yield MembersFollow(authority, moving.stores, Phase.RETURNED)
         yield KeepReturned(moving)
     if options.has_plan:
-        yield LiftOwnerFences(authority, moving.nodes_before)
-        if moving.plan.changes_lists:
-            yield RestoreLists(authority, moving.topics, moving.plan.seen.acls)
+        yield LiftOwnerFences(authority, moving.parents_to_keep)
+        if moving.plan.uses_acl_fence:
+            yield RestoreLists(authority, moving.topics, moving.plan.snapshot.acls)
     else:
         yield NothingIsFenced(authority)
-    if is_dual and not has_others(moving):
+    if is_dual and not has_non_acknowledging_members(moving):
         yield ControlTo(authority, Phase.UNDONE)
         yield MembersFollow(authority, moving.stores, Phase.UNDONE)
         return
     yield Nudge(authority)
     yield ControlTo(authority, Phase.UNDONE)
-    yield OffsetsMove(authority, lambda: _log_ends(moving), options.tell, options.patience_ms)
+    yield OffsetsMove(authority, lambda: _log_ends(moving), options.report, options.progress_timeout_ms)
 
 
-def _returning(moving: Moving) -> Iterator[Step]:
-    authority, plan, stores = moving.authority, moving.plan, moving.stores
-    convention, acl_fence = _convention_of(moving), plan.changes_lists
+def _return_steps(moving: Moving) -> Iterator[Step]:
+    authority, plan, stores = moving.control_znode, moving.plan, moving.stores
+    convention, acl_fence = _convention_of(moving), plan.uses_acl_fence
     if moving.phase is Phase.SWITCHED:
         yield AskToLeave(authority)
-    yield NoModernMembers(moving.seat)
+    yield NoModernMembers(moving.placeholder)
     yield ControlTo(authority, Phase.RETURNING)
-    yield WriteDown(moving, "rollback", {"seat": moving.seat.name})
+    yield WriteDown(moving, "rollback", {"seat": moving.placeholder.name})
     if acl_fence:
-        yield AclFence(authority, moving.topics, plan.seen.acls, members_leave=False)
+        yield AclFence(authority, moving.topics, plan.snapshot.acls, members_may_delete=False)
     yield NobodyRegistered(authority)
     # Somebody may have deleted fences since the switch, and each must name this epoch.
-    yield from owner_fences(authority, plan.seen.partitions)
-    yield LateOwnerFences(authority, frozenset(plan.seen.partitions))
-    yield TakeSeat(moving.seat, has_sat=False)
-    yield ReturnToZooKeeper(stores, convention, list_of_offsets(authority, moving.plan))
+    yield from owner_fence_steps(authority, plan.snapshot.partitions)
+    yield LateOwnerFences(authority, frozenset(plan.snapshot.partitions))
+    yield TakeSeat(moving.placeholder, had_placeholder=False)
+    yield ReturnToZooKeeper(stores, convention, acl_of_new_offsets(authority, moving.plan))
     yield VerifyReturn(stores, convention)
-    yield from move_steps(moving, Phase.RETURNED)
+    yield from authority_move_steps(moving, Phase.RETURNED)
 
 
-def _confirming(moving: Moving) -> Iterator[Step]:
+def _confirm_return_steps(moving: Moving) -> Iterator[Step]:
     """``returned`` was written, and what others committed to Kafka before that may be missing in ZooKeeper."""
-    authority, stores, acl_fence = moving.authority, moving.stores, moving.plan.changes_lists
-    yield NoModernMembers(moving.seat)
+    authority, stores, acl_fence = moving.control_znode, moving.stores, moving.plan.uses_acl_fence
+    yield NoModernMembers(moving.placeholder)
     if acl_fence:
-        yield AclFence(authority, moving.topics, moving.plan.seen.acls, members_leave=False)
+        yield AclFence(authority, moving.topics, moving.plan.snapshot.acls, members_may_delete=False)
     yield NobodyRegistered(authority)
-    yield TakeSeat(moving.seat, has_sat=False)
+    yield TakeSeat(moving.placeholder, had_placeholder=False)
     convention = _convention_of(moving)
-    acl = list_of_offsets(authority, moving.plan)
+    acl = acl_of_new_offsets(authority, moving.plan)
     yield ReturnToZooKeeper(stores, convention, acl, Phase.RETURNED)
     yield VerifyReturn(stores, convention, Phase.RETURNED)
-    yield ConfirmMove(authority, moving.seat, Phase.RETURNED)
+    yield ConfirmMove(authority, moving.placeholder, Phase.RETURNED)
 
 
 def _convention_of(moving: Moving) -> OffsetConvention:
@@ -182,7 +182,7 @@ def _convention_of(moving: Moving) -> OffsetConvention:
 class NothingIsFenced:
     """Without a plan nobody knows what there was before a fence; there must be none."""
 
-    authority: Authority
+    control_znode: Authority
 
     name = "nothing is fenced"
     changes = False
@@ -193,10 +193,10 @@ class NothingIsFenced:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        session, group = self.authority.session, self.authority.group
-        marks = [tp for tp, node in read_owner_nodes(session, group).items() if parse_mark(node.data) is not None]
+        session, group = self.control_znode.session, self.control_znode.group
+        marks = [tp for tp, node in read_owner_nodes(session, group).items() if parse_fence_record(node.data) is not None]
         paths_ = [path for level in fenced_levels(session, group, []) for path in level]
-        lists = [path for path, acl in session.access_lists(paths_).items() if acl is not None and is_fence(acl)]
+        lists = [path for path, acl in session.get_acls(paths_).items() if acl is not None and is_fence(acl)]
         if not marks and not lists:
             return Done()
         return Refused(
@@ -212,5 +212,5 @@ class NothingIsFenced:
 
 
 def _log_ends(moving: Moving) -> Mapping[TopicPartition, int]:
-    found = log_ranges(moving.session.brokers, list(moving.plan.seen.partitions))
+    found = log_ranges(moving.session.brokers, list(moving.plan.snapshot.partitions))
     return {tp: one.latest for tp, one in found.items() if isinstance(one, LogRange)}

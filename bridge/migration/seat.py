@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from bridge.migration import seat_requests as asked
 from bridge.migration.errors import PartlyDone, SeatLost, VerificationFailed
-from bridge.migration.seat_group import SeatGroup, passing, words_of_others
-from bridge.migration.seat_rules import LOST, Occupancy, subscription_of, who_must_act
+from bridge.migration.seat_group import SeatGroup, retriable_code, other_members_text
+from bridge.migration.seat_rules import LOST, Occupancy, placeholder_subscription, join_error_remedy
 from bridge.migration.seat_taking import Sitting, Taking
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
@@ -35,7 +35,7 @@ from zkconsumer.errors import Bug
 from zkconsumer.kafka.error_codes import NONE, REQUEST_TIMED_OUT, ErrorCode
 from zkconsumer.kafka.group_offsets import MOVED, WAIT, Committer, OffsetAndMetadata, commit_offsets
 from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
-from zkconsumer.zk.znodes import placeholder_of
+from zkconsumer.zk.znodes import placeholder_client_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
-PATIENCE = Patience(at_least_ms=10_000)
+PATIENCE = Patience(min_duration_ms=10_000)
 """So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
 
 _PASSING = MOVED | WAIT | {REQUEST_TIMED_OUT}
@@ -70,46 +70,46 @@ class Seat:
         check_run: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
-        self.name = placeholder_of(migration_id)
-        self.sitting: Sitting | None = None
+        self.name = placeholder_client_id(migration_id)
+        self.joined: Sitting | None = None
         self._clock = session.clock
-        self._at = SeatGroup(CoordinatorLine(session, group, pause, patience), group, self.name)
-        self._taking = Taking(
-            self._at, subscription_of(topics), session.clock, pause or StopSignal().wait, patience.at_least_ms,
+        self._group = SeatGroup(CoordinatorLine(session, group, pause, patience), group, self.name)
+        self._joiner = Taking(
+            self._group, placeholder_subscription(topics), session.clock, pause or StopSignal().wait, patience.min_duration_ms,
             check_run,
         )  # fmt: skip
 
-    def look(self) -> Occupancy:
+    def read_occupants(self) -> Occupancy:
         """Who is in the group now; changes nothing."""
-        return self._at.look()
+        return self._group.read_occupants()
 
-    def problem(self) -> str:
+    def join_error(self) -> str:
         """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it."""
-        return self._at.problem()
+        return self._group.join_error()
 
     def session_timeout_ms(self) -> int | None:
         """As ``SeatGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
-        return self._at.session_timeout_ms()
+        return self._group.session_timeout_ms()
 
-    def sit(self) -> None:
+    def join(self) -> None:
         """Join, in the place of a seat that an earlier run left; when it returns, nobody else is in the group."""
-        self.sitting = self._taking.sit()
+        self.joined = self._joiner.join()
 
     def leave(self) -> None:
         """Give the seat up, whichever run took it; when it returns, modern members can join."""
-        self._taking.leave()
-        self.sitting = None
+        self._joiner.leave()
+        self.joined = None
 
-    def beat_if_due(self) -> None:
+    def heartbeat_if_due(self) -> None:
         """Say that we live if the coordinator has not heard of us lately; nothing while we do not sit."""
-        if self.sitting is not None and self._clock.now_ms() >= self.sitting.heard_at_ms + asked.BEAT_EVERY_MS:
-            self.beat()
+        if self.joined is not None and self._clock.now_ms() >= self.joined.last_response_request_ms + asked.BEAT_EVERY_MS:
+            self.heartbeat()
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Say that we live, and hear that nobody else came.  ``Bug``: we do not sit."""
-        sitting, sent_at_ms = self._seated(), self._clock.now_ms()
-        question = partial(asked.beat, config=sitting.config, generation=sitting.generation)
-        self._heard(self._at.line.ask(question, passing), "a heartbeat", sent_at_ms)
+        sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
+        question = partial(asked.send_heartbeat, config=sitting.config, generation=sitting.generation)
+        self._handle_code(self._group.coordinator.execute(question, retriable_code), "a heartbeat", sent_at_ms)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int = BROKER_RETENTION
@@ -118,7 +118,7 @@ class Seat:
 
         ``retention_ms``: how long brokers before 2.1 keep these offsets (``commit_offsets``).
         """
-        sitting, sent_at_ms = self._seated(), self._clock.now_ms()
+        sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
         generation = sitting.generation
         question = partial(
             commit_offsets,
@@ -128,38 +128,38 @@ class Seat:
             committer=Committer(generation.generation_id, generation.member_id, sitting.config.group_instance_id),
             retention_ms=retention_ms,
         )
-        outcome = self._at.line.ask(question, _passing_of_one)
+        outcome = self._group.coordinator.execute(question, _retriable_commit_code)
         said = set(outcome.values())
         lost = next((code for code in said if code.code in LOST), NONE)
-        refused = next((code for code in said if who_must_act(code.code, self.group)), NONE)
-        self._heard(refused if lost == NONE else lost, "a commit", sent_at_ms)
+        refused = next((code for code in said if join_error_remedy(code.code, self.group)), NONE)
+        self._handle_code(refused if lost == NONE else lost, "a commit", sent_at_ms)
         return outcome
 
-    def _seated(self) -> Sitting:
-        if self.sitting is None:
+    def _require_joined(self) -> Sitting:
+        if self.joined is None:
             raise Bug(f"the seat in group {self.group} was not taken")
-        return self.sitting
+        return self.joined
 
-    def _heard(self, code: ErrorCode, what: str, sent_at_ms: int) -> None:
+    def _handle_code(self, code: ErrorCode, what: str, sent_at_ms: int) -> None:
         if code.code in LOST:
-            raise self._lost(code, what)
+            raise self._lost_error(code, what)
         if code != NONE:
-            self._at.refuse(code, what)
-        self.sitting = replace(self._seated(), heard_at_ms=sent_at_ms)
+            self._group.raise_error(code, what)
+        self.joined = replace(self._require_joined(), last_response_request_ms=sent_at_ms)
 
-    def _lost(self, code: ErrorCode, what: str) -> VerificationFailed | PartlyDone:
-        self.sitting = None
+    def _lost_error(self, code: ErrorCode, what: str) -> VerificationFailed | PartlyDone:
+        self.joined = None
         told = f"the seat in group {self.group} was lost ({what} was answered by {code})"
         try:
-            found = self.look()
+            found = self.read_occupants()
         except PeerTrouble as error:
             return VerificationFailed(f"{told}, and who is in the group now is not known: {error}")
         if found.others:
-            return VerificationFailed(f"{told}: {words_of_others(found)}")
-        if found.ours:
+            return VerificationFailed(f"{told}: {other_members_text(found)}")
+        if found.placeholders:
             return VerificationFailed(
-                f"{told}: another run of this migration sits there now ({found.ours[0].member_id}, "
-                f"{found.ours[0].host}). Let one of them go on, and stop the other"
+                f"{told}: another run of this migration sits there now ({found.placeholders[0].member_id}, "
+                f"{found.placeholders[0].host}). Let one of them go on, and stop the other"
             )
         return SeatLost(
             f"{told}, and the group is empty: the session ended, or another client came and went. The seat is taken "
@@ -167,6 +167,6 @@ class Seat:
         )
 
 
-def _passing_of_one(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
+def _retriable_commit_code(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
     """The same of a commit; one that took too long may have been stored, and may be stored twice."""
     return next((code for code in outcome.values() if code in _PASSING), None)

@@ -13,13 +13,13 @@ from bridge.migration.seat_rules import (
     SESSION_TIMEOUTS_MS,
     UNKNOWN_MEMBER_ID,
     Occupancy,
-    occupancy,
-    who_must_act,
+    occupants_of,
+    join_error_remedy,
 )
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import MOVED, WAIT
-from zkconsumer.kafka.modern_groups import describe_modern_group
+from zkconsumer.kafka.modern_groups import describe_coordinator_group
 
 if TYPE_CHECKING:
     from zkconsumer.admin.coordinator_line import CoordinatorLine
@@ -37,26 +37,26 @@ class SeatGroup:
     """
 
     def __init__(self, line: CoordinatorLine, group: str, name: str) -> None:
-        self.line = line
+        self.coordinator = line
         self.group = group
         self.name = name
 
-    def look(self) -> Occupancy:
+    def read_occupants(self) -> Occupancy:
         """Who is in the group now; changes nothing."""
         try:
-            group = self.line.ask(partial(describe_modern_group, group=self.group, timeout_ms=REQUEST_TIMEOUT_MS))
+            group = self.coordinator.execute(partial(describe_coordinator_group, group=self.group, timeout_ms=REQUEST_TIMEOUT_MS))
         except BrokerError as error:
-            self.refuse(error.code, "DescribeGroups")
-        return occupancy(group, self.name)
+            self.raise_error(error.code, "DescribeGroups")
+        return occupants_of(group, self.name)
 
-    def problem(self) -> str:
+    def join_error(self) -> str:
         """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it.
 
         A heartbeat of nobody changes nothing, and needs the right that a JoinGroup needs.
         """
-        config = asked.config_of(self.group, None, SESSION_TIMEOUTS_MS[0])
-        code = self.line.ask(partial(asked.beat, config=config, generation=Generation(0, self.name)), passing)
-        return who_must_act(code.code, self.group)
+        config = asked.placeholder_config(self.group, None, SESSION_TIMEOUTS_MS[0])
+        code = self.coordinator.execute(partial(asked.send_heartbeat, config=config, generation=Generation(0, self.name)), retriable_code)
+        return join_error_remedy(code.code, self.group)
 
     def session_timeout_ms(self) -> int | None:
         """The longest session that the brokers allow a member, of those that a seat asks for.
@@ -68,14 +68,14 @@ class SeatGroup:
         """
         for timeout_ms in SESSION_TIMEOUTS_MS:
             joining = asked.Joining(self.group, self.name, b"", timeout_ms, NOBODYS_MEMBER_ID, is_static=False)
-            code = self.line.ask(partial(_code_of, joining), passing)
+            code = self.coordinator.execute(partial(_join_error_code, joining), retriable_code)
             if code.code != INVALID_SESSION_TIMEOUT:
                 return timeout_ms if code.code == UNKNOWN_MEMBER_ID else None
         return 0
 
-    def refuse(self, code: ErrorCode, what: str) -> NoReturn:
+    def raise_error(self, code: ErrorCode, what: str) -> NoReturn:
         """Raise what an answer means that no further try mends; ``BrokerError`` for the others."""
-        why = who_must_act(code.code, self.group)
+        why = join_error_remedy(code.code, self.group)
         if not why:
             raise BrokerError(code, f"{what} of group {self.group}")
         raise PartlyDone(
@@ -83,12 +83,12 @@ class SeatGroup:
         )
 
 
-def _code_of(joining: asked.Joining, connection: Connection, ranges: ApiRanges) -> ErrorCode:
-    answer, _ = joining.ask(connection, ranges)
+def _join_error_code(joining: asked.Joining, connection: Connection, ranges: ApiRanges) -> ErrorCode:
+    answer, _ = joining.send(connection, ranges)
     return error_code(answer.error_code)
 
 
-def words_of_others(found: Occupancy) -> str:
+def other_members_text(found: Occupancy) -> str:
     """What to do about them."""
     return (
         f"{found.names} is alive there and may commit. Stop it, and find out who started it; then run the same command "
@@ -96,6 +96,6 @@ def words_of_others(found: Occupancy) -> str:
     )
 
 
-def passing(code: ErrorCode) -> ErrorCode | None:
+def retriable_code(code: ErrorCode) -> ErrorCode | None:
     """An error after which the same is asked again."""
     return code if code in MOVED | WAIT else None

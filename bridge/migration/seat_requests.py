@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.client.config import GroupConfig
 from bridge.client.generation import Generation
-from bridge.client.group_requests import heartbeat, join_group, leave_group, leave_group_alone, sync_group
+from bridge.client.group_requests import heartbeat, join_group, leave_group, leave_group_single, sync_group
 from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
@@ -43,18 +43,18 @@ class Joining:
     member_id: str = ""
     is_static: bool = True
 
-    def ask(self, connection: Connection, ranges: ApiRanges) -> tuple[JoinGroupResponse, GroupConfig]:
+    def send(self, connection: Connection, ranges: ApiRanges) -> tuple[JoinGroupResponse, GroupConfig]:
         """The answer, and as what was joined.  The client id is the seat's name, by which it is found again."""
         version = ranges.pick(JOIN_GROUP)
         instance_id = self.name if self.is_static and version >= STATIC_FROM else None
-        config = config_of(self.group, instance_id, self.session_timeout_ms)
+        config = placeholder_config(self.group, instance_id, self.session_timeout_ms)
         protocols = [JoinGroupProtocol(name=self.name, metadata=self.metadata)]
         body = join_group(config, Generation(member_id=self.member_id), PROTOCOL_TYPE, protocols, self.name)
         timeout_ms = config.join_group_timeout_ms
         return connection.request(JOIN_GROUP, version, body, timeout_ms, client_id=self.name), config
 
 
-def config_of(group: str, instance_id: str | None, session_timeout_ms: int) -> GroupConfig:
+def placeholder_config(group: str, instance_id: str | None, session_timeout_ms: int) -> GroupConfig:
     """The settings of a seat, as those of a member."""
     return GroupConfig(
         {
@@ -67,7 +67,7 @@ def config_of(group: str, instance_id: str | None, session_timeout_ms: int) -> G
     )
 
 
-def sync(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
+def send_sync_group(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
     """Settle the generation: nobody gets a partition.  The shares of whoever does not lead are passed over."""
     shares = {generation.member_id: encode_assignment(Assignment((), NOT_TO_BE_UPGRADED))}
     body = sync_group(config, generation, PROTOCOL_TYPE, shares)
@@ -75,18 +75,18 @@ def sync(connection: Connection, ranges: ApiRanges, config: GroupConfig, generat
     return error_code(response.error_code)
 
 
-def beat(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
+def send_heartbeat(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
     """Say that we live."""
     body = heartbeat(config, generation)
     return error_code(connection.request(HEARTBEAT, ranges.pick(HEARTBEAT), body, REQUEST_TIMEOUT_MS).error_code)
 
 
-def leave(connection: Connection, ranges: ApiRanges, config: GroupConfig, member_id: str) -> ErrorCode:
+def send_leave_group(connection: Connection, ranges: ApiRanges, config: GroupConfig, member_id: str) -> ErrorCode:
     """One member goes, a static one too."""
     version = ranges.pick(LEAVE_GROUP)
     member = Generation(member_id=member_id)
     if version < BATCHED_FROM:
-        body = leave_group_alone(config, member)
+        body = leave_group_single(config, member)
     else:
         body = leave_group(config, member, _LEAVE_REASON)
     response = connection.request(LEAVE_GROUP, version, body, REQUEST_TIMEOUT_MS)

@@ -50,7 +50,7 @@ GROUP_MAX_SIZE_REACHED = 81
 class Occupancy:
     """Who is in the modern group: seats of one migration, and everybody else in words."""
 
-    ours: tuple[ModernMember, ...] = ()
+    placeholders: tuple[ModernMember, ...] = ()
     others: tuple[str, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class Occupancy:
         return f"{shown} and {more} more" if more > 0 else shown
 
 
-def occupancy(group: ModernGroup, name: str) -> Occupancy:
+def occupants_of(group: ModernGroup, name: str) -> Occupancy:
     """Who is there; ``name`` is a seat's client id and instance id, which coordinators tell in every state."""
     ours = tuple(member for member in group.members if name in (member.client_id, member.instance_id))
     others = tuple(
@@ -69,12 +69,12 @@ def occupancy(group: ModernGroup, name: str) -> Occupancy:
         for member in group.members
         if member not in ours
     )
-    if not group.members and group.is_alive:
+    if not group.members and group.has_members:
         return Occupancy((), (f"somebody whom the coordinator does not name (group state {group.state})",))
     return Occupancy(ours, others)
 
 
-def who_must_act(code: int, group: str) -> str:
+def join_error_remedy(code: int, group: str) -> str:
     """What to do about a code that no further try mends; empty for the others."""
     match code:
         case 24:
@@ -93,7 +93,7 @@ def who_must_act(code: int, group: str) -> str:
     return ""
 
 
-def subscription_of(topics: Collection[str]) -> bytes:
+def placeholder_subscription(topics: Collection[str]) -> bytes:
     """A seat's metadata: it reads the topics of the group, so brokers keep their offsets, and let nobody delete them.
 
     Version 0, which every broker and tool reads; names beyond ``SUBSCRIPTION_BYTES_MAX`` are left out.

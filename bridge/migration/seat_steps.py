@@ -13,10 +13,10 @@ from bridge.migration.seat_rules import (
     INVALID_SESSION_TIMEOUT,
     SESSION_MARGIN_MS,
     SHORT_SESSION_MS,
-    who_must_act,
+    join_error_remedy,
 )
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.admin.session import words_of
+from zkconsumer.admin.session import zk_error_name
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CreateOp, Delete, Get, MultiFailed, MultiOk, Node, NodeExists
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class AskToLeave:
     """Members of ours leave the modern group by themselves, as long as this run lasts; others must be stopped."""
 
-    authority: Authority
+    control_znode: Authority
 
     name = "members of ours are asked to leave"
     changes = False
@@ -42,28 +42,28 @@ class AskToLeave:
 
     @property
     def _path(self) -> str:
-        return paths.control_child(self.authority.group, LEAVE)
+        return paths.control_child(self.control_znode.group, LEAVE)
 
     def check(self) -> Standing:
-        [there] = self.authority.session.ask([Get(self._path)])
-        if isinstance(there, Node) and there.stat.ephemeral_owner == self.authority.session.session_id:
+        [there] = self.control_znode.session.request([Get(self._path)])
+        if isinstance(there, Node) and there.stat.ephemeral_owner == self.control_znode.session.session_id:
             return Done()
         return Todo()
 
     def do(self) -> None:
         for _ in range(TRIES_MAX):
             # That of a run that died may stand until its session ends, and would then be missing.
-            self.authority.write([Delete(self._path)])
-            held = self.authority.require(Phase.SWITCHED)
-            create = CreateOp(self._path, b"", ephemeral=True, acl=self.authority.access.acl)
-            match self.authority.transact(held, [create]):
+            self.control_znode.write([Delete(self._path)])
+            held = self.control_znode.require_phase(Phase.SWITCHED)
+            create = CreateOp(self._path, b"", ephemeral=True, acl=self.control_znode.acl_policy.acl)
+            match self.control_znode.transact(held, [create]):
                 case MultiOk():
                     return
                 case MultiFailed(_, _, NodeExists()) | None:
                     if isinstance(self.check(), Done):
                         return
                 case MultiFailed(_, _, error):
-                    raise WorldError(f"{self._path} cannot be made: {words_of(error)}")
+                    raise WorldError(f"{self._path} cannot be made: {zk_error_name(error)}")
         raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
 
 
@@ -76,7 +76,7 @@ class SeatOutlivesRun:
     10 s.
     """
 
-    seat: Seat
+    placeholder: Seat
     session: AdminSession
     _is_short: bool = False
     """Whether ZooKeeper was asked for the short session."""
@@ -90,11 +90,11 @@ class SeatOutlivesRun:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        allowed_ms, granted_ms = self.seat.session_timeout_ms(), self.session.negotiated_timeout_ms
+        allowed_ms, granted_ms = self.placeholder.session_timeout_ms(), self.session.negotiated_timeout_ms
         if allowed_ms is None or allowed_ms > granted_ms + SESSION_MARGIN_MS:
             return Done()
         if allowed_ms == 0:
-            return Refused(PreconditionFailed(f"{who_must_act(INVALID_SESSION_TIMEOUT, '')}. Nothing was changed"))
+            return Refused(PreconditionFailed(f"{join_error_remedy(INVALID_SESSION_TIMEOUT, '')}. Nothing was changed"))
         if not self._is_short and granted_ms > SHORT_SESSION_MS:
             return Todo()
         least_ms = granted_ms + SESSION_MARGIN_MS
@@ -103,7 +103,7 @@ class SeatOutlivesRun:
                 f"the brokers allow a member of a group a session of {allowed_ms} ms (group.max.session.timeout.ms), "
                 f"and ZooKeeper granted this run one of {granted_ms} ms. The first must be longer than the second by "
                 f"more than {SESSION_MARGIN_MS} ms, or a run that is paused could lose the seat in group "
-                f"{self.seat.group} before it loses its session. Nothing was changed. Raise "
+                f"{self.placeholder.group} before it loses its session. Nothing was changed. Raise "
                 f"group.max.session.timeout.ms above {least_ms}, or let ZooKeeper grant {SHORT_SESSION_MS} ms "
                 "(minSessionTimeout, by default two ticks of tickTime)"
             )
@@ -119,21 +119,21 @@ class SeatOutlivesRun:
 class NoModernMembers:
     """Nobody but a seat of this migration is in the modern group, which is waited for; and we might sit there."""
 
-    seat: Seat
+    placeholder: Seat
 
     name = "nobody is in the modern group"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"wait until the modern group {self.seat.group} has no members"]
+        return [f"wait until the modern group {self.placeholder.group} has no members"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        found = self.seat.look()
+        found = self.placeholder.read_occupants()
         if found.others:
             return Waiting(f"{found.names} to leave the modern group")
-        problem = self.seat.problem()
+        problem = self.placeholder.join_error()
         return Refused(PreconditionFailed(f"{problem}. Nothing was changed")) if problem else Done()
 
     def do(self) -> None:
@@ -149,58 +149,58 @@ class TakeSeat:
     interference and ends the run (exit code 5), while before it is only waited for.
     """
 
-    seat: Seat
-    has_sat: bool
+    placeholder: Seat
+    had_placeholder: bool
 
     name = "take the seat in the modern group"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"join the modern group {self.seat.group} as {self.seat.name}, so that nobody else can join or commit"]
+        return [f"join the modern group {self.placeholder.group} as {self.placeholder.name}, so that nobody else can join or commit"]
 
     def check(self) -> Standing:
         """See ``Step``."""
         try:
-            if self.seat.sitting is not None:
-                self.seat.beat()
+            if self.placeholder.joined is not None:
+                self.placeholder.heartbeat()
                 return Done()
-            found = self.seat.look()
+            found = self.placeholder.read_occupants()
         except (VerificationFailed, PartlyDone) as error:
             return Refused(error)
         if not found.others:
             return Todo()
-        if not self.has_sat:
+        if not self.had_placeholder:
             return Waiting(f"{found.names} to leave the modern group")
         return Refused(
             VerificationFailed(
-                f"the seat in group {self.seat.group} ended, and {found.names} came since: stop it, and find out who "
+                f"the seat in group {self.placeholder.group} ended, and {found.names} came since: stop it, and find out who "
                 "started it; then run the same command again: it compares every offset before it goes on"
             )
         )
 
     def do(self) -> None:
         """See ``Step``."""
-        self.seat.sit()
+        self.placeholder.join()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveSeat:
     """No seat of this migration is in the modern group."""
 
-    seat: Seat
+    placeholder: Seat
 
     name = "leave the seat in the modern group"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"leave the modern group {self.seat.group}, so that others can join"]
+        return [f"leave the modern group {self.placeholder.group}, so that others can join"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        return Todo() if self.seat.look().ours else Done()
+        return Todo() if self.placeholder.read_occupants().placeholders else Done()
 
     def do(self) -> None:
         """See ``Step``."""
-        self.seat.leave()
+        self.placeholder.leave()

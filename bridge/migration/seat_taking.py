@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bridge.client import reactions
 from bridge.client.generation import Generation
-from bridge.client.reactions import Reaction, reaction
+from bridge.client.reactions import Reaction, error_action
 from bridge.migration import seat_requests as asked
 from bridge.migration.errors import SeatDelayed, VerificationFailed
-from bridge.migration.seat_group import SeatGroup, words_of_others
+from bridge.migration.seat_group import SeatGroup, other_members_text
 from bridge.migration.seat_rules import (
     GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
@@ -40,13 +40,13 @@ class Sitting:
 
     generation: Generation
     config: GroupConfig
-    heard_at_ms: int
+    last_response_request_ms: int
     """When the last question was sent to which the coordinator gave an answer, by the session's clock."""
 
     @property
-    def until_ms(self) -> int:
+    def session_end_ms(self) -> int:
         """Till when nobody else is let in if the coordinator hears nothing more of us, by the session's clock."""
-        return self.heard_at_ms + self.config.session_timeout_ms
+        return self.last_response_request_ms + self.config.session_timeout_ms
 
 
 class Taking:
@@ -65,31 +65,31 @@ class Taking:
         patience_ms: int,
         check_run: Callable[[], None],
     ) -> None:
-        self._at = at
+        self._group = at
         self._metadata = metadata
         self._clock = clock
         self._pause = pause
-        self._patience_ms = patience_ms
+        self._timeout_ms = patience_ms
         self._check_run = check_run
         self._session_timeouts_ms = list(SESSION_TIMEOUTS_MS)
         self._has_static_members = True
-        self._sitting: Sitting | None = None
-        self._former: ModernMember | None = None
+        self._joined_placeholder: Sitting | None = None
+        self._previous_static_member: ModernMember | None = None
         """The static member of an earlier run that the next JoinGroup replaces."""
 
-    def sit(self) -> Sitting:
+    def join(self) -> Sitting:
         """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
-        self._until_done(self._tried_to_sit, "taken")
-        assert self._sitting is not None, "the last try says so"
-        return self._sitting
+        self._retry_until_done(self._try_join, "taken")
+        assert self._joined_placeholder is not None, "the last try says so"
+        return self._joined_placeholder
 
     def leave(self) -> None:
         """Give the seat up, whichever run took it; when it returns, modern members can join."""
-        self._until_done(self._tried_to_leave, "left")
+        self._retry_until_done(self._try_leave, "left")
 
-    def _until_done(self, attempt: Callable[[], str], what: str) -> None:
+    def _retry_until_done(self, attempt: Callable[[], str], what: str) -> None:
         """Try until a try says that nothing is in the way."""
-        until_ms = self._clock.now_ms() + self._patience_ms
+        until_ms = self._clock.now_ms() + self._timeout_ms
         while True:
             try:
                 trouble = attempt()
@@ -98,11 +98,11 @@ class Taking:
             if not trouble:
                 return
             if self._clock.now_ms() >= until_ms:
-                within = f"within {self._patience_ms // 1000} s"
-                raise SeatDelayed(f"the seat in group {self._at.group} could not be {what} {within}: {trouble}")
+                within = f"within {self._timeout_ms // 1000} s"
+                raise SeatDelayed(f"the seat in group {self._group.group} could not be {what} {within}: {trouble}")
             self._pause(RETRY_PAUSE_MS)
 
-    def _tried_to_sit(self) -> str:
+    def _try_join(self) -> str:
         """Empty when we sit, else why not yet.
 
         An answer that was lost may have made a member that we did not hear of, so each try begins with a look.
@@ -111,35 +111,35 @@ class Taking:
         newcomer would be answered only when the coordinator has waited for the former in vain (10 s; 30 s in 0.9).
         Whoever commits or joins in that moment is found, as whoever did before this run: every value is compared.
         """
-        found = self._at.look()
+        found = self._group.read_occupants()
         if found.others:
-            raise VerificationFailed(f"the seat in group {self._at.group} is not free: {words_of_others(found)}")
+            raise VerificationFailed(f"the seat in group {self._group.group} is not free: {other_members_text(found)}")
         self._check_run()
-        statics = [one for one in found.ours if one.instance_id is not None and self._has_static_members]
-        self._former = statics[0] if statics else None
-        troubles = [self._remove(one.member_id) for one in found.ours if one != self._former]
-        return next(filter(None, troubles), "") or self._joined("", is_static=self._has_static_members)
+        statics = [one for one in found.placeholders if one.instance_id is not None and self._has_static_members]
+        self._previous_static_member = statics[0] if statics else None
+        troubles = [self._remove(one.member_id) for one in found.placeholders if one != self._previous_static_member]
+        return next(filter(None, troubles), "") or self._send_join("", is_static=self._has_static_members)
 
-    def _joined(self, member_id: str, *, is_static: bool) -> str:
+    def _send_join(self, member_id: str, *, is_static: bool) -> str:
         timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self._clock.now_ms()
-        joining = asked.Joining(self._at.group, self._at.name, self._metadata, timeout_ms, member_id, is_static)
-        answer, config = self._at.line.once(joining.ask)
+        joining = asked.Joining(self._group.group, self._group.name, self._metadata, timeout_ms, member_id, is_static)
+        answer, config = self._group.coordinator.execute_once(joining.send)
         if answer.error_code == NONE.code:
-            return self._synced(answer, config, sent_at_ms)
-        match reaction(reactions.JOIN_GROUP, answer.error_code):
-            case Reaction.TAKE_MEMBER_ID:
-                return self._joined(answer.member_id, is_static=False)
+            return self._send_sync(answer, config, sent_at_ms)
+        match error_action(reactions.JOIN_GROUP, answer.error_code):
+            case Reaction.USE_GIVEN_MEMBER_ID:
+                return self._send_join(answer.member_id, is_static=False)
             case Reaction.FIND_COORDINATOR:
-                self._at.line.lost()
-            case _ if answer.error_code == GROUP_MAX_SIZE_REACHED and self._former is not None and not member_id:
+                self._group.coordinator.forget_coordinator()
+            case _ if answer.error_code == GROUP_MAX_SIZE_REACHED and self._previous_static_member is not None and not member_id:
                 # A group of group.max.size members lets nobody in who names no member, a static one neither.
-                trouble = self._remove(self._former.member_id)
-                return trouble or self._joined("", is_static=is_static)
-            case Reaction.RAISE if self._steps_down(answer.error_code, is_static=is_static):
-                return self._joined(member_id, is_static=is_static and self._has_static_members)
+                trouble = self._remove(self._previous_static_member.member_id)
+                return trouble or self._send_join("", is_static=is_static)
+            case Reaction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
+                return self._send_join(member_id, is_static=is_static and self._has_static_members)
         return f"JoinGroup was answered by {error_code(answer.error_code)}"
 
-    def _steps_down(self, code: int, *, is_static: bool) -> bool:
+    def _fall_back(self, code: int, *, is_static: bool) -> bool:
         """Whether there is less to ask for, at once; raises when there is nothing less."""
         if code == INVALID_SESSION_TIMEOUT and len(self._session_timeouts_ms) > 1:
             del self._session_timeouts_ms[0]
@@ -149,29 +149,29 @@ class Taking:
         elif code == INCONSISTENT_GROUP_PROTOCOL:
             return False  # that is another member, and the next look names it
         else:
-            self._at.refuse(error_code(code), "JoinGroup")
+            self._group.raise_error(error_code(code), "JoinGroup")
         return True
 
-    def _synced(self, joined: JoinGroupResponse, config: GroupConfig, sent_at_ms: int) -> str:
+    def _send_sync(self, joined: JoinGroupResponse, config: GroupConfig, sent_at_ms: int) -> str:
         if joined.leader != joined.member_id:
             # A JoinGroup of ours whose answer was lost may lead, and would never tell everybody's share.
-            for ghost in self._at.look().ours:
+            for ghost in self._group.read_occupants().placeholders:
                 if ghost.member_id != joined.member_id:
                     self._remove(ghost.member_id)
         generation = Generation(joined.generation_id, joined.member_id, joined.protocol_name)
-        code = self._at.line.once(partial(asked.sync, config=config, generation=generation))
+        code = self._group.coordinator.execute_once(partial(asked.send_sync_group, config=config, generation=generation))
         if code == NONE:
-            self._sitting = Sitting(generation, config, sent_at_ms)
+            self._joined_placeholder = Sitting(generation, config, sent_at_ms)
             return ""
         if code in MOVED:
-            self._at.line.lost()
-        elif code not in WAIT and reaction(reactions.SYNC_GROUP, code.code) is Reaction.RAISE:
-            self._at.refuse(code, "SyncGroup")
+            self._group.coordinator.forget_coordinator()
+        elif code not in WAIT and error_action(reactions.SYNC_GROUP, code.code) is Reaction.RAISE:
+            self._group.raise_error(code, "SyncGroup")
         return f"SyncGroup was answered by {code}"
 
-    def _tried_to_leave(self) -> str:
+    def _try_leave(self) -> str:
         """Empty when no seat of this migration is there any more, else why not yet."""
-        seats = self._at.look().ours
+        seats = self._group.read_occupants().placeholders
         # What was found before the run was still ours is no seat of a later run.
         self._check_run()
         troubles = [self._remove(seat.member_id) for seat in seats]
@@ -179,12 +179,12 @@ class Taking:
 
     def _remove(self, member_id: str) -> str:
         """Empty when a member is gone, else why not."""
-        config = asked.config_of(self._at.group, None, SESSION_TIMEOUTS_MS[0])
-        code = self._at.line.once(partial(asked.leave, config=config, member_id=member_id))
+        config = asked.placeholder_config(self._group.group, None, SESSION_TIMEOUTS_MS[0])
+        code = self._group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
         if code == NONE or code.code in LOST:
             return ""
         if code in MOVED:
-            self._at.line.lost()
+            self._group.coordinator.forget_coordinator()
         elif code not in WAIT:
-            self._at.refuse(code, "LeaveGroup")
+            self._group.raise_error(code, "LeaveGroup")
         return f"LeaveGroup was answered by {code}"

@@ -68,14 +68,14 @@ class SeenPartition:
     tp: TopicPartition
     stored: int | None = None
     version: int = MISSING
-    problem: str = ""
+    error: str = ""
     written_ms: int = 0
-    is_older: bool = False
-    is_ours: bool = False
+    is_older_than_topic: bool = False
+    is_written_by_owner: bool = False
     owner: SeenOwner | None = None
     kafka: KafkaValue | None = None
     log: LogRange | str = ""
-    last: LastEntry | None = None
+    last_entry: LastEntry | None = None
     is_returned: bool = False
 
 
@@ -88,7 +88,7 @@ class SeenMember:
     host: str | None
     pattern: str
     topics: Mapping[str, int]
-    problem: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class SeenBroker:
     """
 
     name: str
-    has_groups: bool | None
-    words: str
+    supports_groups: bool | None
+    release: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,29 +132,29 @@ class Seen:
     members: tuple[SeenMember, ...]
     partitions: Mapping[TopicPartition, SeenPartition]
     missing_topics: tuple[str, ...] = ()
-    orphans: tuple[TopicPartition, ...] = ()
-    odd_nodes: tuple[str, ...] = ()
+    offsets_without_partition: tuple[TopicPartition, ...] = ()
+    unexpected_nodes: tuple[str, ...] = ()
     acls: Mapping[str, tuple[Acl, ...]] = field(default_factory=dict)
-    no_admin: tuple[str, ...] = ()
-    lacking: tuple[str, ...] = ()
+    acls_without_admin: tuple[str, ...] = ()
+    missing_permissions: tuple[str, ...] = ()
     control: Control | None = None
     control_version: int | None = None
-    control_problem: str = ""
-    modern: ModernGroup | None = None
-    modern_problem: str = ""
-    kafka_problem: str = ""
+    control_error: str = ""
+    coordinator_group: ModernGroup | None = None
+    coordinator_group_error: str = ""
+    kafka_error: str = ""
     brokers: tuple[SeenBroker, ...] = ()
     retention_ms: int | None = None
     keeps_by_commit: bool | None = None
-    strategy_in_use: str = "none"
+    assignment_in_use: str = "none"
     legacy_kafka_commits: str = ""
-    last_writers: tuple[str, ...] = ()
+    last_offset_clients: tuple[str, ...] = ()
     clusters: Clusters = Clusters()
-    filters: tuple[str, ...] = ()
+    topic_filters: tuple[str, ...] = ()
     """The subscriptions by regular expression, as text: topics may appear during the move."""
-    fences_of: str = ""
+    fences_migration_id: str = ""
     """The completed migration (``control``) whose fences are there; ``acls`` has the lists of before them."""
-    fences_problem: str = ""
+    fences_error: str = ""
     """Why a plan cannot take those fences over; a sentence without its end."""
     convention_before: OffsetConvention | None = None
     """What the stored numbers meant to the ended migration that ``control`` names; None: that is not known."""

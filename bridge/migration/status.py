@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held, RunOf
 from bridge.migration.control import ABORT, PLAN_PIECES
-from bridge.migration.copied import LOOKED_AT, CopiedOffsets, look_at_copied
-from bridge.migration.dual.roster import Roster, followers_of, waited_for
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.copied import LOOKED_AT, CopiedOffsets, read_copied_offsets_status
+from bridge.migration.dual.roster import Roster, read_participants_by_id, pending_conditions
+from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.fences.owner_nodes import read_owner_nodes
 from bridge.migration.journal import Entries, Entry, read_journal
 from bridge.migration.phases import ENDED, FORWARD, Phase
@@ -20,7 +20,7 @@ from bridge.migration.pieces import has_pieces
 from bridge.migration.seat import Seat
 from zkconsumer.admin.coordinator_line import Patience
 from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.stores import members_of
+from zkconsumer.admin.stores import registered_members
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Node
 
-PATIENCE = Patience(unreachable_max=1, at_least_ms=5_000)
+PATIENCE = Patience(unreachable_attempts_max=1, min_duration_ms=5_000)
 """How long a coordinator that is away is waited for: who asks wants an answer, so brokers are searched for once."""
 
 SEAT = "ended, and the seat stays"
@@ -50,23 +50,23 @@ class Status:
 
     group: str
     at_ms: int
-    held: Held | None
-    run: RunOf | None = None
-    abort_asked: bool = False
+    control: Held | None
+    lock: RunOf | None = None
+    abort_requested: bool = False
     registered: tuple[str, ...] = ()
     fences: int = 0
-    claims: int = 0
-    seat: str | None = None
-    seat_until_ms: int | None = None
-    modern_members: str = ""
-    modern_problem: str = ""
-    roster: Roster | None = None
+    owned_partitions: int = 0
+    placeholder: str | None = None
+    placeholder_until_ms: int | None = None
+    coordinator_members: str = ""
+    coordinator_error: str = ""
+    participants: Roster | None = None
     """Of ``dual``: who acknowledged what."""
-    keeps_plan: bool = True
+    has_stored_plan: bool = True
     """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
     journal: tuple[Entry, ...] = ()
-    journal_problem: str = ""
-    is_there: bool = True
+    journal_error: str = ""
+    group_exists: bool = True
     copied: CopiedOffsets | None = None
     """From ``copied`` to ``switched``: what Kafka has of the copied offsets."""
 
@@ -74,90 +74,90 @@ class Status:
     def not_known(self) -> tuple[str, ...]:
         """What nobody told, a sentence each; what is shown of it is neither empty nor zero."""
         found = []
-        if self.modern_problem:
-            found.append(f"who is in the modern group {self.group} is not known: {self.modern_problem}")
-        if self.copied is not None and self.copied.problem and self.copied.problem != self.modern_problem:
-            found.append(f"whether Kafka still has the copied offsets is not known: {self.copied.problem}")
-        if self.journal_problem:
-            found.append(f"not all of the journal is known: {self.journal_problem}")
+        if self.coordinator_error:
+            found.append(f"who is in the modern group {self.group} is not known: {self.coordinator_error}")
+        if self.copied is not None and self.copied.error and self.copied.error != self.coordinator_error:
+            found.append(f"whether Kafka still has the copied offsets is not known: {self.copied.error}")
+        if self.journal_error:
+            found.append(f"not all of the journal is known: {self.journal_error}")
         return tuple(found)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is under way."""
-        return self.held is None or self.held.phase in ENDED
+        return self.control is None or self.control.phase in ENDED
 
     @property
-    def waits_for(self) -> list[str]:
+    def waiting_for(self) -> list[str]:
         """Of ``dual``: whom the phase waits for, each in words."""
-        return [] if self.roster is None else waited_for(self.roster)
+        return [] if self.participants is None else pending_conditions(self.participants)
 
     @property
-    def next_steps(self) -> list[str]:
+    def next_commands(self) -> list[str]:
         """The commands that lead on, the likeliest first; without the cluster's address."""
         back = f"zkconsumer migrate rollback {self.group} --execute"
-        if self.held is None:
+        if self.control is None:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
-        phase = self.held.phase
+        phase = self.control.phase
         if phase is Phase.COMPLETED:
             lift = [f"zkconsumer migrate complete {self.group} --lift-fences"] if self.fences else []
             return [f"zkconsumer groups describe {self.group}", *lift]
         if phase is Phase.UNDONE:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
-        if self.run is not None:
+        if self.lock is not None:
             return [f"zkconsumer migrate status {self.group} --watch", f"zkconsumer migrate abort {self.group}"]
-        if phase is Phase.SWITCHED and not self.held.control.is_confirmed:
+        if phase is Phase.SWITCHED and not self.control.control.is_confirmed:
             return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
         if phase is Phase.SWITCHED and self.copied is not None and self.copied.lost:
             return [back, f"zkconsumer offsets diff {self.group}"]
         if phase is Phase.SWITCHED:
             return [f"zkconsumer migrate complete {self.group}", back]
-        if not self.keeps_plan:
+        if not self.has_stored_plan:
             return [f"zkconsumer migrate apply {self.group}.plan --execute", back]
-        if phase in FORWARD[self.held.strategy]:
+        if phase in FORWARD[self.control.strategy]:
             return [f"zkconsumer migrate apply --resume {self.group} --execute", back]
         return [back]
 
 
-def look_at_status(session: AdminSession, group: str, copied: CopiedOffsets | None = None) -> Status:
+def read_migration_status(session: AdminSession, group: str, copied: CopiedOffsets | None = None) -> Status:
     """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``WorldError``.
 
     ``copied``: what a look a moment ago found of the copied offsets, which are then not read again: there may be many.
     """
     at_ms = session.clock.wall_ms()
-    held = Authority(session, group, "").look()
+    held = Authority(session, group, "").read()
     if held is None:
-        return Status(group, at_ms, None, is_there=session.get(paths.group_root(group)) is not None)
+        return Status(group, at_ms, None, group_exists=session.get(paths.group_root(group)) is not None)
     migration_id = held.control.migration_id
     nodes = read_owner_nodes(session, group)
-    marks = [parse_mark(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]
+    marks = [parse_fence_record(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]
     entries = read_journal(session, group)
     told = entries.latest(SEAT)
-    seat, others, problem = _modern(session, group, migration_id)
+    seat, others, problem = _coordinator_group_members(session, group, migration_id)
     abort = session.get(paths.control_child(group, ABORT))
     roster = None
     if held.strategy == "dual":
-        roster, problem = _roster(session, held, group, nodes, problem)
-        others = "; ".join([*roster.strangers, *(f"{name}, a Spark query" for name in roster.guests)])
+        roster, problem = _read_participants(session, held, group, nodes, problem)
+        others = "; ".join([*roster.unknown_members, *(f"{name}, a Spark query" for name in roster.non_acknowledging_members)])
     if problem and copied is None:
-        copied = CopiedOffsets(problem=problem)  # another question would search for the coordinator as long again
+        copied = CopiedOffsets(error=problem)  # another question would search for the coordinator as long again
     return Status(
         group=group,
         at_ms=at_ms,
-        held=held,
-        run=Authority(session, group, migration_id).run(),
-        abort_asked=abort is not None and bool(abort.data),
-        registered=tuple(members_of(session, group)),
+        control=held,
+        lock=Authority(session, group, migration_id).read_lock(),
+        abort_requested=abort is not None and bool(abort.data),
+        registered=tuple(registered_members(session, group)),
         fences=sum(mark is not None and mark.migration_id == migration_id for mark in marks),
-        claims=sum(bool(node.stat.ephemeral_owner) for node in nodes.values()),
-        seat=seat,
-        seat_until_ms=_until(told),
-        modern_members=others,
-        modern_problem=problem,
-        roster=roster,
-        keeps_plan=held.phase is not Phase.PLANNED or has_pieces(session, group, PLAN_PIECES),
+        owned_partitions=sum(bool(node.stat.ephemeral_owner) for node in nodes.values()),
+        placeholder=seat,
+        placeholder_until_ms=_placeholder_until_ms(told),
+        coordinator_members=others,
+        coordinator_error=problem,
+        participants=roster,
+        has_stored_plan=held.phase is not Phase.PLANNED or has_pieces(session, group, PLAN_PIECES),
         journal=entries.entries,
-        journal_problem=entries.problem,
+        journal_error=entries.error,
         copied=_copied(session, group, held, entries, copied),
     )
 
@@ -167,32 +167,32 @@ def _copied(
 ) -> CopiedOffsets | None:
     if held.phase not in LOOKED_AT:
         return None
-    return look_at_copied(session, group, entries, PATIENCE) if known is None else known
+    return read_copied_offsets_status(session, group, entries, PATIENCE) if known is None else known
 
 
-def _roster(
+def _read_participants(
     session: AdminSession, held: Held, group: str, nodes: Mapping[TopicPartition, Node], problem: str
 ) -> tuple[Roster, str]:
     """Everybody, and why it is not known who is in the coordinator's group: ``problem``, if that is known already."""
-    followers = followers_of(session, group, lambda: nodes)
+    followers = read_participants_by_id(session, group, lambda: nodes)
     if problem:
         return Roster(held.control, followers, None), problem
     try:
-        return Roster(held.control, followers, KafkaStore(session, group, patience=PATIENCE).modern_group()), ""
+        return Roster(held.control, followers, KafkaStore(session, group, patience=PATIENCE).coordinator_group()), ""
     except ZkConsumerError as error:
         return Roster(held.control, followers, None), str(error)
 
 
-def _until(told: Entry | None) -> int | None:
+def _placeholder_until_ms(told: Entry | None) -> int | None:
     text = "" if told is None else told.facts.get("until_ms", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _modern(session: AdminSession, group: str, migration_id: str) -> tuple[str | None, str, str]:
+def _coordinator_group_members(session: AdminSession, group: str, migration_id: str) -> tuple[str | None, str, str]:
     """Who sits for the migration, who else is in the modern group, and why that is not known."""
     try:
-        found = Seat(session, group, migration_id, patience=PATIENCE).look()
+        found = Seat(session, group, migration_id, patience=PATIENCE).read_occupants()
     except ZkConsumerError as error:
         return None, "", str(error)
-    ours = found.ours[0] if found.ours else None
+    ours = found.placeholders[0] if found.placeholders else None
     return None if ours is None else f"{ours.member_id} at {ours.host}", found.names if found.others else "", ""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from bridge.migration.away import is_away
+from bridge.migration.away import is_unavailable
 from bridge.migration.errors import GaveUpWaiting, PartlyDone
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import Bug, PreconditionFailed, UsageError, ZkConsumerError
@@ -41,7 +41,7 @@ class Todo:
 class Waiting:
     """``whom``: for the operator, with names; it stands behind "waiting for"."""
 
-    whom: str
+    waits_for: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +79,22 @@ class Performer(Protocol):
     """Who carries steps out: ``Real``, or ``Explain`` for a dry run."""
 
     @property
-    def looks_again(self) -> bool:
+    def rechecks_steps(self) -> bool:
         """Whether a step that was performed is checked again: a dry run changes nothing, so there is nothing to see."""
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: Step) -> None:
         """A step that is to be done."""
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: Step) -> None:
         """A step that was done before."""
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
         """A step that waits: True once it was waited a little and should be looked at again, False to go on without."""
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: Step, error: ZkConsumerError) -> None:
         """A step that cannot be done now: raise the error, or note it and go on."""
 
-    def away(self, error: ZkConsumerError, left_ms: int) -> None:
+    def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
         """A store is away: return once it was waited a little, or raise the error."""
 
 
@@ -106,34 +106,34 @@ class Run:
     a store was changed, by a run before this one too; ``has_done``: by this one.
     """
 
-    performer: Performer
+    executor: Performer
     clock: Clock
     timeout_ms: int
-    resume: str
-    is_aborted: Callable[[], bool]
+    resume_command: str
+    is_abort_requested: Callable[[], bool]
     has_changed: bool = False
-    has_done: bool = False
+    has_changed_in_this_run: bool = False
     _deadline_ms: int | None = None
 
-    def see_through(self, derive: Callable[[], Iterable[Step]]) -> None:
+    def run_with_retry(self, derive: Callable[[], Iterable[Step]]) -> None:
         """``carry_out``, once more from the first step on when a store was away meanwhile; ``derive`` gives the steps.
 
         Raises the same, and like waiting in vain for a store that does not come back before the deadline.
         """
         while True:
             try:
-                self.carry_out(derive())
+                self.run_steps(derive())
             except ZkConsumerError as error:
-                if not is_away(error):
+                if not is_unavailable(error):
                     raise
                 left_ms = self._left_ms()
                 if left_ms <= 0:
-                    raise self._gave_up(f"waited long enough: {error}") from error
-                self.performer.away(error, left_ms)
+                    raise self._timeout_error(f"waited long enough: {error}") from error
+                self.executor.on_unavailable(error, left_ms)
             else:
                 return
 
-    def carry_out(self, steps: Iterable[Step]) -> None:
+    def run_steps(self, steps: Iterable[Step]) -> None:
         """All of them, in their order.
 
         Raises what a step refuses with, and ``PartlyDone`` in place of what says that nothing was changed once this run
@@ -142,47 +142,47 @@ class Run:
         """
         self._left_ms()  # the time runs from here
         try:
-            self._carry_out(steps)
+            self._run_steps(steps)
         except ZkConsumerError as error:
-            if self.has_done and error.exit_code in _NOTHING_CHANGED:
-                raise PartlyDone(f"{error}\nWhat was done stands; then go on with: {self.resume}") from error
+            if self.has_changed_in_this_run and error.exit_code in _NOTHING_CHANGED:
+                raise PartlyDone(f"{error}\nWhat was done stands; then go on with: {self.resume_command}") from error
             raise
 
-    def _carry_out(self, steps: Iterable[Step]) -> None:
+    def _run_steps(self, steps: Iterable[Step]) -> None:
         for step in steps:
             self._stop_if_aborted(step)
-            if self._is_to_do(step):
+            if self._is_pending(step):
                 self.has_changed = self.has_changed or step.changes
-                self.has_done = self.has_done or (step.changes and self.performer.looks_again)
-                self.performer.perform(step)
-                if self.performer.looks_again and self._is_to_do(step):
+                self.has_changed_in_this_run = self.has_changed_in_this_run or (step.changes and self.executor.rechecks_steps)
+                self.executor.execute(step)
+                if self.executor.rechecks_steps and self._is_pending(step):
                     self._stop_if_aborted(step)  # whose run it is not any more is told so
                     raise Bug(f"step {step.name!r} was done, and is still to do")
 
-    def _is_to_do(self, step: Step) -> bool:
+    def _is_pending(self, step: Step) -> bool:
         """Whether it must be performed; waits for whoever must come or go first."""
         while True:
             standing = step.check()
             match standing:
                 case Done():
-                    self.performer.passed(step)
+                    self.executor.on_already_done(step)
                     return False
                 case Todo():
                     return True
                 case Refused(error):
-                    self.performer.refused(step, error)
+                    self.executor.on_refused(step, error)
                     return False
                 case Waiting():
                     left_ms = self._left_ms()
                     if left_ms <= 0:
-                        raise self._gave_up(f"{step.name}: waited long enough for {standing.whom}")
-                    if not self.performer.waits(step, standing, left_ms):
+                        raise self._timeout_error(f"{step.name}: waited long enough for {standing.waits_for}")
+                    if not self.executor.on_waiting(step, standing, left_ms):
                         return False
                     self._stop_if_aborted(step)
 
     def _stop_if_aborted(self, step: Step) -> None:
-        if self.is_aborted():
-            raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume}")
+        if self.is_abort_requested():
+            raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume_command}")
 
     def _left_ms(self) -> int:
         """Till the deadline, which is one for everything that is waited for."""
@@ -190,7 +190,7 @@ class Run:
             self._deadline_ms = self.clock.now_ms() + self.timeout_ms
         return self._deadline_ms - self.clock.now_ms()
 
-    def _gave_up(self, words: str) -> ZkConsumerError:
+    def _timeout_error(self, words: str) -> ZkConsumerError:
         if self.has_changed:
-            return PartlyDone(f"{words}. What was done stands; go on with: {self.resume}")
-        return GaveUpWaiting(f"{words}; nothing was changed. Again: {self.resume}")
+            return PartlyDone(f"{words}. What was done stands; go on with: {self.resume_command}")
+        return GaveUpWaiting(f"{words}; nothing was changed. Again: {self.resume_command}")

@@ -19,13 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.conventions import Evidence, evidence_of
+from bridge.migration.conventions import Evidence, find_convention_evidence
 from bridge.migration.decisions import Existing, Fallback, OffsetConvention
 from bridge.migration.plan import Plan, PlannedPartition
-from bridge.migration.plan_json import digest_of
-from bridge.migration.preflight import Case, refusals, warnings
+from bridge.migration.plan_json import digest_of_plan
+from bridge.migration.preflight import Case, plan_refusals, plan_warnings
 from zkconsumer.admin.log_ranges import LogRange
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.zk.znodes import INT64_MAX
 
 if TYPE_CHECKING:
@@ -42,26 +42,26 @@ UNKNOWN_MEANING = "depends on --offset-convention"
 
 def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int) -> Plan:
     """The plan for a group as it was seen; with refusals, if something stands in the way."""
-    evidence = evidence_of(seen)
+    evidence = find_convention_evidence(seen)
     case = Case(seen, decisions, strategy, evidence)
-    words = evidence.words if decisions.convention is None else _of_operator(evidence)
+    words = evidence.text if decisions.convention is None else _operator_decision_text(evidence)
     plan = Plan(
         migration_id=migration_id,
         group=seen.group,
         strategy=strategy,
         made_at_ms=made_at_ms,
-        seen=seen,
+        snapshot=seen,
         decisions=decisions,
         convention=case.convention,
         convention_evidence=words,
         partitions=tuple(_row(seen, one, case.convention, decisions, strategy) for one in seen.partitions.values()),
-        refusals=tuple(refusals(case)),
-        warnings=tuple(warnings(case)),
+        refusals=tuple(plan_refusals(case)),
+        warnings=tuple(plan_warnings(case)),
     )
-    return replace(plan, digest=digest_of(plan))
+    return replace(plan, digest=digest_of_plan(plan))
 
 
-def planned_anew(plan: Plan, seen: Seen, made_at_ms: int) -> Plan:
+def plan_with_same_decisions(plan: Plan, seen: Seen, made_at_ms: int) -> Plan:
     """The same decisions for the group as it is now: what ``--accept-drift`` accepts.
 
     What the stored numbers mean is not judged again: a group behind a fence shows no more than it did before.
@@ -72,8 +72,8 @@ def planned_anew(plan: Plan, seen: Seen, made_at_ms: int) -> Plan:
     )
 
 
-def _of_operator(evidence: Evidence) -> str:
-    return f"{DECIDED_BY_OPERATOR} (seen: {evidence.words})"
+def _operator_decision_text(evidence: Evidence) -> str:
+    return f"{DECIDED_BY_OPERATOR} (seen: {evidence.text})"
 
 
 # --- one partition ----------------------------------------------------------------------------------------------
@@ -88,13 +88,13 @@ class _Start:
     refusal: str = ""
 
 
-def planned(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> PlannedPartition:
+def plan_partition(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> PlannedPartition:
     """Where one partition starts."""
     start = _start(seen, convention, decisions)
     return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
 
 
-def follows(row: PlannedPartition, now: SeenPartition, plan: Plan) -> str:
+def start_offset_error(row: PlannedPartition, now: SeenPartition, plan: Plan) -> str:
     """Why a row of a plan does not follow from the plan's decisions and from what is there now; empty when it does.
 
     ``now``: with the value that Kafka had before this migration.  A start that the log decided (``missing``,
@@ -102,7 +102,7 @@ def follows(row: PlannedPartition, now: SeenPartition, plan: Plan) -> str:
     """
     if row.target is None or isinstance(now.log, str):
         return ""
-    fresh = planned(now, plan.convention, plan.decisions)
+    fresh = plan_partition(now, plan.convention, plan.decisions)
     if fresh.target == row.target:
         return ""
     latest = now.log.earliest if fresh.target is None else fresh.target
@@ -116,12 +116,12 @@ def _row(
     seen: Seen, one: SeenPartition, convention: OffsetConvention | None, decisions: Decisions, strategy: Strategy
 ) -> PlannedPartition:
     """The same, where members stay: what they read and have an offset of, they carry over themselves."""
-    row = planned(one, convention, decisions)
+    row = plan_partition(one, convention, decisions)
     if strategy == "copy" or row.refusal or not any(one.tp.topic in member.topics for member in seen.members):
         return row
     problem = ""
-    if one.problem:
-        problem = f"its znode holds no offset, {one.problem}, so the member that owns it does not read it"
+    if one.error:
+        problem = f"its znode holds no offset, {one.error}, so the member that owns it does not read it"
     elif row.target is not None and one.stored is not None and row.target != one.stored:
         problem = f"its member carries {one.stored} over, and {row.target} was decided ({row.why})"
     if not problem:
@@ -136,25 +136,25 @@ def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: 
         return _Start(None, "", f"its log cannot be looked at: {log or 'nobody was asked'}")
     decided = decisions.offsets.get(seen.tp)
     if decided is not None:
-        problem = _outside(decided, log)
+        problem = _out_of_range_text(decided, log)
         if problem:
             return _Start(None, "", f"--offset: {problem}")
-        stored = _of_zookeeper(seen, log, convention, decisions) if _has_value(seen, decisions) else None
+        stored = _start_of_zookeeper(seen, log, convention, decisions) if _has_value(seen, decisions) else None
         return _Start(decided, "decided" + _cost(decided, "ZooKeeper's", None if stored is None else stored.offset))
-    chosen = _chosen(seen, log, convention, decisions)
+    chosen = _choose_store(seen, log, convention, decisions)
     if chosen.offset is None:
         return chosen
-    problem = _outside(chosen.offset, log)
+    problem = _out_of_range_text(chosen.offset, log)
     if not problem:
         return chosen
-    return _fallen_back(decisions.out_of_range, log, "out of range", f"{problem} (--out-of-range)")
+    return _fallback_start(decisions.out_of_range, log, "out of range", f"{problem} (--out-of-range)")
 
 
-def _chosen(
+def _choose_store(
     seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
 ) -> _Start:
     """Whose value it is, before it is held against the log."""
-    ours = _of_zookeeper(seen, log, convention, decisions)
+    ours = _start_of_zookeeper(seen, log, convention, decisions)
     if seen.kafka is None or seen.kafka.provenance is not None:
         return ours
     theirs = _Start(seen.kafka.offset, "kept: Kafka's")
@@ -182,22 +182,22 @@ def _cost(target: int | None, whose: str, other: int | None) -> str:
     if target is None or other is None or target == other:
         return ""
     what = "read again" if target < other else "passed over"
-    return f" ({whose} next is {other}: {count_of(abs(target - other), 'record')} {what})"
+    return f" ({whose} next is {other}: {count_text(abs(target - other), 'record')} {what})"
 
 
 def _since_return(target: int | None, returned: int) -> str:
     """Kafka's value was ZooKeeper's once: only a rewind behind it costs anything."""
     if target is None:
         return ""
-    again = f": {count_of(returned - target, 'record')} read again" if target < returned else ""
+    again = f": {count_text(returned - target, 'record')} read again" if target < returned else ""
     return f" (Kafka's {returned} is from before the last way back{again})"
 
 
 def _has_value(seen: SeenPartition, decisions: Decisions) -> bool:
-    return seen.stored is not None and (decisions.use_older or not seen.is_older)
+    return seen.stored is not None and (decisions.use_older or not seen.is_older_than_topic)
 
 
-def _of_zookeeper(
+def _start_of_zookeeper(
     seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
 ) -> _Start:
     if not _has_value(seen, decisions):
@@ -216,16 +216,16 @@ def _of_zookeeper(
 def _without_value(seen: SeenPartition, log: LogRange, decisions: Decisions) -> _Start:
     if seen.stored is not None:
         reason = f"{seen.stored} was stored before its topic was created (--older-than-topic use, or --missing)"
-    elif seen.problem:
-        reason = f"its znode holds no offset, {seen.problem} (--missing)"
+    elif seen.error:
+        reason = f"its znode holds no offset, {seen.error} (--missing)"
     else:
         reason = "no offset is stored (--missing)"
-    if log.earliest == log.latest and not seen.problem and seen.stored is None:
+    if log.earliest == log.latest and not seen.error and seen.stored is None:
         return _Start(log.latest, EMPTY_LOG)
-    return _fallen_back(decisions.missing, log, "missing", reason)
+    return _fallback_start(decisions.missing, log, "missing", reason)
 
 
-def _fallen_back(fallback: Fallback, log: LogRange, what: str, reason: str) -> _Start:
+def _fallback_start(fallback: Fallback, log: LogRange, what: str, reason: str) -> _Start:
     match fallback:
         case Fallback.EARLIEST:
             return _Start(log.earliest, f"{what}: earliest")
@@ -234,7 +234,7 @@ def _fallen_back(fallback: Fallback, log: LogRange, what: str, reason: str) -> _
     return _Start(None, "", reason)
 
 
-def _outside(offset: int, log: LogRange) -> str:
+def _out_of_range_text(offset: int, log: LogRange) -> str:
     if offset < log.earliest:
         return f"{offset} is before the start of the log ({log.earliest}), {log.earliest - offset} records are gone"
     if offset > log.latest:

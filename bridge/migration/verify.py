@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import Difference, differences_of_copy, differences_of_return, words_of
+from bridge.migration.copies import Difference, copy_differences, zookeeper_differences, format_differences
 from bridge.migration.errors import VerificationFailed
 from bridge.migration.mover import COPYING
 from bridge.migration.phases import Phase
@@ -39,19 +39,19 @@ class VerifyCopy:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        return _standing(self.differences(), self.stores) if self.stores.is_in(*COPYING) else Todo()
+        return _comparison_status(self.differences(), self.stores) if self.stores.is_in_phase(*COPYING) else Todo()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
-        self.stores.authority.require(*COPYING)
+        self.stores.control_znode.require_phase(*COPYING)
 
     def differences(self) -> list[Difference]:
         """What is not as it should be."""
-        authority = self.stores.authority
-        held = authority.require(*COPYING)
-        kafka = self.stores.kafka([copy.tp for copy in self.copies])
-        nodes = self.stores.zookeeper()
-        return differences_of_copy(
+        authority = self.stores.control_znode
+        held = authority.require_phase(*COPYING)
+        kafka = self.stores.read_kafka([copy.tp for copy in self.copies])
+        nodes = self.stores.read_zookeeper()
+        return copy_differences(
             self.copies, self.known, kafka, nodes, authority.migration_id, held.control.epoch
         )  # fmt: skip
 
@@ -73,27 +73,27 @@ class VerifyReturn:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        return _standing(self.differences(), self.stores) if self.stores.is_in(self.phase) else Todo()
+        return _comparison_status(self.differences(), self.stores) if self.stores.is_in_phase(self.phase) else Todo()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
-        self.stores.authority.require(self.phase)
+        self.stores.control_znode.require_phase(self.phase)
 
     def differences(self) -> list[Difference]:
         """What is not as it should be."""
-        self.stores.authority.require(self.phase)
-        return differences_of_return(self.stores.kafka(), self.stores.zookeeper(), self.convention)
+        self.stores.control_znode.require_phase(self.phase)
+        return zookeeper_differences(self.stores.read_kafka(), self.stores.read_zookeeper(), self.convention)
 
 
-def _standing(differences: Sequence[Difference], stores: Stores) -> Standing:
+def _comparison_status(differences: Sequence[Difference], stores: Stores) -> Standing:
     if differences:
         return Refused(
             VerificationFailed(
-                f"group {stores.group} is not as it was written: {words_of(differences)}. Somebody else writes to it: "
+                f"group {stores.group} is not as it was written: {format_differences(differences)}. Somebody else writes to it: "
                 "find out who, then roll back, or run the same command again"
             )
         )
-    if stores.seat.sitting is not None:  # a dry run compares without
+    if stores.placeholder.joined is not None:  # a dry run compares without
         # Whoever came meanwhile would have had to take the seat from us.
-        stores.seat.beat()
+        stores.placeholder.heartbeat()
     return Done()

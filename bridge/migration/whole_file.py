@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_whole(path: Path, lines: Iterable[str], *, replace: bool) -> None:
+def write_atomically(path: Path, lines: Iterable[str], *, replace: bool) -> None:
     """Write lines of ASCII, each with its end.  ``replace``: over a file that is there; else it must not be there.
 
     Raises ``FileExistsError`` and every other ``OSError``; nothing is left of the attempt then.
@@ -27,13 +27,13 @@ def write_whole(path: Path, lines: Iterable[str], *, replace: bool) -> None:
             os.replace(temporary, path)
         else:
             os.link(temporary, path)
-        _sync_folder(path)
+        _sync_directory(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
-def _sync_folder(path: Path) -> None:
+def _sync_directory(path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -33,7 +33,7 @@ class AnswerMemory:
     def __init__(self) -> None:
         self._free: list[mmap.mmap] = []
 
-    def new(self, size: int) -> memoryview:
+    def allocate(self, size: int) -> memoryview:
         """``size`` bytes of anything, to be written."""
         if not SMALL_BYTES <= size <= SLOT_BYTES:
             # As the allocator gives it, without a pass over it that writes zeros.
@@ -45,10 +45,10 @@ class AnswerMemory:
         begin = -pa.py_buffer(slot).address % HUGE_PAGE_BYTES
         answer = pa.py_buffer(memoryview(slot)[begin : begin + size])
         # Every memoryview of a part of the answer refers to this object.
-        weakref.finalize(answer, self._take_back, slot).atexit = False
+        weakref.finalize(answer, self._release, slot).atexit = False
         return memoryview(answer).cast("B")
 
-    def _take_back(self, slot: mmap.mmap) -> None:
+    def _release(self, slot: mmap.mmap) -> None:
         if len(self._free) < KEPT_MAX:
             self._free.append(slot)
 

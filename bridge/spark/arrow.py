@@ -67,17 +67,17 @@ class Target(NamedTuple):
     topic: str
     partition: int
     schema: pa.Schema
-    rows_most: int = BATCH_ROWS
-    bytes_most: int = BATCH_BYTES
+    max_rows: int = BATCH_ROWS
+    max_bytes: int = BATCH_BYTES
 
 
 def record_batch(target: Target, rows: int, made: dict[str, pa.Array]) -> pa.RecordBatch:
     """The batch of these columns, to which those are added that have one value in all rows."""
     names = target.schema.names
     if "topic" in names:
-        made["topic"] = _repeated(target.topic, rows, target.rows_most)
+        made["topic"] = _repeated(target.topic, rows, target.max_rows)
     if "partition" in names:
-        made["partition"] = _repeated(target.partition, rows, target.rows_most)
+        made["partition"] = _repeated(target.partition, rows, target.max_rows)
     return pa.RecordBatch.from_arrays([made[name] for name in names], schema=target.schema)
 
 

@@ -32,7 +32,7 @@ def batches_of_records(records: Iterable[Record], target: Target) -> Iterator[pa
             some.append(record)
             size += _size(record)
             objects += 1 + len(record.headers)
-            if len(some) == target.rows_most or size >= target.bytes_most or objects >= OBJECTS_MAX:
+            if len(some) == target.max_rows or size >= target.max_bytes or objects >= OBJECTS_MAX:
                 yield _batch(some, target)
                 some, size, objects = [], 0, 0
     except (InvalidMessageException, UnsupportedCodec):

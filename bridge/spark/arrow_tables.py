@@ -29,7 +29,7 @@ def batches_of_table(decoder: ModuleType, table: Table, target: Target) -> Itera
     """The table as batches; the values of each begin within ``target.bytes_most`` bytes."""
     low = 0
     while low < table.size:
-        high = min(low + target.rows_most, decoder.cut(table.rows, low, table.size, target.bytes_most))
+        high = min(low + target.max_rows, decoder.cut(table.rows, low, table.size, target.max_bytes))
         yield _batch(decoder, table, low, high, target)
         low = high
 

@@ -14,26 +14,26 @@ from contextlib import contextmanager
 
 from pyspark.sql.datasource import DataSourceReader
 
-from bridge.spark.batch_ranges import ranges_of, stated_end, stated_start
+from bridge.spark.batch_ranges import resolve_ranges, configured_end, configured_start
 from bridge.spark.decoder import warn_if_not_compiled
 from bridge.spark.options import Assigned, Named, SourceOptions
-from bridge.spark.positions import FromGroup, listed
+from bridge.spark.positions import FromGroup, format_partition_list
 from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
-from bridge.spark.rest import leave_to_rest
+from bridge.spark.rest import gc_freeze_worker
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.skipping import ranges_to_read
-from bridge.spark.starts import choose, storage_for
+from bridge.spark.starts import select_offsets, resolve_storage
 from bridge.spark.tasks import cut_into_tasks
-from bridge.spark.told import told_before_frames
+from bridge.spark.told import sentence_before_traceback
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
-from zkconsumer.admin.look import storage_of
+from zkconsumer.admin.look import configured_storage
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.base.spelling import near_name
+from zkconsumer.base.spelling import did_you_mean
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UsageError, WorldError
-from zkconsumer.kafka.security import security_of
+from zkconsumer.kafka.security import broker_security_from_config
 from zkconsumer.types import TopicPartition
 
 log = logging.getLogger("zkconsumer.spark")
@@ -46,14 +46,14 @@ class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore
         self._options = options
         self._columns = columns
 
-    @told_before_frames
+    @sentence_before_traceback
     def partitions(self) -> list[RangePartition]:
         """The tasks of the batch; an empty list when there is nothing to read.
 
         Raises what ``plan_batch`` raises.
         """
         planned = plan_batch(self._options, self._columns)
-        leave_to_rest()
+        gc_freeze_worker()
         return planned
 
 
@@ -73,13 +73,13 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
         def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
             return _at_times(session, times)
 
-        if isinstance(options.starting, FromGroup):
+        if isinstance(options.starting_limit, FromGroup):
             starting = _group_start(options, session, partitions)
         else:
-            starting = stated_start(options.starting, partitions, ask, options.is_late_time_error)
-        ending = stated_end(options.ending, partitions, ask)
+            starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
+        ending = configured_end(options.ending_limit, partitions, ask)
         logs = _logs(session, partitions)
-        found = ranges_of(starting, ending, logs, options.fail_on_data_loss)
+        found = resolve_ranges(starting, ending, logs, options.fail_on_data_loss)
         brokers = tuple(session.brokers.all())
     for lost in found.lost:
         log.warning(
@@ -91,7 +91,7 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
         fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
         skip_offsets=options.skip_offsets,
     )  # fmt: skip
-    security, client_id = security_of(options.config).told_of(brokers), options.config.client_id
+    security, client_id = broker_security_from_config(options.config).for_brokers(brokers), options.config.client_id
     wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
 
@@ -113,7 +113,7 @@ def _session(options: SourceOptions, doors: Doors | None) -> Iterator[AdminSessi
 
 def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
     """Every partition that is subscribed to, or assigned."""
-    subscribed = options.subscribed
+    subscribed = options.topic_selection
     names: Collection[str] | None = None
     if isinstance(subscribed, Named):
         names = subscribed.topics
@@ -124,7 +124,7 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
     if names is not None and (gone := sorted(set(names) - topics.keys())):
         ways = ("subscribe", "topics", "assign")
         option = next((name for name, _ in options.given if name in ways), "subscribe")
-        hint = near_name(gone[0], read_topics(session, None))
+        hint = did_you_mean(gone[0], read_topics(session, None))
         raise UsageError(f"there is no topic {', '.join(gone)} at {where}{hint}: correct {option}, or create the topic")
     broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
     if broken and names is not None:
@@ -135,7 +135,7 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
         return sorted(found)
     if isinstance(subscribed, Assigned):
         if foreign := sorted(set(subscribed.partitions) - set(found)):
-            raise UsageError(f"there is no partition {listed(foreign)} at {where}: correct assign")
+            raise UsageError(f"there is no partition {format_partition_list(foreign)} at {where}: correct assign")
         return sorted(subscribed.partitions)
     hides = options.config.exclude_internal_topics
     chosen = sorted(tp for tp in found if subscribed.is_topic_allowed(tp.topic, hides))
@@ -155,20 +155,20 @@ def _group_start(
 ) -> dict[TopicPartition, int]:
     """Where the group stands; elsewhere what ``auto.offset.reset`` says.  The group may be alive: it is only read."""
     group = options.config.group_id
-    storage = storage_of(session)
+    storage = configured_storage(session)
     in_kafka = storage in ("kafka", "dual")
     stores = GroupStores(session, group)
-    seen = stores.look(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
     if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
-        seen = stores.look(["kafka"])  # it has moved there since the options were written
+        seen = stores.read(["kafka"])  # it has moved there since the options were written
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     resets_to_earliest = options.config.auto_offset_reset == "smallest"
-    starts = choose(
+    starts = select_offsets(
         seen,
         topics,
-        storage_for("auto", storage, seen),
+        resolve_storage("auto", storage, seen),
         convention="last-consumed" if options.is_last_consumed else "next",
         missing="earliest" if resets_to_earliest else "latest",
     )

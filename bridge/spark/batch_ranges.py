@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, check_names_all, late_words, listed
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, check_all_partitions_named, late_timestamp_message, format_partition_list
 from bridge.spark.ranges import OffsetRange
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -29,7 +29,7 @@ class Ranges:
     lost: tuple[OffsetRange, ...]
 
 
-def ranges_of(
+def resolve_ranges(
     starting: Mapping[TopicPartition, int],
     ending: Mapping[TopicPartition, int],
     logs: Mapping[TopicPartition, LogRange],
@@ -91,7 +91,7 @@ AskTimes = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, LogR
 """Partition -> ms since 1970, in; the log with the offset of that time (``at``) out."""
 
 
-def stated_start(
+def configured_start(
     starting: Starting, partitions: Collection[TopicPartition], ask: AskTimes, is_late_an_error: bool
 ) -> dict[TopicPartition, int]:
     """Where each partition begins; not for ``FromGroup``.
@@ -103,13 +103,13 @@ def stated_start(
     if times is None:
         return _offsets(starting, "startingOffsets", partitions, EARLIEST_TIME)
     found = ask(times)
-    late = {tp: times[tp] for tp, log in found.items() if log.at is not None and log.at.how == "end"}
+    late = {tp: times[tp] for tp, log in found.items() if log.for_time is not None and log.for_time.kind == "end"}
     if late and is_late_an_error:
-        raise UsageError(late_words(late))
-    return {tp: log.at.offset if log.at is not None else LATEST_TIME for tp, log in found.items()}
+        raise UsageError(late_timestamp_message(late))
+    return {tp: log.for_time.offset if log.for_time is not None else LATEST_TIME for tp, log in found.items()}
 
 
-def stated_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskTimes) -> dict[TopicPartition, int]:
+def configured_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskTimes) -> dict[TopicPartition, int]:
     """Where each partition ends.  A time: before the first record at or after it, or at the end of the log.
 
     Raises ``UsageError`` for a time on a log without times: where to stop cannot be told there.
@@ -118,13 +118,13 @@ def stated_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskT
     if times is None:
         return _offsets(ending, "endingOffsets", partitions, LATEST_TIME)
     found = ask(times)
-    vague = [tp for tp, log in found.items() if log.at is None or log.at.how in ("segment", "start")]
+    vague = [tp for tp, log in found.items() if log.for_time is None or log.for_time.kind in ("segment", "start")]
     if vague:
         raise UsageError(
-            f"{listed(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so it cannot be "
+            f"{format_partition_list(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so it cannot be "
             "told where an ending time is; set endingOffsets"
         )
-    return {tp: log.at.offset for tp, log in found.items() if log.at is not None}
+    return {tp: log.for_time.offset for tp, log in found.items() if log.for_time is not None}
 
 
 def _times(
@@ -151,6 +151,6 @@ def _offsets(
 def _named(
     option: str, given: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    if problem := check_names_all(option, given, partitions):
+    if problem := check_all_partitions_named(option, given, partitions):
         raise UsageError(problem)
     return dict(given)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 
-def load_here(module: str, name: str, version: str, archive: str = "") -> Any:
+def load_in_worker(module: str, name: str, version: str, archive: str = "") -> Any:
     """The class ``name`` of ``module`` in this process, which must have ``version`` of the package.
 
     ``archive``: the zip out of which the sender had it.  Spark plans a stream on the sender's machine, but looks for
@@ -48,7 +48,7 @@ def load_here(module: str, name: str, version: str, archive: str = "") -> Any:
     return loaded
 
 
-def look_around(modules: list[str]) -> dict[str, Any]:
+def describe_interpreter(modules: list[str]) -> dict[str, Any]:
     """What this process is, which of ``modules`` it cannot load, and why, and why it decodes records in Python.
 
     ``decoder`` is empty where the compiled decoder is in use, and where something is missing.

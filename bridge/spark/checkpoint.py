@@ -55,7 +55,7 @@ class SourceOffsets:
 
     source: str
     offsets: _Offsets
-    ours: BatchOffsets | None = None
+    stream_offset: BatchOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class LoggedBatch:
 
     number: int
     sources: tuple[SourceOffsets, ...]
-    others: tuple[str, ...] = ()
+    other_sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """``committed``: the last batch that is done.  ``pending``: those that were begun behind it, oldest first."""
 
-    place: Path
+    folder: Path
     query_id: str
     committed: LoggedBatch | None
     pending: tuple[LoggedBatch, ...]

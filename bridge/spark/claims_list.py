@@ -17,11 +17,11 @@ from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import count_of, some
+from zkconsumer.admin.words import count_text, list_text
 from zkconsumer.errors import MalformedZnode, PreconditionFailed, UnsafeName, WorldError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import OUR_OWNER_VERSION, owner_words, stored_offset, words_of
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION, owner_text, stored_offset, describe_result
 from zkconsumer.zk.requests import (
     MULTI_OPS_MAX,
     ConnectionLost,
@@ -48,10 +48,10 @@ class ListedClaim:
     node: Node
     latest: Claim | None
     refused: int | None
-    group_now: int | None
+    group_offset: int | None
     owner: str | None
     owner_is_ours: bool
-    is_claimants: bool
+    owner_made_claim: bool
     problem: str = ""
 
 
@@ -61,7 +61,7 @@ class Forgotten:
 
     query: str
     claims: list[ListedClaim]
-    alive: str
+    blocked_by: str
 
 
 def queries_of(session: AdminSession, group: str) -> list[str]:
@@ -108,8 +108,8 @@ def list_claims(session: AdminSession, group: str, query: str | None = None) -> 
     ]
     if not _is_in_kafka(session, group):
         return listed
-    stored = KafkaStore(session, group).read()
-    return [replace(one, group_now=stored[one.tp].offset if one.tp in stored else None) for one in listed]
+    stored = KafkaStore(session, group).read_offsets()
+    return [replace(one, group_offset=stored[one.tp].offset if one.tp in stored else None) for one in listed]
 
 
 def _is_in_kafka(session: AdminSession, group: str) -> bool:
@@ -137,10 +137,10 @@ def _listed(
         node=node,
         latest=latest,
         refused=record.refused,
-        group_now=None if stored is None or isinstance(stored, str) or stored.offset < 0 else stored.offset,
-        owner=None if owner is None else owner_words(owner),
+        group_offset=None if stored is None or isinstance(stored, str) or stored.offset < 0 else stored.offset,
+        owner=None if owner is None else owner_text(owner),
         owner_is_ours=owner is not None and owner.stat.version == OUR_OWNER_VERSION,
-        is_claimants=owner is not None and latest is not None and owner.stat.czxid == latest.epoch,
+        owner_made_claim=owner is not None and latest is not None and owner.stat.czxid == latest.epoch,
         problem=problem,
     )
 
@@ -151,24 +151,24 @@ def _listed(
 def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
     """What would be deleted.  Raises ``PreconditionFailed`` when the query has no records."""
     if query not in queries_of(session, group):
-        known = some(queries_of(session, group)) or "none"
+        known = list_text(queries_of(session, group)) or "none"
         raise PreconditionFailed(f"group {group} has no records of a query {query}; it has those of: {known}")
     listed = list_claims(session, group)
     claims = [claim for claim in listed if claim.query == query]
     if _is_in_kafka(session, group):
-        seen = GroupStores(session, group).look(["kafka"])
-        if seen.modern is None:
+        seen = GroupStores(session, group).read(["kafka"])
+        if seen.coordinator_group is None:
             raise WorldError(f"whether members of group {group} are alive at its coordinator is not known: try again")
-        if seen.modern.is_alive:
-            members = len(seen.modern.members)
+        if seen.coordinator_group.has_members:
+            members = len(seen.coordinator_group.members)
             alive = (
-                f"group {group} has moved to Kafka and is alive there ({count_of(members, 'member')}), and nobody can "
+                f"group {group} has moved to Kafka and is alive there ({count_text(members, 'member')}), and nobody can "
                 f"tell whether one of them is query {query}: stop them first"
             )
             return Forgotten(query, claims, alive)
-    others = {consumer_of(claim.owner or "") for claim in listed if claim.is_claimants and claim.query != query}
+    others = {consumer_of(claim.owner or "") for claim in listed if claim.owner_made_claim and claim.query != query}
     for claim in claims:
-        if claim.is_claimants:
+        if claim.owner_made_claim:
             alive = f"query {query} is alive: {claim.owner} claimed {claim.tp} and owns it; stop the query first"
             return Forgotten(query, claims, alive)
     for claim in claims:
@@ -181,7 +181,7 @@ def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
     return Forgotten(query, claims, "")
 
 
-def forget(session: AdminSession, group: str, planned: Forgotten) -> int:
+def delete_claim_records(session: AdminSession, group: str, planned: Forgotten) -> int:
     """Delete the records as they were seen, and the folders above them up to the query's; how many records.
 
     Raises ``PreconditionFailed`` when one changed since: the query is alive.
@@ -203,7 +203,7 @@ def forget(session: AdminSession, group: str, planned: Forgotten) -> int:
 def _delete(session: AdminSession, deletes: list[DeleteOp], refusal: str) -> None:
     if not deletes:
         return
-    [answer] = session.ask([Multi(tuple(deletes))])
+    [answer] = session.request([Multi(tuple(deletes))])
     match answer:
         case MultiOk():
             return
@@ -212,7 +212,7 @@ def _delete(session: AdminSession, deletes: list[DeleteOp], refusal: str) -> Non
         case ConnectionLost() | SessionGone():
             raise WorldError("the connection to ZooKeeper broke: what was deleted is not known; look again")
         case _:
-            raise WorldError(f"ZooKeeper does not delete {deletes[0].path}: {words_of(answer)}")
+            raise WorldError(f"ZooKeeper does not delete {deletes[0].path}: {describe_result(answer)}")
 
 
 def _is_query(name: str) -> bool:

@@ -59,13 +59,13 @@ class Cluster:
         if len(self._leaders) + len(leaders.partitions) > LEADERS_KEPT_MAX:
             self._leaders.clear()
         now_ms = self._clock.now_ms()
-        self._leaders.update({led: (broker, now_ms) for led, broker in leaders.led.items() if led.topic == tp.topic})
+        self._leaders.update({led: (broker, now_ms) for led, broker in leaders.with_leader.items() if led.topic == tp.topic})
         leader = leaders.partitions.get(tp)
         if isinstance(leader, BrokerAddress):
             return leader
         self._leaders.pop(tp, None)
         if leader is None:
-            why = leaders.topics.get(tp.topic)
+            why = leaders.topic_errors.get(tp.topic)
             raise BrokerUnreachable(
                 f"{tp}: the brokers know no such partition{f' ({why})' if why else ''}. Was the topic deleted?"
             )
@@ -78,19 +78,19 @@ class Cluster:
             may_forbid = ranges.pick(METADATA) >= MAY_FORBID_CREATION_FROM
             return fetch_leaders(connection, ranges, [topic] if may_forbid else None, timeout_ms)
 
-        return self._brokers.ask_any(question)
+        return self._brokers.execute_on_any(question)
 
     def forget_leader(self, tp: TopicPartition) -> None:
         """The next question for a leader of this partition goes to a broker."""
         self._leaders.pop(tp, None)
 
-    def at(self, broker: BrokerAddress) -> tuple[Connection, ApiRanges]:
+    def connection_to(self, broker: BrokerAddress) -> tuple[Connection, ApiRanges]:
         """A connection that holds, and what the broker speaks; see ``Brokers.at`` for the errors."""
-        return self._brokers.at(broker.host, broker.port)
+        return self._brokers.connection_to(broker.host, broker.port)
 
     def drop(self, broker: BrokerAddress) -> None:
         """End the connection to a broker: what is still on its way there is read by nobody."""
-        self._brokers.forget(broker.host, broker.port)
+        self._brokers.disconnect(broker.host, broker.port)
 
     def close(self) -> None:
         """End every connection."""
@@ -126,19 +126,19 @@ class Clusters:
         self._kept: deque[_Kept] = deque()
 
     @contextmanager
-    def lent(self, address: Address) -> Iterator[Cluster]:
+    def borrow(self, address: Address) -> Iterator[Cluster]:
         """A cluster for one reader alone.  It is kept afterwards, unless the reader ended by an error."""
         cluster = self._take(address) or self._open(address)
         try:
             yield cluster
         except GeneratorExit:
             # A reader that was left half-way has dropped the connection on which it waited for an answer.
-            self._give_back(address, cluster)
+            self._return(address, cluster)
             raise
         except BaseException:
             cluster.close()
             raise
-        self._give_back(address, cluster)
+        self._return(address, cluster)
 
     def close(self) -> None:
         """End all that is kept."""
@@ -159,7 +159,7 @@ class Clusters:
                     return kept.cluster
         return None
 
-    def _give_back(self, address: Address, cluster: Cluster) -> None:
+    def _return(self, address: Address, cluster: Cluster) -> None:
         with self._lock:
             self._kept.append(_Kept(address, cluster))
             too_many = self._kept.popleft() if len(self._kept) > self._kept_max else None

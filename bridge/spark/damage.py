@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from bridge.spark.ranges import OffsetRange, SkipOffsets, skip_option
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.wire.entries import Entry, codec_of, walk
+from zkconsumer.wire.entries import Entry, codec_of, iter_entries
 
 _BATCH_MAGIC = 2
 
@@ -19,19 +19,19 @@ _BATCH_MAGIC = 2
 Unreadable: TypeAlias = InvalidMessageException | UnsupportedCodec
 
 
-def unreadable(
+def with_skip_advice(
     error: Unreadable, records: bytes | memoryview, fetched: int, wanted: OffsetRange, skips: SkipOffsets
 ) -> Unreadable:
     """The same error, with the partition, and with the option that goes on without the damaged offsets.
 
     ``fetched``: the offset from which ``records`` were fetched.  ``skips``: the option as it is set.
     """
-    bad, has_end = damaged_range(records, error, fetched, wanted)
+    bad, has_end = corrupt_range(records, error, fetched, wanted)
     extent = "" if has_end else " It is not known how far the damage reaches."
-    return type(error)(f"{wanted.tp}: {error}.{extent} {how_to_skip(bad, skips)}")
+    return type(error)(f"{wanted.tp}: {error}.{extent} {skip_advice(bad, skips)}")
 
 
-def how_to_skip(bad: OffsetRange, skips: SkipOffsets) -> str:
+def skip_advice(bad: OffsetRange, skips: SkipOffsets) -> str:
     """What a user can do about offsets that cannot be read."""
     return (
         "Check that broker's disk, and start the query again: a stream repeats this batch. To go on without offsets "
@@ -39,7 +39,7 @@ def how_to_skip(bad: OffsetRange, skips: SkipOffsets) -> str:
     )
 
 
-def damaged_range(
+def corrupt_range(
     records: bytes | memoryview, error: Unreadable, fetched: int, wanted: OffsetRange
 ) -> tuple[OffsetRange, bool]:
     """The offsets that cannot be read because of ``error``, and whether their end is known.
@@ -66,7 +66,7 @@ def _entry_at(records: bytes | memoryview, at: int, fetched: int) -> tuple[Entry
     """The entry that begins at byte ``at``, and the offset after all entries before it (at least ``fetched``)."""
     after = fetched
     try:
-        for entry in walk(records):
+        for entry in iter_entries(records):
             if entry.position >= at:
                 return (entry if entry.position == at else None), after
             after = max(after, entry.last_offset + 1)

@@ -23,9 +23,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bridge.spark.rest import leave_to_rest
+from bridge.spark.rest import gc_freeze_worker
 from bridge.spark.shipping import Shipped
-from bridge.spark.told import head_for, told_first
+from bridge.spark.told import configure_log_prefix, sentence_first
 from zkconsumer.errors import InvalidConfigException
 
 if TYPE_CHECKING:
@@ -58,21 +58,21 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         """``zkconsumer``."""
         return NAME
 
-    @told_first
+    @sentence_first
     def schema(self) -> StructType:
         """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
 
         Raises ``InvalidConfigException`` for wrong options: see ``check_either`` about which of a stream and a batch it
         is.  The reader raises the rest.  With ``.schema(…)`` Spark does not call this, and the reader raises all of it.
         """
-        from bridge.spark.options import check_either, wants_headers  # executors load this file, not what options need
+        from bridge.spark.options import check_options_at_load, wants_headers  # executors load this file, not what options need
 
-        check_either(self.options)
-        leave_to_rest()
+        check_options_at_load(self.options)
+        gc_freeze_worker()
         wanted = [name for name in COLUMNS if name != HEADERS or wants_headers(self.options)]
         return StructType([StructField(name, COLUMNS[name]) for name in wanted])
 
-    @told_first
+    @sentence_first
     def reader(self, schema: StructType) -> Any:
         """A batch; see ``bridge.spark.batch``.
 
@@ -107,7 +107,7 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
             why = why_options or why_columns
             assert why is not None, "one of the two could not be read"
             raise why
-        head_for(options.config.group_id)
+        configure_log_prefix(options.config.group_id)
         return options, columns
 
 
@@ -117,22 +117,22 @@ class RefusedStream(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, why: InvalidConfigException) -> None:
         self._why = why
 
-    @told_first
+    @sentence_first
     def initialOffset(self) -> Any:  # noqa: N802
         """Raises ``InvalidConfigException``."""
         raise self._why
 
-    @told_first
+    @sentence_first
     def latestOffset(self, *_: Any) -> Any:  # noqa: N802
         """Raises ``InvalidConfigException``."""
         raise self._why
 
-    @told_first
+    @sentence_first
     def partitions(self, *_: Any) -> Any:
         """Raises ``InvalidConfigException``."""
         raise self._why
 
-    @told_first
+    @sentence_first
     def read(self, partition: Any) -> Any:
         """Raises ``InvalidConfigException``."""
         raise self._why

@@ -27,20 +27,20 @@ PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
 
 log = logging.getLogger("zkconsumer.spark")
 
-_is_told = False
+_is_logged = False
 
 
-def why_not_compiled() -> str | None:
+def python_decoder_reason() -> str | None:
     """Why this process decodes records in Python; None: it does not."""
-    return None if compiled.RECORDS is not None else extensions.why_missing(compiled.NAME)
+    return None if compiled.RECORDS is not None else extensions.missing_reason(compiled.NAME)
 
 
 def warn_if_not_compiled() -> None:
     """Once in a process."""
     global _is_told
-    why = why_not_compiled()
-    if why is not None and not _is_told:
-        _is_told = True
+    why = python_decoder_reason()
+    if why is not None and not _is_logged:
+        _is_logged = True
         log.warning("decoder-not-compiled why=%r: records are decoded in Python, which is slow: see %s", why, PAGE)
 
 
@@ -51,7 +51,7 @@ class ArrowDecoder:
         self._target = target
         self._decoder = compiled.RECORDS
         if self._decoder is not None:
-            self._rows = bytearray(target.rows_most * ROW.size)
+            self._rows = bytearray(target.max_rows * ROW.size)
 
     def batches(
         self,
@@ -79,7 +79,7 @@ class ArrowDecoder:
             return
         for table in read_tables(
             decoder, record_set, self._rows, first_offset, check_crcs, end_offset=end_offset,
-            bytes_most=target.bytes_most, joined_most=target.bytes_most, decompressed_bytes_max=decompressed_bytes_max,
+            bytes_most=target.max_bytes, joined_most=target.max_bytes, decompressed_bytes_max=decompressed_bytes_max,
         ):  # fmt: skip
             yield from batches_of_table(decoder, table, target)
             del table  # what an entry was expanded to, before the next one is

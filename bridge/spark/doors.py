@@ -18,14 +18,14 @@ from zkconsumer.core.view import STATIC
 from zkconsumer.types import BrokerAddress
 
 
-def open_keeper(options: SourceOptions) -> GroupMembership:
+def open_membership_process(options: SourceOptions) -> GroupMembership:
     """A member of the group, in a process of its own."""
-    return KeeperClient(keeper_settings(options))
+    return KeeperClient(membership_process_settings(options))
 
 
-def keeper_settings(options: SourceOptions) -> KeeperSettings:
+def membership_process_settings(options: SourceOptions) -> KeeperSettings:
     """What the keeper is told."""
-    config, subscribed = options.config, options.subscribed
+    config, subscribed = options.config, options.topic_selection
     assert not isinstance(subscribed, Assigned), "in a batch only"
     given = {key: config.values[key] for key in config.given}
     threads = options.threads
@@ -36,7 +36,7 @@ def keeper_settings(options: SourceOptions) -> KeeperSettings:
         consumer_id="",
         threads=threads if isinstance(threads, int) else 1 if threads else ALL_THREADS,
         topic_threads=threads if isinstance(threads, Mapping) else {},
-        mode=options.commit,
+        mode=options.commit_mode,
         on_rewind=options.on_group_rewind,
         metrics_listen=options.metrics_listen or LISTEN_NOWHERE,
     )
@@ -51,15 +51,15 @@ def open_logs(options: SourceOptions, find: Callable[[], Sequence[BrokerAddress]
 class Doors:
     """The ways out of the source; tests give others."""
 
-    membership: Callable[[SourceOptions], GroupMembership] = open_keeper
+    membership: Callable[[SourceOptions], GroupMembership] = open_membership_process
     logs: Callable[[SourceOptions, Callable[[], Sequence[BrokerAddress]]], Logs] = open_logs
     clock: Clock = SYSTEM_CLOCK
     pause: Callable[[int], object] = field(default_factory=lambda: StopSignal().wait)
     new_query: Callable[[], str] = lambda: uuid.uuid4().hex
-    faults: Callable[[str], faults.Faults] = faults.faults_of
+    fault_point: Callable[[str], faults.Faults] = faults.fault_point_of
 
 
-def bootstrap_of(options: SourceOptions) -> list[BrokerAddress]:
+def bootstrap_brokers_of(options: SourceOptions) -> list[BrokerAddress]:
     """The brokers of ``kafka.bootstrap.servers``; none when it is not given."""
     servers = options.config.bootstrap_servers
     if servers is None:

@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.spark.by_value import look_around
+from bridge.spark.by_value import describe_interpreter
 from zkconsumer.errors import UsageError
 
 SPARK_MIN = (4, 2)
@@ -90,7 +90,7 @@ def check_session(spark: Any) -> None:
             f"sources with it: make it a path that holds on the driver and on the executors; see {PAGE}"
         )
     if os.path.abspath(found) != os.path.abspath(sys.executable):
-        _judge([_ask(found, _added_files())], ON_THE_DRIVER, "the Python with which Spark plans queries")
+        _check_workers([_ask(found, _added_files())], ON_THE_DRIVER, "the Python with which Spark plans queries")
 
 
 def check_environment(spark: Any) -> list[Worker]:
@@ -102,7 +102,7 @@ def check_environment(spark: Any) -> list[Worker]:
     """
     check_session(spark)
     workers = _ask_executors(spark)
-    _judge(workers, ON_EXECUTORS, "the Python of Spark's executors")
+    _check_workers(workers, ON_EXECUTORS, "the Python of Spark's executors")
     for worker in workers:
         if worker.decoder:
             told = str(worker), worker.decoder, SPEED_PAGE
@@ -117,7 +117,7 @@ def _ask(python: str, path: list[str]) -> Worker:
             "from __future__ import annotations",
             "import json",
             "from typing import Any",
-            inspect.getsource(look_around),
+            inspect.getsource(describe_interpreter),
             f"print(json.dumps(look_around({list(ON_THE_DRIVER)!r})))",
         )
     )
@@ -161,7 +161,7 @@ def _ask_executors(spark: Any) -> list[Worker]:
     wanted = list(ON_EXECUTORS)
 
     def answer(_: int) -> str:
-        return json.dumps(look_around(wanted))
+        return json.dumps(describe_interpreter(wanted))
 
     # Plain pickle: a worker without pyarrow must be able to say so.
     asked = functions.udf(answer, "string", useArrow=False)
@@ -185,7 +185,7 @@ def _worker(said: dict[str, Any]) -> Worker:
     return Worker(said["host"], said["executable"], said["python"], missing, said.get("decoder", ""))
 
 
-def _judge(workers: list[Worker], wanted: tuple[str, ...], whose: str) -> None:
+def _check_workers(workers: list[Worker], wanted: tuple[str, ...], whose: str) -> None:
     """Raises ``UsageError`` for the first that lacks something, or is of another minor version than the driver."""
     for worker in workers:
         lacking = [_lack(module, why) for module, why in worker.missing if module in wanted]

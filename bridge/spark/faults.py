@@ -58,7 +58,7 @@ class Faults:
             pause(LOOK_MS)
 
 
-def faults_of(group: str, environment: Mapping[str, str] = os.environ) -> Faults:
+def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> Faults:
     """What the environment says.  Raises ``UsageError`` for a text that means nothing."""
     fault, file = environment.get(FAULT), environment.get(FAULT_FILE)
     if not fault or not file:

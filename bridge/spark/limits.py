@@ -21,10 +21,10 @@ class Limits:
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_bytes: int | None = None
-    bytes_an_offset: Mapping[str, float] = field(default_factory=dict)
+    bytes_per_offset: Mapping[str, float] = field(default_factory=dict)
 
 
-def admitted(available: Mapping[TopicPartition, int], limits: Limits) -> dict[TopicPartition, int]:
+def apply_limits(available: Mapping[TopicPartition, int], limits: Limits) -> dict[TopicPartition, int]:
     """How much of what each partition has goes into the batch.
 
     As ``KafkaMicroBatchStream.rateLimit`` of Spark (2.4 to 4.1): in proportion, rounded down, but at least one, so that
@@ -34,7 +34,7 @@ def admitted(available: Mapping[TopicPartition, int], limits: Limits) -> dict[To
     if limits.max_offsets is not None:
         taken = _in_proportion(taken, limits.max_offsets, sum(taken.values()))
     if limits.max_bytes is not None:
-        sizes = limits.bytes_an_offset
+        sizes = limits.bytes_per_offset
         weight = sum(count * sizes.get(tp.topic, BYTES_AN_OFFSET_FIRST) for tp, count in taken.items())
         taken = _in_proportion(taken, limits.max_bytes, weight)
     return taken

@@ -51,7 +51,7 @@ class ZkConsumerListener(WatchingListener):
         self._clock = clock
         self._latest: dict[str, Lag] = {}
         self._logged_ms: dict[str, int] = {}
-        self._complained: set[str] = set()
+        self._logged_faults: set[str] = set()
 
     @property
     def latest(self) -> Mapping[str, Lag]:
@@ -62,7 +62,7 @@ class ZkConsumerListener(WatchingListener):
         with self._changed:
             return MappingProxyType(dict(self._latest))
 
-    def progressed(self, event: QueryProgressEvent) -> None:
+    def on_progress(self, event: QueryProgressEvent) -> None:
         """Keep it, log it, tell it."""
         try:
             found = lag(event.progress)
@@ -88,7 +88,7 @@ class ZkConsumerListener(WatchingListener):
                 if self._is_new("on_lag"):
                     log.warning("on-lag-raised error=%r: it is called again", error)
 
-    def terminated(self, event: QueryTerminatedEvent) -> None:
+    def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """The next run's first line is not held back."""
         with self._changed:
             ended = [name for name, found in self._latest.items() if found.run_id == str(event.runId)]
@@ -119,7 +119,7 @@ class ZkConsumerListener(WatchingListener):
 
     def _is_new(self, fault: str) -> bool:
         """Whether it was not told yet: the same fault comes with every batch."""
-        if fault in self._complained:
+        if fault in self._logged_faults:
             return False
-        self._complained.add(fault)
+        self._logged_faults.add(fault)
         return True

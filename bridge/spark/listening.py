@@ -34,13 +34,13 @@ class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
         self._changed = threading.Condition()
         self._ended: deque[str] = deque(maxlen=ENDED_RUNS_MAX)
 
-    def progressed(self, event: QueryProgressEvent) -> None:
+    def on_progress(self, event: QueryProgressEvent) -> None:
         """A batch is over, and in the commit log."""
 
-    def terminated(self, event: QueryTerminatedEvent) -> None:
+    def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """The last event of a run."""
 
-    def settle(self, timeout_ms: int) -> None:
+    def flush(self, timeout_ms: int) -> None:
         """Finish what events have begun; raises when that was not possible.  Here: nothing was begun."""
 
     def await_end(self, run_id: str, timeout_ms: int) -> bool:
@@ -65,7 +65,7 @@ class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """A batch is over."""
-        self.progressed(event)
+        self.on_progress(event)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing: there was no batch."""
@@ -73,7 +73,7 @@ class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """The run is over."""
         try:
-            self.terminated(event)
+            self.on_terminated(event)
         finally:
             with self._changed:
                 self._ended.append(str(event.runId))

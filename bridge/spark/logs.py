@@ -21,11 +21,11 @@ from zkconsumer.errors import WorldError
 from zkconsumer.kafka.connection import Connect, Connection
 from zkconsumer.kafka.error_codes import NONE
 from zkconsumer.kafka.metadata import Leaders, fetch_leaders
-from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.security import connection_factory_from_config
 from zkconsumer.kafka.versions import ApiRanges
-from zkconsumer.runtime.brokers import UNREACHABLE, nobody_for
+from zkconsumer.runtime.brokers import UNREACHABLE, no_endpoint_message
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.entries import walk
+from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -50,15 +50,15 @@ log = logging.getLogger("zkconsumer.spark")
 class Logs(Protocol):
     """What planning needs to know of logs."""
 
-    def ask(
+    def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Log | str]:
         """Where logs begin and end, with the offset at a time where one is asked for; or why that is unknown."""
 
-    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+    def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
         """About how many bytes an offset of this topic takes, seen from ``offset`` on; None when that is not seen."""
 
-    def why_silent(self) -> str:
+    def unreachable_reason(self) -> str:
         """Why no broker answers; empty when one does."""
 
     def close(self) -> None:
@@ -75,11 +75,11 @@ class BrokerLogs:
         clock: Clock = SYSTEM_CLOCK,
         connect: Connect | None = None,
     ) -> None:
-        way = connect or connect_of(config, None, clock)
-        nobody = UNREACHABLE if config.bootstrap_servers is not None else nobody_for(config.security_protocol)
+        way = connect or connection_factory_from_config(config, None, clock)
+        nobody = UNREACHABLE if config.bootstrap_servers is not None else no_endpoint_message(config.security_protocol)
         self._brokers = _Remembering(find, way, clock, client_id=config.client_id, nobody=nobody)
 
-    def ask(
+    def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Log | str]:
         """See ``Logs``.  Raises ``BrokerUnreachable`` when no broker answers at all."""
@@ -88,26 +88,26 @@ class BrokerLogs:
             by_time.setdefault(times.get(tp), []).append(tp)
         found: dict[TopicPartition, Log | str] = {}
         for time_ms, some in by_time.items():
-            self._brokers.may_remember = self._brokers.knows(some)
+            self._brokers.use_cache_once = self._brokers.has_cached(some)
             for tp, told in log_ranges(self._brokers, some, time_ms).items():
-                found[tp] = _log_of(told) if isinstance(told, LogRange) else told
+                found[tp] = _log_bounds_of(told) if isinstance(told, LogRange) else told
         return found
 
-    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+    def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
         """See ``Logs``; trouble of a broker is no error here, the next batch samples again."""
-        leader = self._brokers.leaders([tp.topic]).led.get(tp)
+        leader = self._brokers.leaders([tp.topic]).with_leader.get(tp)
         if leader is None:
             return None
         try:
-            return self._brokers.ask(leader, lambda connection, ranges: _sample(connection, ranges, tp, offset))
+            return self._brokers.execute(leader, lambda connection, ranges: _sample(connection, ranges, tp, offset))
         except PeerTrouble as error:
             log.warning("spark-sample-failed partition=%s why=%r", tp, str(error))
             return None
 
-    def why_silent(self) -> str:
+    def unreachable_reason(self) -> str:
         """See ``Logs``: each is asked which brokers there are."""
         try:
-            self._brokers.ask_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, [], timeout_ms))
+            self._brokers.execute_on_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, [], timeout_ms))
         except WorldError as error:
             return str(error)
         return ""
@@ -122,10 +122,10 @@ class _Remembering(Brokers):
 
     def __init__(self, find: Callable[[], Sequence[BrokerAddress]], *args: object, **more: object) -> None:
         super().__init__(find, *args, **more)  # type: ignore[arg-type]
-        self.may_remember = False
+        self.use_cache_once = False
         self._leaders: dict[frozenset[str], tuple[Leaders, int]] = {}
 
-    def knows(self, partitions: Collection[TopicPartition]) -> bool:
+    def has_cached(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether all of these were there when leaders were asked for; a topic may have grown since."""
         known = self._leaders.get(frozenset(tp.topic for tp in partitions))
         return known is not None and all(tp in known[0].partitions for tp in partitions)
@@ -135,7 +135,7 @@ class _Remembering(Brokers):
         key = frozenset(topics or ())
         known = self._leaders.get(key)
         now_ms = self._clock.now_ms()
-        may_remember, self.may_remember = self.may_remember, False
+        may_remember, self.use_cache_once = self.use_cache_once, False
         if may_remember and known is not None and now_ms - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]
         found = super().leaders(topics)
@@ -145,8 +145,8 @@ class _Remembering(Brokers):
         return found
 
 
-def _log_of(told: LogRange) -> Log:
-    at = None if told.at is None or told.at.how == "end" else told.at.offset
+def _log_bounds_of(told: LogRange) -> Log:
+    at = None if told.for_time is None or told.for_time.kind == "end" else told.for_time.offset
     return Log(told.earliest, told.latest, at)
 
 
@@ -158,7 +158,7 @@ def _sample(connection: Connection, ranges: ApiRanges, tp: TopicPartition, offse
     )  # fmt: skip
     answer = connection.request(FETCH, ranges.pick(FETCH), body, REQUEST_TIMEOUT_MS)
     part = answer.responses[0].partitions[0]
-    entries = list(walk(part.records or b""))
+    entries = list(iter_entries(part.records or b""))
     if part.error_code != NONE.code or not entries:
         return None
     size = sum(entry.end - entry.position for entry in entries)

@@ -59,9 +59,9 @@ class Holding:
     """
 
     partitions: Mapping[TopicPartition, Held]
-    is_settled: bool
+    is_complete: bool
     rebalances: int
-    topics: Mapping[str, int]
+    partition_counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Stand:
     """
 
     offset: int
-    claimed: int | None
+    claimed_end: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Taken:
 class Refused:
     """Nothing of the range may be read in this batch; ``why`` in a sentence."""
 
-    why: str
+    reason: str
 
 
 Claimed: TypeAlias = Taken | Refused
@@ -135,10 +135,10 @@ class GroupMembership(Protocol):
         Raises ``GroupNotExclusive`` in a takeover when others are members.
         """
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
+    def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         """The new batch has these; the others are not lent any more (none: there is no new batch)."""
 
-    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
         """Where the group stands, read now, not remembered; of every partition asked for, held or not.
 
         With offsets in both stores the larger one, except in ``claim``, where ZooKeeper decides.
@@ -160,7 +160,7 @@ class GroupMembership(Protocol):
     def brokers(self) -> list[BrokerAddress]:
         """The brokers that are registered now (or those of ``bootstrap.servers``); empty when none is."""
 
-    def observe(self) -> Mapping[str, int]:
+    def metrics(self) -> Mapping[str, int]:
         """Counters and gauges by name: see the page about counters."""
 
     def close(self) -> None:

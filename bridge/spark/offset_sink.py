@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from bridge.spark.keeper.place import Where, place_of
+from bridge.spark.keeper.place import Where, target_of
 from zkconsumer.admin.groups import read_control, read_offsets
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.offset_lines import Store
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
-from zkconsumer.admin.words import registered, some
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, registered_members, write_offsets
+from zkconsumer.admin.words import registered_text, list_text
 from zkconsumer.errors import OffsetsNotCommitted, PreconditionFailed, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -30,7 +30,7 @@ log = logging.getLogger("zkconsumer.spark")
 class OffsetSink(Protocol):
     """Where a projector puts offsets.  One thread."""
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Put these there, except where the group stands further.
 
         Raises ``OffsetsNotCommitted`` for what was refused, the rest being written, and any ``ZkConsumerError``.
@@ -60,9 +60,9 @@ class StoreSink:
         self._stores = stores
         self._session: AdminSession | None = None
         self._shown: set[str] = set()
-        self._follows = False
+        self._is_kafka_logged = False
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """See ``OffsetSink``; ``PreconditionFailed`` while somebody is in the group, or it is on the move."""
         try:
             if self._session is None:
@@ -84,15 +84,15 @@ class StoreSink:
         control, version, problem = read_control(session, self._group)
         if problem:
             raise PreconditionFailed(f"the control znode of group {self._group} cannot be read ({problem}): repair it")
-        place = place_of(control)
-        if place.where is Where.NOWHERE:
+        place = target_of(control)
+        if place.group is Where.NONE:
             raise PreconditionFailed(
-                f"group {self._group} is on the move, and nothing is written meanwhile: {place.why}; what is not "
+                f"group {self._group} is on the move, and nothing is written meanwhile: {place.wait_reason}; what is not "
                 "written now is written behind it"
             )
-        stores = ("kafka",) if place.where is Where.KAFKA else self._stores
-        if place.where is Where.KAFKA and "zookeeper" in self._stores and not self._follows:
-            self._follows = True
+        stores = ("kafka",) if place.group is Where.KAFKA else self._stores
+        if place.group is Where.KAFKA and "zookeeper" in self._stores and not self._is_kafka_logged:
+            self._is_kafka_logged = True
             log.warning("projection-follows group=%s: its offsets are in Kafka now, and written there", self._group)
         self._refuse_members(session)
         refused: dict[TopicPartition, str] = {}
@@ -103,10 +103,10 @@ class StoreSink:
         return refused
 
     def _refuse_members(self, session: AdminSession) -> None:
-        members = members_of(session, self._group)
+        members = registered_members(session, self._group)
         if members:
             raise PreconditionFailed(
-                f"{registered(len(members))} in group {self._group} ({some(members)}): nothing is written while others "
+                f"{registered_text(len(members))} in group {self._group} ({list_text(members)}): nothing is written while others "
                 'live in it. Stop them, or let the query be their fellow: format("zkconsumer")'
             )
 
@@ -127,15 +127,15 @@ class StoreSink:
         write_offsets(session, self._group, writes, control_version, report, acl)
         written = set(report.written)
         refused |= {write.tp: report.stopped_by for write in writes if write.tp not in written}
-        self._show_to_tools(session, topics, acl)
+        self._create_owner_parents(session, topics, acl)
         return refused
 
-    def _show_to_tools(self, session: AdminSession, topics: set[str], acl: tuple[Acl, ...] | None) -> None:
+    def _create_owner_parents(self, session: AdminSession, topics: set[str], acl: tuple[Acl, ...] | None) -> None:
         """``kafka-consumer-groups --zookeeper`` lists topics below ``owners`` (0.9 to 1.1), not those of offsets."""
         new = sorted(topics - self._shown)
         wanted = [paths.owners(self._group), *(paths.owners_of_topic(self._group, topic) for topic in new)]
         if new:
-            session.ask([Create(path, acl=acl) for path in wanted])
+            session.request([Create(path, acl=acl) for path in wanted])
             self._shown |= topics
 
     def _to_kafka(self, session: AdminSession, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
@@ -144,6 +144,6 @@ class StoreSink:
         known = {tp: stored[tp].offset if tp in stored else None for tp in offsets}
         forward = {tp: offset for tp, offset in offsets.items() if tp not in stored or stored[tp].offset < offset}
         report = WriteReport()
-        kafka.write(forward, known, report)
+        kafka.write_offsets(forward, known, report)
         written = set(report.written)
         return {tp: report.stopped_by for tp in forward if tp not in written}

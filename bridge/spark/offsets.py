@@ -60,7 +60,7 @@ class Stats:
 
     rebalances: int = 0
     lost_offsets: int = 0
-    waits: bool = False
+    waiting_for_migration: bool = False
     skipped_offsets: int = 0
     python_decoder: bool = False
 
@@ -92,7 +92,7 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
     counts: dict[str, Any] = {"rebalances": offsets.stats.rebalances, "lostOffsets": offsets.stats.lost_offsets}
     if offsets.stats.skipped_offsets:
         counts[_SKIPPED] = offsets.stats.skipped_offsets
-    if offsets.stats.waits:
+    if offsets.stats.waiting_for_migration:
         counts[_WAITS] = True
     if offsets.stats.python_decoder:
         counts[_PYTHON_DECODER] = True

@@ -18,7 +18,7 @@ from bridge.spark.option_table import (
     outcome_of,
 )
 from zkconsumer.config import ConsumerConfig, Row
-from zkconsumer.config_page import outcomes
+from zkconsumer.config_page import outcome_table
 from zkconsumer.settings import Setting
 
 _PAGE = """\
@@ -187,7 +187,7 @@ def render_options(kafkas: Mapping[str, str]) -> str:
         kafka=_table(_HEAD, [_config_row(name, rows[key]) for name, key in KAFKA.items()]),
         aside=_table(["option", "why"], _grouped(ASIDE)),
         refused=_table(["option", "why"], _grouped(REFUSED)),
-        kafkas=outcomes(
+        kafkas=outcome_table(
             kafkas,
             {
                 "with `kafka.` in front": lambda key, value: outcome_of(KAFKA_PREFIX + key, value),
@@ -207,7 +207,7 @@ def _own_row(setting: Setting[Any]) -> list[str]:
         case other:
             default = str(other)
     unit = f", in {setting.unit}" if setting.unit else ""
-    return [f"`{setting.key}`", where, f"{setting.allowed}{unit}", default, setting.sentence]
+    return [f"`{setting.key}`", where, f"{setting.allowed}{unit}", default, setting.description]
 
 
 def _config_row(name: str, row: Row) -> list[str]:

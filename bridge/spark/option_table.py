@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.spark.membership import CommitMode
 from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
-from zkconsumer.base.spelling import near_name
+from zkconsumer.base.spelling import did_you_mean
 from zkconsumer.config import SETTINGS
 from zkconsumer.config_tables.brokers import BrokerSettings
 from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
@@ -26,7 +26,7 @@ from zkconsumer.settings import (
     Setting,
     SettingsTable,
     boolean,
-    hide_user,
+    mask_user,
     integer,
     optional_text,
     outcome_of_value,
@@ -55,8 +55,8 @@ def _one_of(key: str, words: tuple[str, ...], sentence: str) -> Setting[str]:
 def _flag(key: str, default: bool, sentence: str) -> Setting[bool]:
     """As Spark reads it: in any case."""
     made = boolean(key, default, sentence)
-    read = made.read
-    made.read = lambda given: read(given.lower() if isinstance(given, str) else given)
+    read = made.parse
+    made.parse = lambda given: read(given.lower() if isinstance(given, str) else given)
     return made
 
 
@@ -131,7 +131,7 @@ def _word_or_offsets(given: str, words: tuple[str, ...]) -> str:
     if given.lower() in words:
         return given.lower()
     if not given.startswith("{"):
-        raise ValueError(f"it is neither a known word nor JSON{near_name(given.lower(), words)}")
+        raise ValueError(f"it is neither a known word nor JSON{did_you_mean(given.lower(), words)}")
     parse_offsets(given)
     return given
 
@@ -304,7 +304,7 @@ class SourceTable(SettingsTable):
         parse_skip_offsets, '`{"orders": {"0": [[1000, 1500], [9000, 9001]]}}`',
     )  # fmt: skip
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
-    zk_config = optional_text(
+    consumer_config = optional_text(
         "zk.config",
         "A properties file of an old consumer, on the driver: its settings hold where no option is given. "
         "Passwords in it do not come into Spark's plans and pages.",
@@ -314,7 +314,7 @@ class SourceTable(SettingsTable):
         "metrics.listen", "Where the query's membership serves its metrics, in the text format of Prometheus.",
         _check_listen, "HOST:PORT",
     )  # fmt: skip
-    metrics_listen.hide = hide_user
+    metrics_listen.mask = mask_user
 
 
 OWN: dict[str, Setting[Any]] = {
@@ -366,7 +366,7 @@ _LOGIN = (
 )
 
 
-def as_options(words: str) -> str:
+def with_option_names(words: str) -> str:
     """A sentence on settings of brokers, with the names that these have as options."""
     keys = "|".join(re.escape(option.removeprefix(KAFKA_PREFIX)) for option in sorted(KAFKA, key=len, reverse=True))
     return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: KAFKA_PREFIX + found[1], words)
@@ -420,7 +420,7 @@ ASIDE: dict[str, str] = {
         for key, why in WITHOUT_COUNTERPART.items()
     },
     **{
-        KAFKA_PREFIX + key: _LOGIN if key.startswith(("sasl.login.", "sasl.client.")) else as_options(why)
+        KAFKA_PREFIX + key: _LOGIN if key.startswith(("sasl.login.", "sasl.client.")) else with_option_names(why)
         for key, why in OF_JAVA_SECURITY.items()
         if key not in NOT_TO_BE_SET_ASIDE
     },
@@ -442,7 +442,7 @@ REFUSED: dict[str, str] = {
     "kafka.interceptor.classes": "a class of the JVM, which would change records where Spark does not see it",
     "kafka.isolation.level": "the old consumer knows no transactions and reads all records, those of aborted "
     'transactions, too; for committed ones alone take format("kafka") with this option',
-    **{KAFKA_PREFIX + key: as_options(OF_JAVA_SECURITY[key]) for key in NOT_TO_BE_SET_ASIDE},
+    **{KAFKA_PREFIX + key: with_option_names(OF_JAVA_SECURITY[key]) for key in NOT_TO_BE_SET_ASIDE},
     "path": "load() takes no path here: the topics are the option subscribe",
 }
 """Options that cannot be given, and why."""
@@ -464,7 +464,7 @@ OLD_NAMES: dict[str, str] = {
 (spark-streaming-kafka 0-8), in Kafka 0.7 and on command lines, in lower case."""
 
 
-def why_aside(option: str) -> str:
+def ignored_reason(option: str) -> str:
     """Why an option of somebody else has no effect; "" for one that nobody knows."""
     if option in ASIDE:
         return ASIDE[option]
@@ -475,7 +475,7 @@ def why_aside(option: str) -> str:
     return ""
 
 
-def why_not_bare(option: str) -> str:
+def unprefixed_key_reason(option: str) -> str:
     """What to say of an option that Kafka's consumer has, and that is none here; "" for another one."""
     why = REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option)
     return f"is a setting of Kafka's own consumer: {why}; leave {option} out" if why else ""
@@ -487,13 +487,13 @@ def outcome_of(option: str, value: str = "") -> Outcome:
     if key is not None:
         return outcome_of_value(SETTINGS[key], value)
     if option in OWN:
-        return Outcome.acts()
+        return Outcome.effective()
     if option in REFUSED:
-        return Outcome.refused(REFUSED[option])
-    if why := why_aside(option):
-        return Outcome.named(why)
+        return Outcome.rejected(REFUSED[option])
+    if why := ignored_reason(option):
+        return Outcome.ignored(why)
     if KAFKA_PREFIX + option in KAFKA:
-        return Outcome.refused(f"it is the option `{KAFKA_PREFIX}{option}`")
-    return Outcome.refused(
+        return Outcome.rejected(f"it is the option `{KAFKA_PREFIX}{option}`")
+    return Outcome.rejected(
         REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option) or "it is not known"
     )

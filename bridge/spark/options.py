@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bridge.spark.keeper.settings import why_no_claims
+from bridge.spark.keeper.settings import claims_unsupported_reason
 from bridge.spark.membership import CommitMode
 from bridge.spark.option_table import (
     ALL_THREADS,
@@ -28,12 +28,12 @@ from bridge.spark.option_table import (
     OWN,
     REFUSED,
     STREAM_ONLY,
-    as_options,
+    with_option_names,
     delay_ms,
     threads_of,
     topics_of,
-    why_aside,
-    why_not_bare,
+    ignored_reason,
+    unprefixed_key_reason,
 )
 from bridge.spark.positions import (
     AtOffsets,
@@ -44,7 +44,7 @@ from bridge.spark.positions import (
     FromGroup,
     Latest,
     Starting,
-    listed,
+    format_partition_list,
     parse_offsets,
     parse_partitions,
     parse_skip_offsets,
@@ -96,12 +96,12 @@ class SourceOptions:
     config: ConsumerConfig
     has_group: bool
     has_zookeeper: bool
-    subscribed: Subscribed
+    topic_selection: Subscribed
     threads: int | Mapping[str, int] | None
-    starting: Starting
-    ending: Ending
-    is_late_time_error: bool
-    commit: CommitMode
+    starting_limit: Starting
+    ending_limit: Ending
+    fail_on_late_timestamp: bool
+    commit_mode: CommitMode
     on_group_rewind: str
     is_last_consumed: bool
     max_offsets: int | None
@@ -126,10 +126,10 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
     Raises ``InvalidConfigException`` with a line for each problem.
     """
-    return _Reading(options, is_stream).made()
+    return _Reading(options, is_stream).read()
 
 
-def check_either(options: Mapping[str, str]) -> None:
+def check_options_at_load(options: Mapping[str, str]) -> None:
     """The options at ``.load()``, where Spark does not say whether they are of a stream or of a batch.
 
     Options with an end are judged as those of a batch, since a stream has no end; others as those of a stream.  So what
@@ -188,7 +188,7 @@ class _Reading:
             self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
         self._values = {key: self._own.get(key, setting.default) for key, setting in OWN.items()}
 
-    def made(self) -> SourceOptions:
+    def read(self) -> SourceOptions:
         subscribed = self._subscribed()
         self._check_skipped(subscribed)
         config = self._config()
@@ -203,12 +203,12 @@ class _Reading:
             config=config,
             has_group=config.group_id != NO_GROUP,
             has_zookeeper=config.zookeeper_connect != NO_ZOOKEEPER,
-            subscribed=subscribed,
+            topic_selection=subscribed,
             threads=self._threads(),
-            starting=starting,
-            ending=ending,
-            is_late_time_error=own["startingOffsetsByTimestampStrategy"] == "error",
-            commit=CommitMode(own["group.offsets.commit"]),
+            starting_limit=starting,
+            ending_limit=ending,
+            fail_on_late_timestamp=own["startingOffsetsByTimestampStrategy"] == "error",
+            commit_mode=CommitMode(own["group.offsets.commit"]),
             on_group_rewind=own["onGroupRewind"],
             is_last_consumed=own["zk.offset.convention"] == "last-consumed",
             max_offsets=own["maxOffsetsPerTrigger"],
@@ -229,15 +229,15 @@ class _Reading:
 
     def _take(self, name: str, value: str) -> None:
         if name in OWN:
-            self._shown.append((name, OWN[name].shown(value)))
+            self._shown.append((name, OWN[name].masked(value)))
             self._take_own(OWN[name], value)
         elif name in GROUP or name in KAFKA:
             key = GROUP.get(name) or KAFKA[name]
             self._consumer[key] = value
-            self._shown.append((name, SETTINGS[key].shown(value)))
+            self._shown.append((name, SETTINGS[key].masked(value)))
         elif name in REFUSED:
             self._problems.append(f"{name} cannot be set: {REFUSED[name]}")
-        elif why := why_aside(name):
+        elif why := ignored_reason(name):
             self._warnings[name] = why
         else:
             self._problems.append(_unknown(name))
@@ -254,12 +254,12 @@ class _Reading:
         elif not self._is_stream and setting.key in STREAM_ONLY:
             self._warnings[setting.key] = "is of streams; a batch is no member of the group and has no triggers"
         try:
-            self._own[setting.key] = setting.read(value)
+            self._own[setting.key] = setting.parse(value)
         except ValueError as error:
             hint = f"{error}; " if str(error) else ""
             unit = f", in {setting.unit}" if setting.unit else ""
             default = "" if setting.default is None else f", or leave it out (then it is {_shown(setting.default)})"
-            shown = setting.shown(value)
+            shown = setting.masked(value)
             shown = shown if len(shown) <= _SHOWN_CHARS_MAX else f"{shown[:_SHOWN_CHARS_MAX]}…"
             if not stream_option:
                 self._problems.append(f"{setting.key}={shown}: {hint}set it to {setting.allowed}{unit}{default}")
@@ -318,7 +318,7 @@ class _Reading:
         try:
             config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
         except InvalidConfigException as error:
-            self._problems += [as_options(line) for line in _problems_of(error)]
+            self._problems += [with_option_names(line) for line in _problems_of(error)]
             return None
         if config.sasl_mechanism == "OAUTHBEARER":
             self._problems.append(
@@ -346,13 +346,13 @@ class _Reading:
                 return
         if foreign:
             self._problems.append(
-                f"skipOffsets: names {listed(foreign)}, which this query does not read; correct it, or leave it out"
+                f"skipOffsets: names {format_partition_list(foreign)}, which this query does not read; correct it, or leave it out"
             )
 
     def _check_together(self, config: ConsumerConfig | None) -> None:
         own = self._values
         mode = CommitMode(own["group.offsets.commit"])
-        if self._is_stream and config is not None and (why := why_no_claims(mode, config)):
+        if self._is_stream and config is not None and (why := claims_unsupported_reason(mode, config)):
             self._problems.append(why)
         low, high = own["minOffsetsPerTrigger"], own["maxOffsetsPerTrigger"]
         if low is not None and high is not None and low > high:
@@ -391,7 +391,7 @@ class _Reading:
         offsets = parse_offsets(own[1])
         if not self._is_stream and (late := [tp for tp, offset in offsets.items() if offset == LATEST_TIME]):
             self._problems.append(
-                f"startingOffsets: {listed(late)} has -1, the end of the log, where a batch would be empty; "
+                f"startingOffsets: {format_partition_list(late)} has -1, the end of the log, where a batch would be empty; "
                 "name an offset, or -2 for earliest"
             )
         return AtOffsets(offsets)
@@ -421,7 +421,7 @@ class _Reading:
         offsets = parse_offsets(own[1])
         if early := [tp for tp, offset in offsets.items() if offset == EARLIEST_TIME]:
             self._problems.append(
-                f"endingOffsets: {listed(early)} has -2, the beginning of the log; name an offset, or -1 for latest"
+                f"endingOffsets: {format_partition_list(early)} has -2, the beginning of the log; name an offset, or -1 for latest"
             )
         return AtOffsets(offsets)
 
@@ -474,7 +474,7 @@ def _unknown(name: str) -> str:
     prefixed = (KAFKA_PREFIX + name).lower()
     if prefixed in _NAMES and _NAMES[prefixed] in KAFKA:
         return f"{name} is not known: did you mean {_NAMES[prefixed]}?"
-    if why := why_not_bare(name.lower()):
+    if why := unprefixed_key_reason(name.lower()):
         return f"{name} {why}"
     if nearest := get_close_matches(name.lower(), _NAMES, 1):
         return f"{name} is not known: did you mean {_NAMES[nearest[0]]}?"

@@ -22,7 +22,7 @@ class Pace:
         self._bytes: dict[str, float] = {}
         self._last_batch_ms: int | None = None
 
-    def planned(self) -> None:
+    def batch_started(self) -> None:
         """A batch begins now: the next one may wait for ``minOffsetsPerTrigger`` from here on."""
         self._last_batch_ms = self._clock.now_ms()
 

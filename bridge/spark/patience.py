@@ -33,9 +33,9 @@ class PatientLogs:
         self._clock = clock
         self._pause = pause
         self._silent_since_ms: int | None = None
-        self._told: set[TopicPartition] = set()
+        self._logged: set[TopicPartition] = set()
 
-    def ask(
+    def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int], *, needs_all: bool
     ) -> dict[TopicPartition, Log]:
         """What is known of these; with ``needs_all`` of all of them.
@@ -47,7 +47,7 @@ class PatientLogs:
             return {}
         began_ms = self._clock.now_ms()
         while True:
-            known, unknown = self._look(partitions, times)
+            known, unknown = self._read_once(partitions, times)
             if not unknown or not needs_all:
                 return known
             if self._clock.now_ms() - began_ms >= SILENCE_MAX_MS:
@@ -58,37 +58,37 @@ class PatientLogs:
                 )
             self._pause(PAUSE_MS)
 
-    def sample(self, tp: TopicPartition, offset: int) -> float | None:
+    def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
         """See ``Logs``: a guess that is not waited for."""
-        return self._logs.sample(tp, offset)
+        return self._logs.sample_bytes_per_offset(tp, offset)
 
-    def why_silent(self) -> str:
+    def unreachable_reason(self) -> str:
         """See ``Logs``."""
-        return self._logs.why_silent()
+        return self._logs.unreachable_reason()
 
     def close(self) -> None:
         """End every connection."""
         self._logs.close()
 
-    def _look(
+    def _read_once(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, Log], dict[TopicPartition, str]]:
         """What is known, and why the rest is not: told once for each reason, and not at every trigger."""
         try:
-            answers = self._logs.ask(partitions, times)
+            answers = self._logs.read_bounds(partitions, times)
         except BrokerUnreachable as error:
-            answers = dict.fromkeys(partitions, self._silence(error))
+            answers = dict.fromkeys(partitions, self._unreachable_reason_or_raise(error))
         else:
             self._silent_since_ms = None
         known = {tp: told for tp, told in answers.items() if isinstance(told, Log)}
         unknown = {tp: told for tp, told in answers.items() if isinstance(told, str)}
         for tp, why in unknown.items():
-            if tp not in self._told:
+            if tp not in self._logged:
                 log.warning("log-unknown partition=%s why=%r: it is not in this batch", tp, why)
-        self._told = (self._told | unknown.keys()) - known.keys()
+        self._logged = (self._logged | unknown.keys()) - known.keys()
         return known, unknown
 
-    def _silence(self, error: BrokerUnreachable) -> str:
+    def _unreachable_reason_or_raise(self, error: BrokerUnreachable) -> str:
         """No broker answers: the words of that, or the error itself when it has lasted for too long."""
         now_ms = self._clock.now_ms()
         if self._silent_since_ms is None:

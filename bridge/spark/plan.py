@@ -30,7 +30,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bridge.spark.claims.judge import OnRewind, Rewound, next_position
-from bridge.spark.limits import Limits, admitted
+from bridge.spark.limits import Limits, apply_limits
 from bridge.spark.membership import FROM_BEGINNING, CommitMode, Held, Holding, Stand
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, Starting
@@ -45,13 +45,13 @@ class Rules:
     ``new_from_beginning``: ``new.partitions.from.beginning``.
     """
 
-    starting: Starting
+    starting_limit: Starting
     resets_to_earliest: bool
     mode: CommitMode
     on_rewind: OnRewind
     fail_on_data_loss: bool
     is_last_consumed: bool = False
-    is_late_time_error: bool = True
+    fail_on_late_timestamp: bool = True
     new_from_beginning: bool = True
 
 
@@ -59,7 +59,7 @@ class Rules:
 class ByRule:
     """A partition whose position the log must tell: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
 
-    time: int
+    timestamp: int
     is_starting_time: bool = False
 
 
@@ -71,9 +71,9 @@ class At:
     """
 
     offset: int
-    is_fixed: bool = False
+    must_be_checkpointed: bool = False
     differs_from_group: bool = False
-    instead: int | None = None
+    fallback: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Positions:
     rewound: Mapping[TopicPartition, Rewound]
 
 
-def needs_stands(
+def needs_group_offsets(
     start: BatchOffsets | None, holding: Holding, rules: Rules, refused: Collection[TopicPartition]
 ) -> list[TopicPartition]:
     """The partitions of which it must be read where the group stands now."""
@@ -93,7 +93,7 @@ def needs_stands(
     return [tp for tp, held in holding.partitions.items() if tp in refused or start.claims.get(tp) != held.epoch]
 
 
-def positions(
+def start_positions(
     start: BatchOffsets | None,
     holding: Holding,
     rules: Rules,
@@ -121,12 +121,12 @@ def positions(
 
 def _beginning(tp: TopicPartition, held: Held, rules: Rules) -> At | ByRule:
     """Of a query without a checkpoint."""
-    match rules.starting:
+    match rules.starting_limit:
         case FromGroup():
             if held.offset < 0:
                 return _without_offset(tp, held, None, rules)
             if rules.is_last_consumed:
-                return At(held.offset + 1, is_fixed=True, differs_from_group=True)
+                return At(held.offset + 1, must_be_checkpointed=True, differs_from_group=True)
             return At(held.offset)
         case _:
             return _by_rule(tp, rules)
@@ -140,14 +140,14 @@ def _interrupted(tp: TopicPartition, held: Held, start: BatchOffsets, rules: Rul
     if rules.mode is CommitMode.NONE:
         return At(ended)
     # The batch was over when the ownership was: the group hears of it under the new one, from the next batch.
-    return At(ended, is_fixed=True) if ended > held.offset else At(held.offset, instead=ended)
+    return At(ended, must_be_checkpointed=True) if ended > held.offset else At(held.offset, fallback=ended)
 
 
 def _without_offset(tp: TopicPartition, held: Held, start: BatchOffsets | None, rules: Rules) -> ByRule | At:
     if held.offset == FROM_BEGINNING:
         return ByRule(EARLIEST_TIME)
     is_new = start is not None and tp.partition >= start.topics.get(tp.topic, 0)
-    if is_new and rules.new_from_beginning and not _is_named(tp, rules.starting):
+    if is_new and rules.new_from_beginning and not _is_named(tp, rules.starting_limit):
         return ByRule(EARLIEST_TIME)
     return _by_rule(tp, rules)
 
@@ -160,7 +160,7 @@ def _is_named(tp: TopicPartition, starting: Starting) -> bool:
 
 
 def _by_rule(tp: TopicPartition, rules: Rules) -> ByRule | At:
-    match rules.starting:
+    match rules.starting_limit:
         case Earliest():
             return ByRule(EARLIEST_TIME)
         case Latest():
@@ -171,7 +171,7 @@ def _by_rule(tp: TopicPartition, rules: Rules) -> ByRule | At:
             return ByRule(times_ms[tp], is_starting_time=True)
         case AtOffsets(offsets) if tp in offsets:
             offset = offsets[tp]
-            return ByRule(offset) if offset < 0 else At(offset, is_fixed=True, differs_from_group=True)
+            return ByRule(offset) if offset < 0 else At(offset, must_be_checkpointed=True, differs_from_group=True)
     return ByRule(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
 
 
@@ -222,7 +222,7 @@ class Resolved:
     waiting: tuple[TopicPartition, ...] = ()
 
 
-def resolve(found: Positions, logs: Mapping[TopicPartition, Log], holding: Holding, rules: Rules) -> Resolved:
+def resolve_positions(found: Positions, logs: Mapping[TopicPartition, Log], holding: Holding, rules: Rules) -> Resolved:
     """The positions of the partitions whose logs are known; the others are left out of the next batch."""
     made: dict[TopicPartition, At] = {}
     late: dict[TopicPartition, int] = {}
@@ -238,9 +238,9 @@ def resolve(found: Positions, logs: Mapping[TopicPartition, Log], holding: Holdi
                     continue
                 made[tp] = at
             case ByRule(time, is_starting_time):
-                if is_starting_time and log.at_time is None and rules.is_late_time_error:
+                if is_starting_time and log.at_time is None and rules.fail_on_late_timestamp:
                     late[tp] = time
-                made[tp] = At(_offset_of(time, log), is_fixed=True, differs_from_group=True)
+                made[tp] = At(_offset_of(time, log), must_be_checkpointed=True, differs_from_group=True)
     ahead = {tp for tp, at in made.items() if at.offset < holding.partitions[tp].offset}
     ahead |= {each.tp for each in lost if each.is_beyond_end}
     written = {CommitMode.CLAIM: made.keys(), CommitMode.AFTER_BATCH: ahead, CommitMode.NONE: set()}[rules.mode]
@@ -266,14 +266,14 @@ def _inside(tp: TopicPartition, at: At, log: Log, rules: Rules) -> tuple[At, Los
     """
     if log.first <= at.offset <= log.end:
         return at, None
-    if at.instead is not None and at.offset > log.end and log.first <= at.instead <= log.end:
-        return At(at.instead, is_fixed=True, differs_from_group=True), None
+    if at.fallback is not None and at.offset > log.end and log.first <= at.fallback <= log.end:
+        return At(at.fallback, must_be_checkpointed=True, differs_from_group=True), None
     lost = Lost(tp, at.offset, log)
     if not lost.is_beyond_end:
-        return At(log.first, is_fixed=True, differs_from_group=True), lost
+        return At(log.first, must_be_checkpointed=True, differs_from_group=True), lost
     if rules.mode is CommitMode.CLAIM:
         return at, lost
-    return At(log.end, is_fixed=True, differs_from_group=True), lost
+    return At(log.end, must_be_checkpointed=True, differs_from_group=True), lost
 
 
 # --- how far ------------------------------------------------------------------------------------------------------
@@ -300,14 +300,14 @@ def next_batch(
     """The offset of the next batch; None when nothing is new.  ``ends``: how far each partition may be read."""
     first = {tp: at.offset for tp, at in resolved.positions.items()}
     available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
-    has_fixed = any(at.is_fixed for at in resolved.positions.values())
+    has_fixed = any(at.must_be_checkpointed for at in resolved.positions.values())
     if start is not None and first:
         # An empty batch says that the query waits no more, and how much was skipped in the batch before.
-        has_fixed = has_fixed or start.stats.waits or stats.skipped_offsets > start.stats.skipped_offsets
+        has_fixed = has_fixed or start.stats.waiting_for_migration or stats.skipped_offsets > start.stats.skipped_offsets
     total = sum(available.values())
     if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
         return None
-    taken = admitted(available, limits)
+    taken = apply_limits(available, limits)
     end = {tp: offset + taken[tp] for tp, offset in first.items()}
     return BatchOffsets(
         who.group,
@@ -318,5 +318,5 @@ def next_batch(
         {tp: holding.partitions[tp].epoch for tp in first},
         stats,
         who.mode,
-        holding.topics if start is None else start.topics,
+        holding.partition_counts if start is None else start.topics,
     )

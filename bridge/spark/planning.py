@@ -16,16 +16,16 @@ from dataclasses import replace
 
 from bridge.spark import plan
 from bridge.spark.claims.judge import OnRewind
-from bridge.spark.claims.words import rewound_words
-from bridge.spark.decoder import warn_if_not_compiled, why_not_compiled
-from bridge.spark.doors import Doors, bootstrap_of
+from bridge.spark.claims.words import group_rewound_message
+from bridge.spark.decoder import warn_if_not_compiled, python_decoder_reason
+from bridge.spark.doors import Doors, bootstrap_brokers_of
 from bridge.spark.limits import Limits
 from bridge.spark.membership import NO_OFFSET, CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.options import Named, SourceOptions
 from bridge.spark.pace import Pace
 from bridge.spark.patience import PatientLogs
-from bridge.spark.positions import AtOffsets, AtTimes, FromGroup, check_names_all, late_words, listed
+from bridge.spark.positions import AtOffsets, AtTimes, FromGroup, check_all_partitions_named, late_timestamp_message, format_partition_list
 from bridge.spark.ranges import DataLost, OffsetRange
 from bridge.spark.skipping import ranges_to_read
 from zkconsumer.errors import GroupMoves, GroupRewound, UsageError, WorldError
@@ -55,9 +55,9 @@ class Planner:
     """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
 
     def __init__(self, options: SourceOptions, doors: Doors) -> None:
-        self.ends: Mapping[TopicPartition, int] = {}
+        self.log_ends: Mapping[TopicPartition, int] = {}
         self._options = options
-        self._doors = doors
+        self._dependencies = doors
         self._membership: GroupMembership | None = None
         self._logs: PatientLogs | None = None
         self._is_available_now = False
@@ -67,45 +67,45 @@ class Planner:
         self._refused: frozenset[TopicPartition] = frozenset()
         # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
         self._skipped = 0
-        self._pace = Pace(options, doors.clock)
-        self._told: set[str] = set()
+        self._rate_limiter = Pace(options, doors.clock)
+        self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
         self._rules = plan.Rules(
-            options.starting, reset == "smallest", options.commit, OnRewind(options.on_group_rewind),
-            options.fail_on_data_loss, options.is_last_consumed, options.is_late_time_error,
+            options.starting_limit, reset == "smallest", options.commit_mode, OnRewind(options.on_group_rewind),
+            options.fail_on_data_loss, options.is_last_consumed, options.fail_on_late_timestamp,
             options.config.new_partitions_from_beginning,
         )  # fmt: skip
 
-    def freeze(self) -> None:
+    def freeze_end_offsets(self) -> None:
         """The ends that the first ``next`` finds are those of the query (Trigger.AvailableNow)."""
         self._is_available_now = True
 
-    def next(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+    def plan_next_batch(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         """The batch after ``began``, which is over; None when nothing is new."""
-        until_ms = self._doors.clock.now_ms() + LAST_SHARE_WAIT_MS
+        until_ms = self._dependencies.clock.now_ms() + LAST_SHARE_WAIT_MS
         while True:
             try:
                 return self._planned(began, is_unlimited=is_unlimited)
             except GroupMoves as moves:
                 if not self._is_available_now:
-                    return self._standing_still(began, moves)
-                if self._doors.clock.now_ms() >= until_ms:
+                    return self._paused_batch(began, moves)
+                if self._dependencies.clock.now_ms() >= until_ms:
                     raise WorldError(
                         f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
                         f"that is over (zkconsumer migrate status {self._options.config.group_id}); it goes on where "
                         "it stands"
                     ) from moves
-                self._doors.pause(MOVES_PAUSE_MS)
+                self._dependencies.pause(MOVES_PAUSE_MS)
 
-    def _standing_still(self, began: BatchOffsets | None, moves: GroupMoves) -> BatchOffsets | None:
+    def _paused_batch(self, began: BatchOffsets | None, moves: GroupMoves) -> BatchOffsets | None:
         """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
         progress, and that it owns nothing; how far the logs go on being known."""
-        if self._is_new(str(moves)):
+        if self._is_first_time(str(moves)):
             log.warning("query-stands-still why=%r", str(moves))
-        self.ends = {tp: known.end for tp, known in self._ask(list(self.ends), {}).items()}
-        if began is None or began.stats.waits:
+        self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
+        if began is None or began.stats.waiting_for_migration:
             return None
-        stats = replace(began.stats, waits=True, skipped_offsets=began.stats.skipped_offsets + self._skipped)
+        stats = replace(began.stats, waiting_for_migration=True, skipped_offsets=began.stats.skipped_offsets + self._skipped)
         self._skipped = 0
         return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
 
@@ -113,20 +113,20 @@ class Planner:
         member = self._member()
         holding = self._begin(member, began)
         batch, lent = self._next(member, began, holding, is_unlimited)
-        member.planned(lent)
+        member.batch_planned(lent)
         if batch is not None:
             self._refused = frozenset()
             self._skipped = 0
-            self._pace.planned()
+            self._rate_limiter.batch_started()
         return batch
 
-    def taken(self, batch: BatchOffsets) -> list[OffsetRange]:
+    def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
         """The ranges of a batch that are to be read: with ``claim`` as they could be claimed, without ``skipOffsets``.
 
         Skipped offsets are claimed and committed like the others: the group goes past them.
         """
         ranges = {tp: (first, batch.end[tp]) for tp, first in batch.first.items() if first < batch.end[tp]}
-        if self._options.commit is CommitMode.CLAIM:
+        if self._options.commit_mode is CommitMode.CLAIM:
             ranges = self._claimed(self._member(), batch, ranges)
         planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
         wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
@@ -134,7 +134,7 @@ class Planner:
 
     def brokers(self) -> list[BrokerAddress]:
         """Where brokers are: as the options say, or as ZooKeeper does."""
-        return bootstrap_of(self._options) or self._member().brokers()
+        return bootstrap_brokers_of(self._options) or self._member().brokers()
 
     def close(self) -> None:
         """Leave the group, and end every connection."""
@@ -157,28 +157,28 @@ class Planner:
         else:
             wait_ms = 0 if self._has_begun else FIRST_SHARE_WAIT_MS
         holding = member.begin_batch(ended, wait_ms)
-        if began is None and not holding.is_settled and not any(holding.topics.values()):
-            self._knows_no_topics(wait_ms)
+        if began is None and not holding.is_complete and not any(holding.partition_counts.values()):
+            self._raise_topics_unknown(wait_ms)
         self._check_topics(began, holding)
-        if not holding.is_settled and (self._is_available_now or not self._has_begun):
-            self._short_of(holding, wait_ms)
+        if not holding.is_complete and (self._is_available_now or not self._has_begun):
+            self._report_incomplete_assignment(holding, wait_ms)
         self._has_begun = True
         return holding
 
-    def _knows_no_topics(self, wait_ms: int) -> None:
+    def _raise_topics_unknown(self, wait_ms: int) -> None:
         config = self._options.config
-        if isinstance(self._options.subscribed, Named):
+        if isinstance(self._options.topic_selection, Named):
             servers = config.bootstrap_servers
             where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
             settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
-            silent = "" if servers is None else self._logs_here().why_silent()
+            silent = "" if servers is None else self._log_reader().unreachable_reason()
             why = f" ({silent})" if silent else ""
             raise WorldError(
                 f"{where} did not say within {wait_ms} ms which topics there are{why}: see that they run and can be "
                 f"reached from the driver{settings or ', and zookeeper.connect'}"
             )
 
-    def _short_of(self, holding: Holding, wait_ms: int) -> None:
+    def _report_incomplete_assignment(self, holding: Holding, wait_ms: int) -> None:
         group = self._options.config.group_id
         if self._is_available_now:
             raise WorldError(
@@ -193,8 +193,8 @@ class Planner:
 
     def _check_topics(self, began: BatchOffsets | None, holding: Holding) -> None:
         """Topics that are not there, and topics that are not there any more."""
-        there = {topic for topic, count in holding.topics.items() if count}
-        subscribed = self._options.subscribed
+        there = {topic for topic, count in holding.partition_counts.items() if count}
+        subscribed = self._options.topic_selection
         missing = [topic for topic in subscribed.topics if topic not in there] if isinstance(subscribed, Named) else []
         if missing and began is None:
             raise UsageError(
@@ -203,17 +203,17 @@ class Planner:
             )
         gone = sorted({tp.topic for tp in (began.claims if began is not None else ())} - there)
         # A keeper that was started again, or has lost its session, has not read yet which topics there are.
-        if not gone or not holding.is_settled:
+        if not gone or not holding.is_complete:
             return
-        words = self._gone_words(gone)
+        words = self._missing_topics_message(gone)
         if self._options.fail_on_data_loss:
             raise WorldError(words)
-        if self._is_new(words):
+        if self._is_first_time(words):
             log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
 
-    def _gone_words(self, gone: Sequence[str]) -> str:
+    def _missing_topics_message(self, gone: Sequence[str]) -> str:
         """What became of topics that the checkpoint has, and who can bring them back."""
-        subscribed = self._options.subscribed
+        subscribed = self._options.topic_selection
         names, others = ", ".join(gone), "set failOnDataLoss=false to go on without it, and without what was not read"
         if isinstance(subscribed, Named) and not set(gone) & set(subscribed.topics):
             return (
@@ -242,30 +242,30 @@ class Planner:
                 )
             log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
             del kept[tp]
-        self.ends = {tp: ends[tp] for tp in kept}
+        self.log_ends = {tp: ends[tp] for tp in kept}
         limits = Limits() if is_unlimited else self._limits(kept, ends)
         before = began.stats if began is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
         stats = Stats(
             holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
-            python_decoder=why_not_compiled() is not None,
+            python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
-        name = began.query if began is not None else self._doors.new_query()
-        who = plan.Identity(self._options.config.group_id, name, self._options.commit)
+        name = began.query if began is not None else self._dependencies.new_query()
+        who = plan.Identity(self._options.config.group_id, name, self._options.commit_mode)
         resolved = plan.Resolved(kept, {}, resolved.lost, {}, resolved.waiting)
         batch = plan.next_batch(who, began, holding, resolved, ends, limits, stats)
         if batch is None:
             return None, []
-        return batch, [tp for tp, at in kept.items() if at.is_fixed or batch.end[tp] > at.offset]
+        return batch, [tp for tp, at in kept.items() if at.must_be_checkpointed or batch.end[tp] > at.offset]
 
     def _check_starting(self, began: BatchOffsets | None, holding: Holding) -> None:
         """JSON names every partition and no other, as Spark's Kafka source wants it."""
-        starting = self._options.starting
+        starting = self._options.starting_limit
         problem = ""
         if began is None and isinstance(starting, AtOffsets):
-            problem = check_names_all("startingOffsets", starting.offsets, _every(holding))
+            problem = check_all_partitions_named("startingOffsets", starting.offsets, _every(holding))
         elif began is None and isinstance(starting, AtTimes):
-            problem = check_names_all("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
+            problem = check_all_partitions_named("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
         if problem:
             raise UsageError(problem)
 
@@ -273,37 +273,37 @@ class Planner:
         self, member: GroupMembership, began: BatchOffsets | None, holding: Holding
     ) -> tuple[plan.Resolved, dict[TopicPartition, plan.Log]]:
         """Where each partition goes on, and its log."""
-        asked = plan.needs_stands(began, holding, self._rules, self._refused)
+        asked = plan.needs_group_offsets(began, holding, self._rules, self._refused)
         query = began.query if began is not None else ""
-        stands = member.stands(asked, query) if asked else {}
-        found = plan.positions(began, holding, self._rules, stands, self._refused)
+        stands = member.group_offsets(asked, query) if asked else {}
+        found = plan.start_positions(began, holding, self._rules, stands, self._refused)
         for tp, rewound in found.rewound.items():
-            raise GroupRewound(rewound_words(self._options.config.group_id, tp, rewound.offset, rewound.claimed))
-        times = {tp: rule.time for tp, rule in found.known.items() if isinstance(rule, plan.ByRule) and rule.time >= 0}
+            raise GroupRewound(group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed))
+        times = {tp: rule.timestamp for tp, rule in found.known.items() if isinstance(rule, plan.ByRule) and rule.timestamp >= 0}
         logs = self._ask(list(found.known), times)
-        self._tell_resets(began, found, holding)
-        resolved = plan.resolve(found, logs, holding, self._rules)
+        self._log_offset_resets(began, found, holding)
+        resolved = plan.resolve_positions(found, logs, holding, self._rules)
         for _ in range(BEYOND_END_TRIES - 1):
             beyond = plan.beyond_end(found, logs)
             if not beyond:
                 break
-            self._doors.pause(BEYOND_END_PAUSE_MS)
+            self._dependencies.pause(BEYOND_END_PAUSE_MS)
             logs |= self._ask(beyond, times)
-            resolved = plan.resolve(found, logs, holding, self._rules)
-        self._judge(began, resolved)
+            resolved = plan.resolve_positions(found, logs, holding, self._rules)
+        self._check_resolved(began, resolved)
         return resolved, logs
 
-    def _tell_resets(self, began: BatchOffsets | None, found: plan.Positions, holding: Holding) -> None:
+    def _log_offset_resets(self, began: BatchOffsets | None, found: plan.Positions, holding: Holding) -> None:
         """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
-        if began is not None or not isinstance(self._options.starting, FromGroup):
+        if began is not None or not isinstance(self._options.starting_limit, FromGroup):
             return
         without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
         if not without:
             return
         reset = self._options.config.auto_offset_reset
         where = "start" if reset == "smallest" else "end"
-        some = listed(without)
-        if self._is_new(f"no offset of {some}"):
+        some = format_partition_list(without)
+        if self._is_first_time(f"no offset of {some}"):
             log.warning(
                 "starting-offsets group=%s remark='%s: the group has no offset: read from the %s of the log "
                 "(auto.offset.reset=%s)'",
@@ -314,21 +314,21 @@ class Planner:
         self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
     ) -> dict[TopicPartition, plan.Log]:
         """The logs of these; those of which nothing is known are left out of the batch."""
-        return self._logs_here().ask(partitions, times, needs_all=self._is_available_now and are_held)
+        return self._log_reader().read_bounds(partitions, times, needs_all=self._is_available_now and are_held)
 
-    def _judge(self, began: BatchOffsets | None, resolved: plan.Resolved) -> None:
+    def _check_resolved(self, began: BatchOffsets | None, resolved: plan.Resolved) -> None:
         """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
         if resolved.late:
-            raise UsageError(late_words(resolved.late))
+            raise UsageError(late_timestamp_message(resolved.late))
         for lost in resolved.lost:
             if self._options.fail_on_data_loss:
-                named = self._options.starting if began is None else None
+                named = self._options.starting_limit if began is None else None
                 raise _data_lost(lost, is_named=isinstance(named, AtOffsets))
         for lost in resolved.lost:
             told = lost.tp, lost.wanted, lost.log.first, lost.log.end
             if lost.tp not in resolved.waiting:
                 log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
-            elif self._is_new(f"{lost}"):
+            elif self._is_first_time(f"{lost}"):
                 log.warning("log-went-back partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told)
 
     def _ends(
@@ -360,8 +360,8 @@ class Planner:
 
     def _limits(self, kept: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> Limits:
         first = {tp: at.offset for tp, at in kept.items()}
-        return self._pace.limits(
-            first, ends, lambda tp, offset: self._logs_here().sample(tp, offset), may_wait=not self._is_available_now
+        return self._rate_limiter.limits(
+            first, ends, lambda tp, offset: self._log_reader().sample_bytes_per_offset(tp, offset), may_wait=not self._is_available_now
         )
 
     # --- a batch ----------------------------------------------------------------------------------------------
@@ -385,25 +385,25 @@ class Planner:
             for option, why in self._options.warnings.items():
                 log.warning("option-without-effect option=%s why=%r", option, why)
             warn_if_not_compiled()
-            self._membership = self._doors.membership(self._options)
+            self._membership = self._dependencies.membership(self._options)
         return self._membership
 
-    def _logs_here(self) -> PatientLogs:
+    def _log_reader(self) -> PatientLogs:
         if self._logs is None:
-            logs = self._doors.logs(self._options, self.brokers)
-            self._logs = PatientLogs(logs, self._doors.clock, self._doors.pause)
+            logs = self._dependencies.logs(self._options, self.brokers)
+            self._logs = PatientLogs(logs, self._dependencies.clock, self._dependencies.pause)
         return self._logs
 
-    def _is_new(self, words: str) -> bool:
+    def _is_first_time(self, words: str) -> bool:
         """Whether this was not told yet: at every trigger it would be noise."""
-        is_new = words not in self._told
-        self._told.add(words)
+        is_new = words not in self._logged
+        self._logged.add(words)
         return is_new
 
 
 def _every(holding: Holding) -> list[TopicPartition]:
     """Every partition that is subscribed to, this query's or not."""
-    return [TopicPartition(topic, n) for topic, count in holding.topics.items() for n in range(count)]
+    return [TopicPartition(topic, n) for topic, count in holding.partition_counts.items() for n in range(count)]
 
 
 def _data_lost(lost: plan.Lost, *, is_named: bool) -> WorldError:

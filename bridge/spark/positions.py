@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bridge.spark.ranges import SkipOffsets, joined
+from bridge.spark.ranges import SkipOffsets, merge_offset_ranges
 from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import EARLIEST_TIME, TopicPartition
 
@@ -141,13 +141,13 @@ def parse_skip_offsets(text: str) -> SkipOffsets:
                 raise ValueError(
                     f"{tp} has {_shown(pair)}: first must be 0 or more and less than end, since end is not skipped"
                 )
-        made[tp] = joined((first, end) for first, end in pairs)
+        made[tp] = merge_offset_ranges((first, end) for first, end in pairs)
     if not made:
         raise ValueError("it names no partition")
     return made
 
 
-def check_names_all(option: str, named: Iterable[TopicPartition], there: Collection[TopicPartition]) -> str:
+def check_all_partitions_named(option: str, named: Iterable[TopicPartition], there: Collection[TopicPartition]) -> str:
     """What is wrong when ``option`` must name exactly the partitions that are there, or "".
 
     As in Spark's Kafka source, which refuses a text that names too few or too many.
@@ -155,22 +155,22 @@ def check_names_all(option: str, named: Iterable[TopicPartition], there: Collect
     wanted = set(named)
     problems = []
     if missing := sorted(set(there) - wanted):
-        problems.append(f"it does not name {listed(missing)} (-1 is latest, -2 earliest, if you do not care)")
+        problems.append(f"it does not name {format_partition_list(missing)} (-1 is latest, -2 earliest, if you do not care)")
     if foreign := sorted(wanted - set(there)):
         are = "are" if len(foreign) > 1 else "is"
-        problems.append(f"it names {listed(foreign)}, which {are} not subscribed or not there")
+        problems.append(f"it names {format_partition_list(foreign)}, which {are} not subscribed or not there")
     return f"{option} must name every partition that is read and no other: {'; '.join(problems)}" if problems else ""
 
 
-def late_words(late: Mapping[TopicPartition, int]) -> str:
+def late_timestamp_message(late: Mapping[TopicPartition, int]) -> str:
     """What is wrong when no record is as late as a starting time (partition -> ms since 1970)."""
     return (
-        f"no record of {listed(late)} is as late as the starting time {max(late.values())} ms since 1970: take an "
+        f"no record of {format_partition_list(late)} is as late as the starting time {max(late.values())} ms since 1970: take an "
         "earlier one, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
     )
 
 
-def listed(partitions: Iterable[TopicPartition], most: int = 10) -> str:
+def format_partition_list(partitions: Iterable[TopicPartition], most: int = 10) -> str:
     """Some partitions, and how many more there are."""
     names = [str(tp) for tp in sorted(partitions)]
     more = f" and {len(names) - most} more" if len(names) > most else ""

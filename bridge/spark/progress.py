@@ -54,7 +54,7 @@ class SourceProgress:
         return frozenset(tp.topic for tp in self.end)
 
     @property
-    def behind(self) -> dict[TopicPartition, int]:
+    def offsets_behind_latest(self) -> dict[TopicPartition, int]:
         """Records between the query and the end of the log; below zero when the log was cut since."""
         known = sorted(self.owned & self.end.keys() & self.latest.keys())
         return {tp: self.latest[tp] - self.end[tp] for tp in known}
@@ -75,9 +75,9 @@ class Lag:
     sources: tuple[SourceProgress, ...]
 
     @property
-    def behind(self) -> list[tuple[SourceProgress, TopicPartition, int]]:
+    def offsets_behind_latest(self) -> list[tuple[SourceProgress, TopicPartition, int]]:
         """Every partition of every source whose lag is known."""
-        return [(source, tp, behind) for source in self.sources for tp, behind in source.behind.items()]
+        return [(source, tp, behind) for source in self.sources for tp, behind in source.offsets_behind_latest.items()]
 
     @property
     def metrics(self) -> dict[str, int | float]:
@@ -91,7 +91,7 @@ class Lag:
         slowly in Python.
         """
         found: dict[str, int | float] = {}
-        numbers = [behind for _, _, behind in self.behind]
+        numbers = [behind for _, _, behind in self.offsets_behind_latest]
         if numbers:
             found["minOffsetsBehindLatest"] = min(numbers)
             found["avgOffsetsBehindLatest"] = sum(numbers) / len(numbers)
@@ -104,7 +104,7 @@ class Lag:
             found["rebalances"] = sum(stats.rebalances for stats in ours)
             found["lostOffsets"] = sum(stats.lost_offsets for stats in ours)
             found["skippedOffsets"] = sum(stats.skipped_offsets for stats in ours)
-            found["waitsForMove"] = sum(stats.waits for stats in ours)
+            found["waitsForMove"] = sum(stats.waiting_for_migration for stats in ours)
             found["pythonDecoder"] = sum(stats.python_decoder for stats in ours)
         return found
 

@@ -16,7 +16,7 @@ class Chosen:
     """``offsets``: the next offset of each partition; ``why_not``: why there is none, empty when there are some."""
 
     offsets: Mapping[TopicPartition, int]
-    why_not: str = ""
+    none_reason: str = ""
 
 
 def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | None) -> Chosen:

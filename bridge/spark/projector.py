@@ -96,43 +96,43 @@ class GroupOffsetProjector(WatchingListener):
         self._source = source
         file = None if config_file is None else Path(config_file)
         self._sink = sink or StoreSink(zookeeper, group, STORES[store], file, doors)
-        self._bound: str | None = None
-        self._said: set[str] = set()
+        self._followed_query_id: str | None = None
+        self._logged_queries: set[str] = set()
         self._pending: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         self._error: ZkConsumerError | None = None
         self._asked = self._trying = self._tried = 0
         self._is_closed = False
         self.counts = Counts()
-        self._worker = spawn(f"projector-{group}", self._run, self._died, wake=self._nudge)
+        self._worker = spawn(f"projector-{group}", self._run, self._died, wake=self._wake)
 
     # --- what Spark tells ---------------------------------------------------------------------------------------
 
-    def progressed(self, event: QueryProgressEvent) -> None:
+    def on_progress(self, event: QueryProgressEvent) -> None:
         """A batch is over: its end is to be written."""
         try:
             found = lag(event.progress)
         except UsageError as error:
             self._ignore("?", str(error))
             return
-        if not found.sources or not self._is_meant(found):
+        if not found.sources or not self._is_followed(found):
             return
         chosen = choose_source(found, self._topics, self._source)
-        if chosen.why_not:
-            self._ignore(found.name or found.query_id, chosen.why_not)
+        if chosen.none_reason:
+            self._ignore(found.name or found.query_id, chosen.none_reason)
             return
-        if self._bound is None:
-            self._bound = found.query_id
+        if self._followed_query_id is None:
+            self._followed_query_id = found.query_id
             log.info("projection-began group=%s query=%s batch=%d", self._group, _name(found), found.batch)
         self.project(chosen.offsets)
 
-    def _is_meant(self, found: Lag) -> bool:
+    def _is_followed(self, found: Lag) -> bool:
         if self._query is not None and self._query not in (found.name, found.query_id):
             return False
-        if self._bound in (None, found.query_id):
+        if self._followed_query_id in (None, found.query_id):
             return True
         chosen = choose_source(found, self._topics, self._source)
-        if not chosen.why_not:
+        if not chosen.none_reason:
             self._ignore(
                 _name(found), "the group follows another query; give this one a projector and a group of its own"
             )
@@ -140,8 +140,8 @@ class GroupOffsetProjector(WatchingListener):
 
     def _ignore(self, query: str, why: str) -> None:
         self.counts.ignored += 1
-        if query not in self._said:
-            self._said.add(query)
+        if query not in self._logged_queries:
+            self._logged_queries.add(query)
             log.warning("projection-ignored group=%s query=%s why=%r", self._group, query, why)
 
     # --- what is to be written ----------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class GroupOffsetProjector(WatchingListener):
             self._asked += 1
             self._changed.notify_all()
 
-    def settle(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+    def flush(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Wait until everything is written.
 
         Raises ``OffsetsNotCommitted`` with the reason when it is not: after the time, or at once for what waiting does
@@ -187,7 +187,7 @@ class GroupOffsetProjector(WatchingListener):
         if self._is_closed:
             return
         try:
-            self.settle(timeout_ms)
+            self.flush(timeout_ms)
         finally:
             self._is_closed = True
             if self._worker.stop(STOP_TIMEOUT_MS):
@@ -204,9 +204,9 @@ class GroupOffsetProjector(WatchingListener):
     def _run(self, stop: StopSignal) -> None:
         while (offsets := self._next(stop)) is not None:
             try:
-                self._sink.write(offsets)
+                self._sink.write_offsets(offsets)
             except OffsetsNotCommitted as error:
-                self._done({tp: offset for tp, offset in offsets.items() if tp not in error.refused}, error)
+                self._done({tp: offset for tp, offset in offsets.items() if tp not in error.errors}, error)
             except ZkConsumerError as error:
                 self._done({}, error)
             else:
@@ -241,14 +241,14 @@ class GroupOffsetProjector(WatchingListener):
                 self.counts.failures += 1
             self._changed.notify_all()
 
-    def _nudge(self) -> None:
+    def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
     def _died(self, name: str, error: BaseException) -> None:
         """Whoever waits in ``settle`` sees that the thread is gone."""
         log.error("thread-died thread=%s group=%s error=%r: its offsets stand still", name, self._group, error)
-        self._nudge()
+        self._wake()
 
 
 def _name(found: Lag) -> str:

@@ -64,7 +64,7 @@ class LagCollector:
                 batch.add_metric([name], lag.batch)
                 for key, value in lag.metrics.items():
                     whole[key].add_metric([name], value)
-                for source, tp, behind in lag.behind:
+                for source, tp, behind in lag.offsets_behind_latest:
                     partitions.add_metric([name, str(source.number), tp.topic, str(tp.partition)], behind)
         yield from (*whole.values(), partitions, batch)
 

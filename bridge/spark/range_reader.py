@@ -37,7 +37,7 @@ from typing import Generic, Protocol, TypeVar
 
 from bridge.spark.answer_memory import ANSWER_MEMORY
 from bridge.spark.cluster import Cluster
-from bridge.spark.damage import how_to_skip, unreadable
+from bridge.spark.damage import skip_advice, with_skip_advice
 from bridge.spark.ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -59,9 +59,9 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import ApiRanges
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
-from zkconsumer.wire.entries import read_head
+from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
@@ -131,7 +131,7 @@ def read_range(
         except (*_TROUBLE, BrokerError) as error:
             if isinstance(error, BrokerError) and not error.code.is_retriable:
                 raise
-            if reader.has_given_up and not isinstance(error, _OutOfReach):
+            if reader.is_deadline_exceeded and not isinstance(error, _OutOfReach):
                 raise
             tries = 1 if reader.position > before else tries + 1
             # The first connection may be one of an earlier task, which the broker has closed since.
@@ -174,7 +174,7 @@ class _Reader(Generic[P_co]):
         return self.position >= self._wanted.end
 
     @property
-    def has_given_up(self) -> bool:
+    def is_deadline_exceeded(self) -> bool:
         return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
 
     def read(self) -> Generator[P_co, None, None]:
@@ -183,13 +183,13 @@ class _Reader(Generic[P_co]):
         leader = self._cluster.leader(tp)
         pending: Pending[FetchResponse] | None = None
         try:
-            connection, ranges = self._cluster.at(leader)
+            connection, ranges = self._cluster.connection_to(leader)
             pending = self._ask(connection, ranges)
             while pending is not None:
                 asked, pending = pending, None
                 part = self._part(self._receive(connection, asked), leader)
                 first = self.position
-                has_records = part is not None and self._take(connection, ranges, leader, part)
+                has_records = part is not None and self._process_response(connection, ranges, leader, part)
                 if not self.is_done:
                     pending = self._ask(connection, ranges)
                 if part is not None and part.records and has_records:
@@ -220,7 +220,7 @@ class _Reader(Generic[P_co]):
     def _receive(self, connection: Connection, pending: Pending[FetchResponse]) -> FetchResponse:
         answer = connection.receive(
             pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
-            new_buffer=ANSWER_MEMORY.new,
+            new_buffer=ANSWER_MEMORY.allocate,
         )  # fmt: skip
         if answer.error_code != NONE.code:
             raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
@@ -230,7 +230,7 @@ class _Reader(Generic[P_co]):
         """What was answered for our partition; None: nothing, since a quota is used up (KIP-219, 2.0 and later)."""
         parts = [(TopicPartition(t.topic, p.partition_index), p) for t in answer.responses for p in t.partitions]
         if not parts:
-            if self.has_given_up:
+            if self.is_deadline_exceeded:
                 raise BrokerUnreachable(
                     f"{self._wanted}: {leader} lets nothing through at offset {self.position} for "
                     f"{self._settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
@@ -241,34 +241,34 @@ class _Reader(Generic[P_co]):
             raise RemoteProtocolError(f"{leader}: a Fetch of {self._wanted.tp} was answered with {tp}")
         return part
 
-    def _take(
+    def _process_response(
         self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> bool:
         """Move on to what follows this answer; whether it holds complete entries."""
         code = error_code(part.error_code)
         if code == OFFSET_OUT_OF_RANGE:
-            self._look_at_bounds(connection, ranges, leader, f"with {code}")
+            self._check_log_bounds(connection, ranges, leader, f"with {code}")
             return False
         if code != NONE:
             raise self._error(code)
         records = part.records or b""
         if not len(records):
-            self._nothing(connection, ranges, leader, part)
+            self._handle_empty_response(connection, ranges, leader, part)
             return False
         try:
             # Only up to the entry in which the range ends: what is behind may be damaged, or not.
-            scanned = scan(records, self._wanted.end)
+            scanned = scan_record_set(records, self._wanted.end)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise unreadable(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
+            raise with_skip_advice(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
         if scanned.next_offset < 0:
             self._ask_for_more(records)
             return False
         if scanned.next_offset <= self.position:
             raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
         # The header of a wrapper has the offset of its last message, so where it begins is not known.
-        begins_later = scanned.first_offset > self.position and not scanned.starts_with_wrapper
+        begins_later = scanned.first_offset > self.position and not scanned.starts_with_compressed_wrapper
         if part.log_start_offset > self.position and begins_later:
-            self._look_at_bounds(connection, ranges, leader, "with later records only")
+            self._check_log_bounds(connection, ranges, leader, "with later records only")
             return False
         self._message_bytes = 0
         self._advance(scanned.next_offset, len(records))
@@ -282,20 +282,20 @@ class _Reader(Generic[P_co]):
 
     def _ask_for_more(self, records: RecordSet) -> None:
         """Not even one message is whole: the next question is for so many bytes as it has."""
-        head = read_head(records)
-        needs = 2 * self._fetch_bytes if head is None else head.bytes_total
+        head = read_entry_header(records)
+        needs = 2 * self._fetch_bytes if head is None else head.size_bytes
         tp, end, skips = self._wanted.tp, self._wanted.end, self._settings.skip_offsets
         if needs > FETCH_BYTES_MAX:
             after = end if head is None else head.next_offset
             raise MessageSizeTooLargeException(
                 f"{tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} are the most "
-                f"that is read. {how_to_skip(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
+                f"that is read. {skip_advice(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
             )
         if self._fetch_bytes >= needs:
             raise InvalidMessageException(
                 f"{tp}: the message at offset {self.position} says that it has {needs} bytes, and the broker sends "
                 f"{len(records)} of them and no more. Its log is damaged there, up to an offset that is not known. "
-                f"{how_to_skip(OffsetRange(tp, self.position, end), skips)}"
+                f"{skip_advice(OffsetRange(tp, self.position, end), skips)}"
             )
         self._message_bytes = needs
 
@@ -303,11 +303,11 @@ class _Reader(Generic[P_co]):
         try:
             yield from self._decode(records, first, self._wanted.end, check_crcs=self._settings.check_crcs)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise unreadable(error, records, first, self._wanted, self._settings.skip_offsets) from error
+            raise with_skip_advice(error, records, first, self._wanted, self._settings.skip_offsets) from error
 
     # --- what stands in the way ---------------------------------------------------------------------------------
 
-    def _look_at_bounds(self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, answer: str) -> None:
+    def _check_log_bounds(self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, answer: str) -> None:
         """Whether the records at the position are gone, or not there yet, or should have come: the leader says where
         its log begins and ends."""
         tp = self._wanted.tp
@@ -319,33 +319,33 @@ class _Reader(Generic[P_co]):
             bounds.append(bound)
         log_first, log_end = bounds
         if self.position < log_first:
-            self._lose(min(log_first, self._wanted.end), log_first, log_end)
-        elif not self.has_given_up:
+            self._skip_lost_records(min(log_first, self._wanted.end), log_first, log_end)
+        elif not self.is_deadline_exceeded:
             raise _OutOfReach(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
         elif self.position < log_end:
             raise self._stalled(leader, log_end, answer)
         else:
-            self._lose(self._wanted.end, log_first, log_end)
+            self._skip_lost_records(self._wanted.end, log_first, log_end)
 
-    def _nothing(
+    def _handle_empty_response(
         self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> None:
         """The leader sends no record, which proves nothing."""
         answer = "without a record"
         if part.log_start_offset > self.position:
-            self._look_at_bounds(connection, ranges, leader, answer)
-        elif not self.has_given_up:
+            self._check_log_bounds(connection, ranges, leader, answer)
+        elif not self.is_deadline_exceeded:
             self._pause(BACKOFF_MS)
         elif part.high_watermark > self.position:
             raise self._stalled(leader, part.high_watermark, answer)
         else:
-            self._look_at_bounds(connection, ranges, leader, answer)
+            self._check_log_bounds(connection, ranges, leader, answer)
 
     def _stalled(self, leader: BrokerAddress, log_end: int, answer: str) -> FetchStalled:
         rest = OffsetRange(self._wanted.tp, self.position, self._wanted.end)
         return FetchStalled(rest, log_end, str(leader), answer, self._settings)
 
-    def _lose(self, to: int, log_first: int, log_end: int) -> None:
+    def _skip_lost_records(self, to: int, log_first: int, log_end: int) -> None:
         """What is between the position and ``to`` will never be read."""
         lost = OffsetRange(self._wanted.tp, self.position, to)
         if self._settings.fail_on_data_loss:

@@ -37,7 +37,7 @@ class OffsetRange:
         return f"{self.tp} [{self.first}, {self.end})"
 
 
-def joined(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def merge_offset_ranges(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The same offsets as sorted ranges [first, end) that neither overlap nor touch."""
     made: list[tuple[int, int]] = []
     for first, end in sorted(pairs):
@@ -53,7 +53,7 @@ def skip_option(skips: SkipOffsets, also: OffsetRange) -> str:
 
     A topic's name has no character that JSON or Python escapes.
     """
-    ranges = {**skips, also.tp: joined([*skips.get(also.tp, ()), (also.first, also.end)])}
+    ranges = {**skips, also.tp: merge_offset_ranges([*skips.get(also.tp, ()), (also.first, also.end)])}
     topics: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
     for tp, pairs in sorted(ranges.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = pairs

@@ -21,7 +21,7 @@ from bridge.spark.cluster import CLUSTERS, Address, Clusters
 from bridge.spark.decoder import ArrowDecoder, warn_if_not_compiled
 from bridge.spark.range_reader import read_range
 from bridge.spark.ranges import OffsetRange, ReadSettings
-from bridge.spark.rest import leave_to_rest
+from bridge.spark.rest import gc_freeze_worker
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.types import BrokerAddress
@@ -57,11 +57,11 @@ def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> 
     """
     if not isinstance(partition, RangePartition):
         return
-    leave_to_rest()
+    gc_freeze_worker()
     warn_if_not_compiled()
     wanted, schema = partition.wanted, schema_of(partition.columns)
     decode = ArrowDecoder(Target(wanted.tp.topic, wanted.tp.partition, schema)).batches
-    with clusters.lent(Address(partition.brokers, partition.security, partition.client_id)) as cluster:
+    with clusters.borrow(Address(partition.brokers, partition.security, partition.client_id)) as cluster:
         batches = read_range(cluster, wanted, partition.settings, StopSignal().wait, decode, on_lost=_warn)
         with closing(batches):
             yield from batches

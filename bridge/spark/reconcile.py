@@ -21,10 +21,10 @@ from bridge.spark.claims_list import read_records
 from bridge.spark.reconcile_plan import (
     Found,
     Row,
-    check_age,
-    checked,
+    check_checkpoint_is_newest,
+    with_refusals,
     current_of,
-    found_of,
+    checkpoint_state_of,
     plan_forward,
     plan_rewind,
     without_claim,
@@ -38,7 +38,7 @@ from zkconsumer.admin.stores import OffsetWrite, write_offsets
 from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_words, words_of
+from zkconsumer.zk.procedures import owner_text, describe_result
 from zkconsumer.zk.requests import Multi, MultiOk, Op, SetOp
 from zkconsumer.zk.security import SECURE_ACL
 
@@ -52,18 +52,18 @@ class ReconcileReport:
 
     group: str
     checkpoint: Path
-    found: Found
+    checkpoint_state: Found
     stores: Sequence[Store]
     rows: list[Row]
-    in_the_way: str
+    blocked_by: str
     records: Mapping[TopicPartition, tuple[Record, int]]
-    seen: SeenGroup
-    reports: Reports = field(default_factory=Reports)
+    snapshot: SeenGroup
+    write_reports: Reports = field(default_factory=Reports)
 
     @property
     def changes(self) -> list[Row]:
         """The rows that are to be written."""
-        return [row for row in self.rows if row.new is not None]
+        return [row for row in self.rows if row.new_offset is not None]
 
     @property
     def refused(self) -> list[Row]:
@@ -93,23 +93,23 @@ def reconcile(
     """
     file = None if config_file is None else Path(config_file)
     with AdminSession.open(zookeeper, file, doors) as session:
-        report = look_and_plan(
+        report = plan_reconcile(
             session, group, checkpoint, rewind=rewind, stores=STORES[store], convention=convention, source=source,
             allow_members=allow_members,
         )  # fmt: skip
         if execute and report.changes:
-            if report.in_the_way or report.refused:
-                raise PreconditionFailed(report.in_the_way or f"{report.refused[0].tp}: {report.refused[0].refusal}")
-            carry_out(session, report, allow_members=allow_members)
-            if report.reports.stopped_by:
+            if report.blocked_by or report.refused:
+                raise PreconditionFailed(report.blocked_by or f"{report.refused[0].tp}: {report.refused[0].refusal}")
+            execute_reconcile(session, report, allow_members=allow_members)
+            if report.write_reports.stopped_by:
                 raise WorldError(
-                    f"group {group}: {report.reports.written} of {len(report.changes)} offsets were written, because "
-                    f"{report.reports.stopped_by}; the same call does the rest"
+                    f"group {group}: {report.write_reports.written} of {len(report.changes)} offsets were written, because "
+                    f"{report.write_reports.stopped_by}; the same call does the rest"
                 )
         return report
 
 
-def look_and_plan(
+def plan_reconcile(
     session: AdminSession,
     group: str,
     checkpoint: str | Path,
@@ -126,67 +126,67 @@ def look_and_plan(
     if convention == "last-consumed" and "kafka" in stores:
         raise UsageError("offsets in Kafka are always the next ones: last-consumed goes with store zookeeper only")
     read = read_checkpoint(checkpoint)
-    found = found_of(read, paths.check_group(group), source)
+    found = checkpoint_state_of(read, paths.check_group(group), source)
     group_stores = GroupStores(session, group)
-    seen = group_stores.look(stores)
-    arbiter = arbiter_of(seen)
+    seen = group_stores.read(stores)
+    arbiter = claim_authority_of(seen)
     if rewind and arbiter not in stores:
         raise UsageError(f"claims of this group are made in {arbiter}: rewind goes with store {arbiter}, or both")
     records = {} if found.query is None else read_records(session, group, found.query)
     if rewind and found.query is None:
         raise UsageError('the checkpoint is of format("kafka"), which claims nothing: there is nothing to set back')
     plain = {tp: record for tp, (record, _) in records.items()}
-    check_age(read, found, plain)
+    check_checkpoint_is_newest(read, found, plain)
     current = {
-        each: {tp: current_of(offset, convention) for tp, offset in seen.current(each).items()}
+        each: {tp: current_of(offset, convention) for tp, offset in seen.offsets_in(each).items()}
         for each in dict.fromkeys((*stores, arbiter if records else stores[0]))
     }
     plan = plan_rewind if rewind else plan_forward
     rows = [row for each in stores for row in plan(found, each, current, plain, arbiter)]
-    changed = [row.tp for row in rows if row.new is not None]
+    changed = [row.tp for row in rows if row.new_offset is not None]
     # A group that has moved has fences there, and no owners; that it has no members was looked at.
     owners = _owners(session, group, changed) if arbiter == "zookeeper" else {}
-    rows = checked(rows, group_stores.logs(changed), owners)
-    in_the_way = "" if allow_members and not seen.control_problem and seen.control is None else seen.refusal(stores)
+    rows = with_refusals(rows, group_stores.log_ranges(changed), owners)
+    in_the_way = "" if allow_members and not seen.control_problem and seen.control is None else seen.rejection_reason(stores)
     return ReconcileReport(group, Path(checkpoint), found, stores, rows, in_the_way, records, seen)
 
 
-def arbiter_of(seen: SeenGroup) -> Store:
+def claim_authority_of(seen: SeenGroup) -> Store:
     """The store that claims move: the one that has the authority."""
     return "kafka" if seen.control is not None and seen.control.authority == "kafka" else "zookeeper"
 
 
 def _owners(session: AdminSession, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
     wanted = {paths.owner(group, tp): tp for tp in partitions}
-    return {wanted[path]: owner_words(node) for path, node in session.get_many(wanted).items()}
+    return {wanted[path]: owner_text(node) for path, node in session.get_many(wanted).items()}
 
 
-def carry_out(session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> None:
+def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> None:
     """Write the changes: ZooKeeper first, each under the version that was read, then Kafka."""
     writes = [
-        OffsetWrite(row.tp, row.new, _version(report.seen, row.tp), _take_back(report, row))
+        OffsetWrite(row.tp, row.new_offset, _version(report.snapshot, row.tp), _take_back(report, row))
         for row in report.changes
         if row.store == "zookeeper"
     ]
     acl = SECURE_ACL if session.config.zookeeper_set_acl else None
-    done = report.reports
+    done = report.write_reports
     write_offsets(
-        session, report.group, writes, report.seen.control_version, done.zookeeper, acl, allow_members=allow_members
+        session, report.group, writes, report.snapshot.control_version, done.zookeeper, acl, allow_members=allow_members
     )
-    rows = {row.tp: row for row in report.changes if row.store == "kafka" and row.new is not None}
+    rows = {row.tp: row for row in report.changes if row.store == "kafka" and row.new_offset is not None}
     if rows and not done.stopped_by:
-        new = {tp: row.new for tp, row in rows.items() if row.new is not None}
-        KafkaStore(session, report.group).write(new, {tp: row.group_now for tp, row in rows.items()}, done.kafka)
-    if arbiter_of(report.seen) == "kafka":
+        new = {tp: row.new_offset for tp, row in rows.items() if row.new_offset is not None}
+        KafkaStore(session, report.group).write_offsets(new, {tp: row.group_offset for tp, row in rows.items()}, done.kafka)
+    if claim_authority_of(report.snapshot) == "kafka":
         _take_back_of_kafka(session, report, [rows[tp] for tp in done.kafka.written])
 
 
 def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[Row]) -> None:
     """Behind the offsets: a claim that is still there, and whose range is read again, harms nobody."""
     for op in [op for row in rows for op in _take_back(report, row)]:
-        [answer] = session.ask([Multi((op,))])
+        [answer] = session.request([Multi((op,))])
         if not isinstance(answer, MultiOk):
-            raise WorldError(f"{op.path}: the claim could not be taken out of the record ({words_of(answer)}): again")
+            raise WorldError(f"{op.path}: the claim could not be taken out of the record ({describe_result(answer)}): again")
 
 
 def _version(seen: SeenGroup, tp: TopicPartition) -> int:
@@ -198,7 +198,7 @@ def _take_back(report: ReconcileReport, row: Row) -> tuple[Op, ...]:
     """With a rewind: the record without the claim."""
     if row.claim is None:
         return ()
-    assert report.found.query is not None, "a claim is a query's"
+    assert report.checkpoint_state.query is not None, "a claim is a query's"
     record, version = report.records[row.tp]
-    path = paths.claims_of_partition(report.group, report.found.query, row.tp)
+    path = paths.claims_of_partition(report.group, report.checkpoint_state.query, row.tp)
     return (SetOp(path, format_record(without_claim(record, row.claim)), version),)

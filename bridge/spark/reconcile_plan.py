@@ -48,7 +48,7 @@ class Found:
     """
 
     committed: Mapping[TopicPartition, int]
-    of_batch: frozenset[TopicPartition]
+    batch_partitions: frozenset[TopicPartition]
     query: str | None
     batch: int
     spark_batches: Mapping[int, int] = field(default_factory=dict)
@@ -60,10 +60,10 @@ class Row:
 
     tp: TopicPartition
     store: Store
-    group_now: int | None
+    group_offset: int | None
     committed: int | None
     claim: Claim | None
-    new: int | None
+    new_offset: int | None
     decision: str
     refusal: str = ""
 
@@ -71,7 +71,7 @@ class Row:
 # --- what the checkpoint says -----------------------------------------------------------------------------------
 
 
-def found_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
+def checkpoint_state_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
     """What the checkpoint says of the group; ``source``: of this source alone.
 
     Raises ``BadCheckpoint`` when there is nothing of Kafka in it, or two sources read the same partitions;
@@ -81,29 +81,29 @@ def found_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
     known = {each.source for batch in logged for each in batch.sources}
     if source is not None and source not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise BadCheckpoint(f"{checkpoint.place} has no offsets of Kafka of source {source}; those that have: {names}")
+        raise BadCheckpoint(f"{checkpoint.folder} has no offsets of Kafka of source {source}; those that have: {names}")
     chosen = [[each for each in batch.sources if source in (None, each.source)] for batch in logged]
     if not any(chosen):
         what = "no batch yet" if not logged else "no source of Kafka"
-        raise BadCheckpoint(f"{checkpoint.place} has {what}: there is nothing to reconcile")
-    ours = [each.ours for batch in chosen for each in batch if each.ours is not None]
+        raise BadCheckpoint(f"{checkpoint.folder} has {what}: there is nothing to reconcile")
+    ours = [each.stream_offset for batch in chosen for each in batch if each.stream_offset is not None]
     for envelope in ours:
         if envelope.group != group:
             raise PreconditionFailed(
-                f"nothing was changed: the checkpoint {checkpoint.place} is of group {envelope.group}, not of {group}"
+                f"nothing was changed: the checkpoint {checkpoint.folder} is of group {envelope.group}, not of {group}"
             )
     queries = sorted({envelope.query for envelope in ours})
     if len(queries) > 1:
-        raise BadCheckpoint(f"{checkpoint.place} has several sources of this group; name one of them as source")
+        raise BadCheckpoint(f"{checkpoint.folder} has several sources of this group; name one of them as source")
     done = chosen[0] if checkpoint.committed is not None else []
     committed = _merged(checkpoint, done)
-    last = next((each.ours for each in done if each.ours is not None), None)
+    last = next((each.stream_offset for each in done if each.stream_offset is not None), None)
     of_batch = frozenset(last.claims) if last is not None else frozenset(committed)
     numbers = {
-        each.ours.batch: batch.number
+        each.stream_offset.batch: batch.number
         for batch, sources in zip(logged, chosen, strict=True)
         for each in sources
-        if each.ours is not None
+        if each.stream_offset is not None
     }
     return Found(committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch, numbers)
 
@@ -115,19 +115,19 @@ def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicP
             if merged.setdefault(tp, offset) != offset:
                 names = ", ".join(one.source for one in sources)
                 raise BadCheckpoint(
-                    f"{checkpoint.place}: several sources read {tp}, up to different offsets; name one of them as "
+                    f"{checkpoint.folder}: several sources read {tp}, up to different offsets; name one of them as "
                     f"source ({names})"
                 )
     return merged
 
 
-def check_age(checkpoint: Checkpoint, found: Found, records: Mapping[TopicPartition, Record]) -> None:
+def check_checkpoint_is_newest(checkpoint: Checkpoint, found: Found, records: Mapping[TopicPartition, Record]) -> None:
     """A batch is claimed when the one before is done.  Raises ``PreconditionFailed`` when the records are further."""
-    newest = max((record.answered for record in records.values()), default=-1)
+    newest = max((record.last_decided_batch for record in records.values()), default=-1)
     if newest > found.batch + 1:
         done = f"batch {found.batch}" if found.batch >= 0 else "nothing"
         raise PreconditionFailed(
-            f"nothing was changed: query {found.query} claimed for batch {newest}, and by {checkpoint.place} it has "
+            f"nothing was changed: query {found.query} claimed for batch {newest}, and by {checkpoint.folder} it has "
             f"done {done}. This checkpoint is an old copy, or was set back: name the one that the query used last"
         )
 
@@ -142,10 +142,10 @@ def current_of(stored: int | None, convention: str) -> int | None:
     return min(stored + (1 if convention == "last-consumed" else 0), INT64_MAX)
 
 
-def unfinished(record: Record, found: Found) -> Claim | None:
+def unfinished_claim(record: Record, found: Found) -> Claim | None:
     """The claim of a batch that is not done; a batch begins when the one before is done, so there is one at most."""
-    if record.begun is not None:
-        return record.begun if record.begun.batch > found.batch else None
+    if record.pending is not None:
+        return record.pending if record.pending.batch > found.batch else None
     return record.latest if record.latest is not None and record.latest.batch > found.batch else None
 
 
@@ -161,14 +161,14 @@ def plan_forward(
     for tp in sorted(found.committed.keys() | records.keys()):
         cur, committed = current[store].get(tp), found.committed.get(tp)
         record = records.get(tp, Record())
-        claim = unfinished(record, found)
+        claim = unfinished_claim(record, found)
         new: int | None = None
         if records:
             in_zookeeper = current[arbiter].get(tp)
             decision = _of_a_claiming_query(in_zookeeper, record, claim)
             if store != arbiter and in_zookeeper is not None and (cur is None or cur < in_zookeeper):
                 new, decision = in_zookeeper, "forward, as in zookeeper"
-        elif tp not in found.of_batch:
+        elif tp not in found.batch_partitions:
             decision = "not of the last batch: left"
         elif committed is not None and (cur is None or cur < committed):
             new, decision = committed, "forward"
@@ -196,7 +196,7 @@ def plan_rewind(
     """The second table, the same for every ``arbiter``."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
-        cur, claim = current[store].get(tp), unfinished(records.get(tp, Record()), found)
+        cur, claim = current[store].get(tp), unfinished_claim(records.get(tp, Record()), found)
         new: int | None = None
         if claim is None:
             decision = "nothing claimed that is not done: left"
@@ -216,17 +216,17 @@ def plan_rewind(
 
 def without_claim(record: Record, claim: Claim) -> Record:
     """The record before this claim."""
-    if record.begun == claim:
+    if record.pending == claim:
         return Record(record.claims, record.refused)
     assert record.latest == claim, "only the latest claim can be taken back"
     return Record(record.claims[:-1])
 
 
-def checked(
+def with_refusals(
     rows: list[Row], logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
 ) -> list[Row]:
     """The rows, with refusals for what would be written where somebody reads, or where there is no such offset."""
-    return [row if row.new is None else replace(row, refusal=_refusal(row.new, row.tp, logs, owners)) for row in rows]
+    return [row if row.new_offset is None else replace(row, refusal=_refusal(row.new_offset, row.tp, logs, owners)) for row in rows]
 
 
 def _refusal(

@@ -18,7 +18,7 @@ _loaded = 0
 """Modules at the last time."""
 
 
-def leave_to_rest() -> None:
+def gc_freeze_worker() -> None:
     """To be called when a task or a plan begins, in a process that Spark has started to keep; does nothing elsewhere.
 
     Counts when something was loaded since the last time: the first task of a worker loads a part of it, when its rows

@@ -35,7 +35,7 @@ def run_available_now(
     events do not come to an end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
     """
     if hasattr(what, "start"):
-        return _started_here(what, listeners, timeout_s, events_timeout_ms)
+        return _start_and_await(what, listeners, timeout_s, events_timeout_ms)
     for listener in listeners:
         if listener.spark is None:
             raise UsageError(
@@ -46,7 +46,7 @@ def run_available_now(
     return what
 
 
-def _started_here(
+def _start_and_await(
     writer: Any, listeners: tuple[WatchingListener, ...], timeout_s: float | None, events_timeout_ms: int
 ) -> StreamingQuery:
     streams = _session_of(writer).streams
@@ -96,4 +96,4 @@ def _settle(query: StreamingQuery, listeners: tuple[WatchingListener, ...], even
                 "offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
             )
     for listener in listeners:
-        listener.settle(events_timeout_ms)
+        listener.flush(events_timeout_ms)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bridge.spark.by_value import load_here
+from bridge.spark.by_value import load_in_worker
 from zkconsumer.kafka.versions import CLIENT_SOFTWARE_VERSION
 
 
@@ -30,16 +30,16 @@ class ReadsInExecutors(metaclass=Shipped):
     def read(self, partition: Any) -> Iterator[Any]:
         """The record batches of a ``RangePartition``; raises, and begins, as ``bridge.spark.read`` says."""
         from bridge.spark.read import read_partition
-        from bridge.spark.told import each_told_before_frames
+        from bridge.spark.told import iterate_sentence_before_traceback
 
-        return each_told_before_frames(read_partition(partition))
+        return iterate_sentence_before_traceback(read_partition(partition))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[()]]:
         return ReadsInExecutors, ()
 
 
 def _by_load_here(shipped: type) -> tuple[Callable[..., Any], tuple[str, str, str, str]]:
-    return load_here, (shipped.__module__, shipped.__qualname__, CLIENT_SOFTWARE_VERSION, _archive())
+    return load_in_worker, (shipped.__module__, shipped.__qualname__, CLIENT_SOFTWARE_VERSION, _archive())
 
 
 def _archive() -> str:

@@ -21,16 +21,16 @@ from bridge.spark.starts import (
     OffsetStore,
     OutOfRange,
     Starts,
-    choose,
-    settle,
-    storage_for,
+    select_offsets,
+    check_against_logs,
+    resolve_storage,
     topic_names,
 )
 from zkconsumer.admin.group_stores import GroupStores, SeenGroup
 from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.look import storage_of
+from zkconsumer.admin.look import configured_storage
 from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.admin.words import registered, some
+from zkconsumer.admin.words import registered_text, list_text
 from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
 from zkconsumer.zk import paths
 
@@ -99,23 +99,23 @@ def read_starts(
     if convention == "last-consumed" and store == "kafka":
         raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
     stores = GroupStores(session, group)
-    seen = stores.look(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
+    seen = stores.read(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
     if not seen.kafka:
         _refuse_unknown(session, group)
     if seen.members and not allow_members:
         raise PreconditionFailed(
-            f"{registered(len(seen.members))} in group {group} ({some(seen.members)}) and would go on with the records "
+            f"{registered_text(len(seen.members))} in group {group} ({list_text(seen.members)}) and would go on with the records "
             'that Spark reads: stop them first, or read beside them with format("zkconsumer")'
         )
-    storage = storage_for(store, storage_of(session), seen)
+    storage = resolve_storage(store, configured_storage(session), seen)
     if seen.kafka_problem and storage in ("kafka", "dual"):
         raise WorldError(
             f"group {group} keeps its offsets in Kafka, and Kafka does not tell them: {seen.kafka_problem}"
         )
     partitions = _partitions(stores, seen, topic_names(topics))
-    found = choose(seen, partitions, storage, convention=convention, missing=missing)
-    logs = stores.logs([tp for tp, start in found.partitions.items() if start.offset >= 0])
-    return settle(found, logs, out_of_range)
+    found = select_offsets(seen, partitions, storage, convention=convention, missing=missing)
+    logs = stores.log_ranges([tp for tp, start in found.partitions.items() if start.offset >= 0])
+    return check_against_logs(found, logs, out_of_range)
 
 
 def _check(**given: str) -> None:
@@ -129,7 +129,7 @@ def _check(**given: str) -> None:
 
 def _refuse_unknown(session: AdminSession, group: str) -> None:
     """Raises ``UsageError`` for a group that neither store has ever heard of."""
-    if session.get(paths.group_root(group)) is not None or KafkaStore(session, group).read():
+    if session.get(paths.group_root(group)) is not None or KafkaStore(session, group).read_offsets():
         return
     listed = session.children(paths.CONSUMERS)
     near = difflib.get_close_matches(group, listed.names if listed else [], NEAR_NAMES_MAX)
@@ -146,9 +146,9 @@ def _partitions(stores: GroupStores, seen: SeenGroup, names: list[str] | None) -
     topics = stores.topics(wanted)
     gone = [name for name in wanted if name not in topics]
     if gone and (names is not None or not topics):
-        raise UsageError(f"no such topic: {some(gone)}; correct topics, or create them")
+        raise UsageError(f"no such topic: {list_text(gone)}; correct topics, or create them")
     if gone:
-        log.warning("starting-topics-gone group=%s topics=%r: left out", seen.group, some(gone))
+        log.warning("starting-topics-gone group=%s topics=%r: left out", seen.group, list_text(gone))
     for name, topic in topics.items():
         if topic.problem:
             raise WorldError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")

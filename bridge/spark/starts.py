@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bridge.spark.positions import nested
 from zkconsumer.admin.describe import current_offset
-from zkconsumer.admin.offset_plan import named
+from zkconsumer.admin.offset_plan import partitions_text
 from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -72,7 +72,7 @@ class Starts:
         for tp, start in self.partitions.items():
             if start.remark:
                 by_remark.setdefault(start.remark, []).append(tp)
-        return [f"{named(tps)}: {remark}" for remark, tps in by_remark.items()]
+        return [f"{partitions_text(tps)}: {remark}" for remark, tps in by_remark.items()]
 
     def to_json(self) -> str:
         """For the option ``startingOffsets`` of ``format("kafka")``: ``{"t":{"0":23,"1":-2}}``."""
@@ -93,7 +93,7 @@ def topic_names(topics: str | Iterable[str] | None) -> list[str] | None:
     return names
 
 
-def storage_for(store: OffsetStore, of_file: Storage, seen: SeenGroup) -> Storage:
+def resolve_storage(store: OffsetStore, of_file: Storage, seen: SeenGroup) -> Storage:
     """Which store is to be believed.
 
     Raises ``PreconditionFailed`` when that cannot be told, and when the store was moved; ``WorldError`` when Kafka
@@ -122,7 +122,7 @@ def storage_for(store: OffsetStore, of_file: Storage, seen: SeenGroup) -> Storag
     apart = _apart(seen)
     if apart:
         raise PreconditionFailed(
-            f"group {seen.group} has other offsets in Kafka than in ZooKeeper ({named(apart)}), and no file says where "
+            f"group {seen.group} has other offsets in Kafka than in ZooKeeper ({partitions_text(apart)}), and no file says where "
             "its members keep them: choose store='zookeeper', 'kafka' or 'both' (the larger one, as members with dual "
             "commit do), or give the members' file as config_file"
         )
@@ -135,7 +135,7 @@ def _apart(seen: SeenGroup) -> list[TopicPartition]:
     return [tp for tp, offset in in_zookeeper.items() if kafka.get(tp, offset) != offset]
 
 
-def choose(
+def select_offsets(
     seen: SeenGroup,
     topics: Mapping[str, Sequence[int]],
     storage: Storage,
@@ -164,10 +164,10 @@ def choose(
         else:
             nowhere.append(tp)
             where = EARLIEST if missing == "earliest" else LATEST
-            found[tp] = Start(where, "", f"the group has no offset: read from the {words_of(where)} of the log")
+            found[tp] = Start(where, "", f"the group has no offset: read from the {log_boundary_name(where)} of the log")
     if nowhere and missing == "refuse":
         raise PreconditionFailed(
-            f"group {seen.group} has no offset of {named(nowhere)}: say with missing='earliest' or 'latest' where "
+            f"group {seen.group} has no offset of {partitions_text(nowhere)}: say with missing='earliest' or 'latest' where "
             "Spark is to begin there"
         )
     return Starts(seen.group, found)
@@ -179,12 +179,12 @@ def _refuse_unreadable(seen: SeenGroup, wanted: Sequence[TopicPartition], storag
     bad = [node for node in seen.unreadable if node.tp in set(wanted)]
     if bad:
         raise PreconditionFailed(
-            f"the offset znode of {named(node.tp for node in bad)} in group {seen.group} holds no number "
+            f"the offset znode of {partitions_text(node.tp for node in bad)} in group {seen.group} holds no number "
             f"({bad[0].problem}): repair it ('zkconsumer offsets set'), or delete it"
         )
 
 
-def settle(starts: Starts, logs: Mapping[TopicPartition, LogRange | str], out_of_range: OutOfRange) -> Starts:
+def check_against_logs(starts: Starts, logs: Mapping[TopicPartition, LogRange | str], out_of_range: OutOfRange) -> Starts:
     """Held against the log: what lies outside is refused, or moved, or kept, and said.
 
     ``logs``: of every partition that has an offset; a text says why nothing is known, and is refused unless kept.
@@ -202,9 +202,9 @@ def settle(starts: Starts, logs: Mapping[TopicPartition, LogRange | str], out_of
             found[tp] = replace(start, remark=f"{problem}; it is kept, and the query will fail or skip there")
         else:
             where = EARLIEST if out_of_range == "earliest" else LATEST
-            found[tp] = Start(where, start.store, f"{problem}: read from the {words_of(where)} of the log")
+            found[tp] = Start(where, start.store, f"{problem}: read from the {log_boundary_name(where)} of the log")
     if refused:
-        reasons = "; ".join(f"{named(tps)}: {why}" for why, tps in refused.items())
+        reasons = "; ".join(f"{partitions_text(tps)}: {why}" for why, tps in refused.items())
         raise PreconditionFailed(
             f"Spark cannot begin where group {starts.group} stands. {reasons}. Say with out_of_range='earliest' or "
             "'latest' where to begin instead; records that were deleted meanwhile are lost"
@@ -215,13 +215,13 @@ def settle(starts: Starts, logs: Mapping[TopicPartition, LogRange | str], out_of
 def _problem(offset: int, log: LogRange | str | None) -> str:
     if log is None or isinstance(log, str):
         return f"its log cannot be looked at ({log or 'nobody was asked'})"
-    if log.holds(offset):
+    if log.contains(offset):
         return ""
     if offset < log.earliest:
         return f"{offset} is before the start of the log ({log.earliest}), {log.earliest - offset} records are gone"
     return f"{offset} is beyond the end of the log ({log.latest}): was the topic made anew?"
 
 
-def words_of(offset: int) -> str:
+def log_boundary_name(offset: int) -> str:
     """``start`` or ``end``."""
     return "start" if offset == EARLIEST else "end"

@@ -35,8 +35,8 @@ from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.shipping import ReadsInExecutors
 from bridge.spark.tasks import cut_into_tasks
-from bridge.spark.told import told_first
-from zkconsumer.kafka.security import security_of
+from bridge.spark.told import sentence_first
+from zkconsumer.kafka.security import broker_security_from_config
 
 
 class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -64,12 +64,12 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
             return ReadMaxBytes(options.max_bytes)
         return ReadAllAvailable() if options.min_offsets is None else ReadMinRows(options.min_offsets)
 
-    @told_first
+    @sentence_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The ends that the first ``latestOffset`` finds are those of the query."""
-        self._planner.freeze()
+        self._planner.freeze_end_offsets()
 
-    @told_first
+    @sentence_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The offset of the next batch; ``start`` itself when nothing is new.
 
@@ -78,22 +78,22 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
         began = self._decoded(start)
         if began is not None:
             self._faults_here().reached(faults.AFTER_COMMIT_LOG, began.batch)
-        batch = self._planner.next(began, is_unlimited=isinstance(limit, ReadAllAvailable))
+        batch = self._planner.plan_next_batch(began, is_unlimited=isinstance(limit, ReadAllAvailable))
         return start if batch is None else encode(batch)
 
-    @told_first
+    @sentence_first
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Where the logs of the planned partitions end, as Spark's Kafka source has it."""
-        return nested(self._planner.ends) or None
+        return nested(self._planner.log_ends) or None
 
-    @told_first
+    @sentence_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks of the batch that ends at ``end``; with ``claim``, of what could be claimed of it."""
         batch = self._decoded(end)
         if batch is None or start == end:
             return []
         self._faults_here().reached(faults.AFTER_WAL, batch.batch)
-        wanted = self._planner.taken(batch)
+        wanted = self._planner.claim_ranges(batch)
         self._faults_here().reached(faults.AFTER_CLAIM, batch.batch)
         options, config = self._options, self._options.config
         tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
@@ -104,7 +104,7 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
             skip_offsets=options.skip_offsets,
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
-        security = security_of(config).told_of(brokers)
+        security = broker_security_from_config(config).for_brokers(brokers)
         return [
             RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks
         ]
@@ -120,10 +120,10 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
         """An offset of this query's checkpoint; None for the beginning.  Raises ``ForeignCheckpoint``."""
         offsets = decode(found, self._options.config.group_id)
         if offsets is not None:
-            check_mode(offsets, self._options.commit)
+            check_mode(offsets, self._options.commit_mode)
         return offsets
 
     def _faults_here(self) -> faults.Faults:
         if self._faults is None:
-            self._faults = self._doors.faults(self._options.config.group_id)
+            self._faults = self._doors.fault_point(self._options.config.group_id)
         return self._faults

@@ -38,7 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def told_first(call: Callable[P, R]) -> Callable[P, R]:
+def sentence_first(call: Callable[P, R]) -> Callable[P, R]:
     """A function whose every ``ZkConsumerError`` is told with its sentence first; other exceptions are left alone."""
 
     @wraps(call)
@@ -57,7 +57,7 @@ def told_first(call: Callable[P, R]) -> Callable[P, R]:
     return told
 
 
-def told_before_frames(call: Callable[P, R]) -> Callable[P, R]:
+def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
     """The same where Spark throws causes away."""
 
     @wraps(call)
@@ -72,7 +72,7 @@ def told_before_frames(call: Callable[P, R]) -> Callable[P, R]:
     return told
 
 
-def each_told_before_frames(pieces: Iterator[R]) -> Iterator[R]:
+def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:
     """The pieces; an error among them as ``told_before_frames`` tells it."""
     try:
         yield from pieces
@@ -81,7 +81,7 @@ def each_told_before_frames(pieces: Iterator[R]) -> Iterator[R]:
         raise error.with_traceback(None) from error.__cause__
 
 
-def head_for(group: str) -> None:
+def configure_log_prefix(group: str) -> None:
     """What is logged in this process, where nobody set logging up, begins with time, level and group, as the keeper's
     lines do.  Spark starts the processes that plan, and sets nothing up there: Python prints bare messages then."""
     if logging.lastResort is not None:
@@ -91,10 +91,10 @@ def head_for(group: str) -> None:
 
 def _name_options(error: ZkConsumerError) -> None:
     """Only on the driver: the table of options needs packages that an executor may lack, so it is imported here."""
-    from bridge.spark.option_table import as_options
+    from bridge.spark.option_table import with_option_names
 
     sentence = str(error)
-    if (named := as_options(sentence)) != sentence:
+    if (named := with_option_names(sentence)) != sentence:
         error.args = (named,)
 
 

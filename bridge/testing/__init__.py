@@ -2,7 +2,7 @@
 
 from bridge.broker.settings import TlsFiles
 from bridge.testing.embedded_broker import EmbeddedBroker
-from bridge.testing.feed_judge import CODES, Feed, Finding, Judgement, Read, Sunk, judge
+from bridge.testing.feed_judge import CODES, Feed, Finding, Judgement, Read, Sunk, check_query_history
 from bridge.testing.history_recorder import HistoryRecorder
 
 __all__ = [

@@ -14,7 +14,7 @@ from zkconsumer.zk.store import ZkStore
 class DemoBrokers:
     """Started when it is made; registered in the ZooKeeper whose sessions ``zk_store`` makes."""
 
-    words = "A ZooKeeper in memory, and two nodes of the embedded broker on this machine."
+    description = "A ZooKeeper in memory, and two nodes of the embedded broker on this machine."
 
     def __init__(self, zookeeper: str, zk_store: Callable[[str, int], ZkStore]) -> None:
         self._broker = EmbeddedBroker(nodes=2, zookeeper=zookeeper, zk_store=zk_store).start()

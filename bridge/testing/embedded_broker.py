@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from bridge.broker.cluster import Cluster, everybody_may
+from bridge.broker.cluster import Cluster, allow_all
 from bridge.broker.config import read_topic_config
 from bridge.broker.listeners import Listener, bootstrap_servers, read_listener
 from bridge.broker.log.files import SyncPolicy
 from bridge.broker.releases import NEWEST
 from bridge.broker.server import BrokerServer
 from bridge.broker.settings import BrokerSettings, TlsFiles
-from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, Partition, is_legal_name
+from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, Partition, is_valid_topic_name
 from bridge.coordinator.calls import Authorizer, Call
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
@@ -57,7 +57,7 @@ class EmbeddedBroker:
         tls: TlsFiles | None = None,
         zookeeper: str | None = None,
         zk_store: Callable[[str, int], ZkStore] = KazooStore,
-        may: Authorizer = everybody_may,
+        may: Authorizer = allow_all,
     ) -> None:
         if isinstance(listeners, str):
             raise UsageError(f"listeners is a list of them: [{listeners!r}]")
@@ -73,7 +73,7 @@ class EmbeddedBroker:
                 users=users or {},
                 tls=tls,
                 zookeeper=zookeeper,
-                may=may,
+                authorizer=may,
             ),
             zk_store,
         )
@@ -104,35 +104,35 @@ class EmbeddedBroker:
         """The nodes as ``bootstrap.servers`` has them."""
         return bootstrap_servers(self.addresses())
 
-    def call(self, action: Callable[[Cluster], T]) -> T:
+    def run_on_broker_thread(self, action: Callable[[Cluster], T]) -> T:
         """Run something on the broker's thread, for what has no method here."""
         return self._server.call(action)
 
-    def listen(self, on_group_answer: Callable[[Call, Any, Any], None]) -> None:
+    def on_group_response(self, on_group_answer: Callable[[Call, Any, Any], None]) -> None:
         """From now on this is told of each answer of a group coordinator before it goes out, on the broker's thread:
         the call, what it asked, and the answer (``HistoryRecorder.of_kafka`` makes one).
         """
 
         def listen(cluster: Cluster) -> None:
-            cluster.on_group_answer = on_group_answer
+            cluster.on_group_response = on_group_answer
 
-        self.call(listen)
+        self.run_on_broker_thread(on_group_response)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic.  ``UsageError``: there is one of this name, or none such can be, or no such settings."""
-        if not is_legal_name(topic):
+        if not is_valid_topic_name(topic):
             raise UsageError(f"{topic!r}: a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise UsageError(f"{partitions} partitions; a topic has 1 to {PARTITIONS_MAX}")
 
-        settings = read_topic_config(config or {}).given()
+        settings = read_topic_config(config or {}).to_properties()
 
         def create(cluster: Cluster) -> None:
             if cluster.topics.get(topic) is not None:
                 raise UsageError(f"there is a topic {topic} already")
             cluster.create_topic(topic, partitions, config=settings)
 
-        self.call(create)
+        self.run_on_broker_thread(create)
 
     def delete_topic(self, topic: str) -> None:
         """Remove a topic with its records.  ``UsageError``: there is none of this name."""
@@ -143,7 +143,7 @@ class EmbeddedBroker:
                 raise UsageError(f"there is no topic {topic}")
             cluster.delete_topics([found])
 
-        self.call(delete)
+        self.run_on_broker_thread(delete)
 
     def append(self, topic: str, partition: int, values: Iterable[bytes]) -> int:
         """Store records without keys; gives the end of the log.  Readers that wait are woken.
@@ -158,7 +158,7 @@ class EmbeddedBroker:
 
         def append(cluster: Cluster) -> int:
             found = _partition(cluster, topic, partition)
-            if found.log.settings.rules.is_compacted and values:
+            if found.log.settings.validation_rules.is_compacted and values:
                 raise UsageError(
                     f"topic {topic} is compacted, and every record of it needs a key (INVALID_RECORD): send it with a "
                     "producer, or leave cleanup.policy out"
@@ -168,31 +168,31 @@ class EmbeddedBroker:
             if records:
                 before = found.log.size
                 found.log.append_records(records, found.leader_epoch, now_ms)
-                cluster.fetches.appended(topic, partition, found.log.size - before)
+                cluster.fetch_purgatory.on_append(topic, partition, found.log.size - before)
             return found.log.end
 
-        return self.call(append)
+        return self.run_on_broker_thread(append)
 
     def log_end(self, topic: str, partition: int) -> int:
         """The offset that the next record will have."""
-        return self.call(lambda cluster: _partition(cluster, topic, partition).log.end)
+        return self.run_on_broker_thread(lambda cluster: _partition(cluster, topic, partition).log.end)
 
     def records(self, topic: str, partition: int) -> list[Record]:
         """Everything that is stored."""
-        return self.call(lambda cluster: list(_partition(cluster, topic, partition).log.records()))
+        return self.run_on_broker_thread(lambda cluster: list(_partition(cluster, topic, partition).log.records()))
 
     def offsets_partition(self, group: str) -> int:
         """The partition of ``__consumer_offsets`` that a group lives in."""
-        return self.call(lambda cluster: partition_for(group, cluster.offsets_partitions))
+        return self.run_on_broker_thread(lambda cluster: partition_for(group, cluster.offsets_topic_partitions))
 
     def coordinator(self, group: str) -> int | None:
         """The node that coordinates a group; None: nobody does, or no group was ever asked for."""
 
         def look(cluster: Cluster) -> int | None:
-            led = cluster.topics.partition(OFFSETS_TOPIC, partition_for(group, cluster.offsets_partitions))
+            led = cluster.topics.partition(OFFSETS_TOPIC, partition_for(group, cluster.offsets_topic_partitions))
             return None if led is None or led.leader < 0 else led.leader
 
-        return self.call(look)
+        return self.run_on_broker_thread(look)
 
     def move_coordinator(self, partition: int | str, node: int | None, *, loading_ms: int = 0) -> None:
         """Another node leads a partition of ``__consumer_offsets``, or that of a group; None: nobody leads it.
@@ -201,11 +201,11 @@ class EmbeddedBroker:
         15.  ``UsageError``: there is no such partition or node.
         """
         number = self.offsets_partition(partition) if isinstance(partition, str) else partition
-        self.call(lambda cluster: cluster.move_coordinator(number, node, loading_ms))
+        self.run_on_broker_thread(lambda cluster: cluster.move_coordinator(number, node, loading_ms))
 
     def move_leader(self, topic: str, partition: int, node: int) -> None:
         """Another node leads a partition of a topic.  ``UsageError``: there is no such partition or node."""
-        self.call(lambda cluster: cluster.move_leader(topic, partition, node))
+        self.run_on_broker_thread(lambda cluster: cluster.move_leader(topic, partition, node))
 
 
 def _partition(cluster: Cluster, topic: str, partition: int) -> Partition:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Rewound, Seen, Take, judge
+from bridge.spark.claims.judge import OnRewind, Refuse, Rewound, Seen, Take, decide_claim
 from bridge.spark.claims.records import Claim, Record
-from bridge.spark.claims.words import rewound_words
+from bridge.spark.claims.words import group_rewound_message
 from bridge.spark.membership import (
     NO_OFFSET,
     Claimed,
@@ -46,7 +46,7 @@ class FakeGroup:
     topics: dict[str, int]
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     owners: dict[TopicPartition, tuple[str, int]] = field(default_factory=dict)
-    wanted: dict[TopicPartition, str] = field(default_factory=dict)
+    assignment: dict[TopicPartition, str] = field(default_factory=dict)
     records: dict[tuple[str, TopicPartition], Record] = field(default_factory=dict)
     newcomers: set[TopicPartition] = field(default_factory=set)
     history: list[tuple[TopicPartition, int]] = field(default_factory=list)
@@ -58,21 +58,21 @@ class FakeGroup:
         """Every partition of every topic."""
         return [TopicPartition(topic, n) for topic, count in sorted(self.topics.items()) for n in range(count)]
 
-    def share_out(self, wanted: Mapping[TopicPartition, str]) -> None:
+    def assign(self, wanted: Mapping[TopicPartition, str]) -> None:
         """Who is to have what; members give back what they may, and take what is free."""
-        self.wanted.update(wanted)
-        self.settle()
+        self.assignment.update(wanted)
+        self.rebalance()
 
-    def settle(self) -> None:
+    def rebalance(self) -> None:
         """Everybody gives back and takes, as far as that goes now."""
         for member in list(self.members.values()):
-            member.give_back()
-        for tp, name in self.wanted.items():
+            member.release_revoked()
+        for tp, name in self.assignment.items():
             if tp not in self.owners and name in self.members:
                 self.owners[tp] = name, next(self._epochs)
-                self.members[name].took(tp)
+                self.members[name].on_assigned(tp)
 
-    def give_up(self, name: str) -> None:
+    def remove_member(self, name: str) -> None:
         """A member is dead and its session has expired; its partitions fall to nobody until they are shared out."""
         self.members.pop(name, None)
         self.owners = {tp: owner for tp, owner in self.owners.items() if owner[0] != name}
@@ -99,39 +99,39 @@ class FakeMembership:
         self._name = name
         self._mode = mode
         self._on_rewind = on_rewind
-        self._lent: set[TopicPartition] = set()
-        self._began: dict[TopicPartition, int] = {}
+        self._leased: set[TopicPartition] = set()
+        self._offset_at_start: dict[TopicPartition, int] = {}
         self._rebalances = 0
         self._is_closed = False
         group.members[name] = self
-        group.settle()
+        group.rebalance()
 
     # --- what the group does with its members -------------------------------------------------------------------
 
-    def took(self, tp: TopicPartition) -> None:
+    def on_assigned(self, tp: TopicPartition) -> None:
         """The partition is ours from now on."""
-        self._began[tp] = self._group.offsets.get(tp, NO_OFFSET)
+        self._offset_at_start[tp] = self._group.offsets.get(tp, NO_OFFSET)
         self._rebalances += 1
 
-    def give_back(self) -> None:
+    def release_revoked(self) -> None:
         """What falls to others and is not lent; with ``claim`` and ``none`` also what is lent."""
         for tp in self._leaving():
-            if tp not in self._lent or self._mode is not CommitMode.AFTER_BATCH:
-                self._lent.discard(tp)
+            if tp not in self._leased or self._mode is not CommitMode.AFTER_BATCH:
+                self._leased.discard(tp)
                 self._group.release(tp)
                 self._rebalances += 1
 
     def _leaving(self) -> list[TopicPartition]:
-        wanted = self._group.wanted
+        wanted = self._group.assignment
         return [tp for tp in self._group.owned_by(self._name) if wanted.get(tp) != self._name]
 
-    def expire(self) -> None:
+    def expire_session(self) -> None:
         """The session expired: everything that was held is free, for whom it falls to now; nothing was written."""
         for tp in self._group.owned_by(self._name):
             self._group.release(tp)
             self._rebalances += 1
-        self._lent.clear()
-        self._group.settle()
+        self._leased.clear()
+        self._group.rebalance()
 
     # --- GroupMembership ----------------------------------------------------------------------------------------
 
@@ -142,20 +142,20 @@ class FakeMembership:
             for tp, one in ended.items():
                 if held.get(tp) == one.epoch and self._group.offsets.get(tp, NO_OFFSET) < one.offset:
                     self._group.write(tp, one.offset)
-        self._lent.clear()
-        self._group.settle()
+        self._leased.clear()
+        self._group.rebalance()
         held = self._group.owned_by(self._name)
-        self._lent = set(held)
-        share = {tp for tp, name in self._group.wanted.items() if name == self._name}
-        lent = {tp: Held(epoch, self._began[tp]) for tp, epoch in held.items()}
+        self._leased = set(held)
+        share = {tp for tp, name in self._group.assignment.items() if name == self._name}
+        lent = {tp: Held(epoch, self._offset_at_start[tp]) for tp, epoch in held.items()}
         return Holding(lent, share <= held.keys(), self._rebalances, dict(self._group.topics))
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
+    def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self._check()
-        self._lent &= set(partitions)
-        self._group.settle()
+        self._leased &= set(partitions)
+        self._group.rebalance()
 
-    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
         self._check()
         made = {}
         for tp in partitions:
@@ -173,18 +173,18 @@ class FakeMembership:
         epoch = group.owned_by(self._name).get(tp)
         claimed = record.latest.end if record.latest is not None else None
         seen = Seen(record, claimed, "" if epoch is not None else NOT_HELD, group.offsets.get(tp))
-        verdict = judge(batch, wanted, seen, self._on_rewind)
+        verdict = decide_claim(batch, wanted, seen, self._on_rewind)
         if isinstance(verdict, Refused):
             return verdict
         if isinstance(verdict, Rewound):
-            raise GroupRewound(rewound_words("fake", tp, verdict.offset, verdict.claimed))
+            raise GroupRewound(group_rewound_message("fake", tp, verdict.offset, verdict.claimed))
         if isinstance(verdict, Refuse):
             group.records[query, tp] = record.with_refusal(batch)
-            return Refused(verdict.why)
+            return Refused(verdict.reason)
         if isinstance(verdict, Take):
             assert epoch is not None, "row 4 refuses the others"
             group.write(tp, verdict.end)
-            self._began[tp] = verdict.end
+            self._offset_at_start[tp] = verdict.end
             group.records[query, tp] = record.with_claim(Claim(batch, verdict.first, verdict.end, epoch, 0))
         return Taken(verdict.first, verdict.end)
 
@@ -193,20 +193,20 @@ class FakeMembership:
         held = self._group.owned_by(self._name)
         for tp in offsets.keys() & held.keys():
             self._group.write(tp, offsets[tp])
-            self._began[tp] = offsets[tp]
+            self._offset_at_start[tp] = offsets[tp]
         return dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
 
     def brokers(self) -> list[BrokerAddress]:
         self._check()
         return [BrokerAddress(0, "broker", 9092)]
 
-    def observe(self) -> Mapping[str, int]:
+    def metrics(self) -> Mapping[str, int]:
         return {"owned_partitions": len(self._group.owned_by(self._name)), "rebalances": self._rebalances}
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._group.give_up(self._name)
+            self._group.remove_member(self._name)
 
     def _check(self) -> None:
         if self._is_closed or self._group.members.get(self._name) is not self:
@@ -230,7 +230,7 @@ class FakePeer:
     def give_back(self) -> None:
         """At once."""
         for tp in self._group.owned_by(self._name):
-            if self._group.wanted.get(tp) != self._name:
+            if self._group.assignment.get(tp) != self._name:
                 self._group.release(tp)
 
     def read(self, logs: FakeLogs, most: int) -> None:
@@ -252,15 +252,15 @@ class FakeLogs:
     ranges: dict[TopicPartition, Log]
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     times: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
-    bytes_an_offset: float = 100.0
-    questions: int = 0
-    is_silent: bool = False
+    bytes_per_offset: float = 100.0
+    requests: int = 0
+    is_unreachable: bool = False
 
-    def ask(
+    def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Log | str]:
-        self.questions += 1
-        if self.is_silent:
+        self.requests += 1
+        if self.is_unreachable:
             raise BrokerUnreachable("none of 1 brokers answers")
         return {tp: self.unknown.get(tp) or self._log(tp, times.get(tp)) for tp in partitions}
 
@@ -268,16 +268,16 @@ class FakeLogs:
         log = self.ranges[tp]
         return log if time_ms is None else Log(log.first, log.end, self.times.get(tp, {}).get(time_ms))
 
-    def sample(self, tp: TopicPartition, offset: int) -> float | None:
-        return self.bytes_an_offset
+    def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
+        return self.bytes_per_offset
 
-    def why_silent(self) -> str:
-        return "none of 1 brokers answers" if self.is_silent else ""
+    def unreachable_reason(self) -> str:
+        return "none of 1 brokers answers" if self.is_unreachable else ""
 
     def close(self) -> None:
         pass
 
-    def produce(self, tp: TopicPartition, count: int) -> None:
+    def append(self, tp: TopicPartition, count: int) -> None:
         """So many records more."""
         log = self.ranges[tp]
         self.ranges[tp] = Log(log.first, log.end + count)

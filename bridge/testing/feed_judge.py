@@ -69,13 +69,13 @@ class Feed:
 
     mode: CommitMode
     log: Mapping[TopicPartition, range]
-    sunk: Sequence[Sunk]
-    read: Sequence[Read]
+    sink_rows: Sequence[Sunk]
+    member_reads: Sequence[Read]
     stored: Mapping[TopicPartition, Sequence[int]] = field(default_factory=dict)
-    ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    final_offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     crashes: int = 0
-    deleted: Mapping[TopicPartition, int] = field(default_factory=dict)
-    excused: frozenset[tuple[TopicPartition, int]] = frozenset()
+    retention_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    allowed_overlap: frozenset[tuple[TopicPartition, int]] = frozenset()
     value_of: Callable[[TopicPartition, int], str] | None = None
 
 
@@ -101,10 +101,10 @@ class Judgement:
     sunk: int
     read: int
     overlap: Mapping[TopicPartition, int]
-    repeats: int
+    member_duplicates: int
 
     @property
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether every promise was kept."""
         return not self.findings
 
@@ -113,18 +113,18 @@ class Judgement:
         """One line of numbers, then a line for each finding."""
         numbers = (
             f"{self.records} records, {self.sunk} in the sink, {self.read} with members,"
-            f" {sum(self.overlap.values())} with both, {self.repeats} repeated by members"
+            f" {sum(self.overlap.values())} with both, {self.member_duplicates} repeated by members"
         )
         return "\n".join([numbers, *map(str, self.findings)])
 
 
-def judge(feed: Feed) -> Judgement:
+def check_query_history(feed: Feed) -> Judgement:
     """Every promise, partition by partition."""
     sunk: dict[TopicPartition, list[Sunk]] = defaultdict(list)
     read: dict[TopicPartition, Counter[int]] = defaultdict(Counter)
-    for row in feed.sunk:
+    for row in feed.sink_rows:
         sunk[row.partition].append(row)
-    for one in feed.read:
+    for one in feed.member_reads:
         read[one.partition][one.offset] += 1
     findings: list[Finding] = []
     overlap: dict[TopicPartition, int] = {}
@@ -133,22 +133,22 @@ def judge(feed: Feed) -> Judgement:
         held = feed.log.get(partition, range(0))
         findings += _against_the_log(partition, held, rows, handed, feed)
         findings += _repeated(partition, rows)
-        both = [row for row in rows if row.offset in handed and (partition, row.offset) not in feed.excused]
+        both = [row for row in rows if row.offset in handed and (partition, row.offset) not in feed.allowed_overlap]
         if both:
             overlap[partition] = len({row.offset for row in both})
             findings += _overlapping(partition, both, feed)
     for partition, offsets in sorted(feed.stored.items()):
         findings += _gone_back(partition, offsets)
-    for partition, (stands, ends) in sorted(feed.ends.items()):
+    for partition, (stands, ends) in sorted(feed.final_offsets.items()):
         if stands != ends:
             findings.append(Finding("group_end", partition, f"the group stands at {stands} and not at {ends}"))
     return Judgement(
         tuple(findings),
         records=sum(map(len, feed.log.values())),
-        sunk=len(feed.sunk),
+        sunk=len(feed.sink_rows),
         read=sum(map(len, read.values())),
         overlap=overlap,
-        repeats=sum(counted.total() - len(counted) for counted in read.values()),
+        member_duplicates=sum(counted.total() - len(counted) for counted in read.values()),
     )
 
 
@@ -161,7 +161,7 @@ def _against_the_log(
 ) -> Iterable[Finding]:
     value_of = feed.value_of
     seen = {row.offset for row in rows} | handed.keys()
-    missing = [offset for offset in held if offset not in seen and offset >= feed.deleted.get(partition, 0)]
+    missing = [offset for offset in held if offset not in seen and offset >= feed.retention_starts.get(partition, 0)]
     if missing:
         yield Finding("lost", partition, _ranges(missing))
     invented = sorted(offset for offset in seen if offset not in held)

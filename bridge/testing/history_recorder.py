@@ -47,7 +47,7 @@ class HistoryRecorder:
         self.events: list[Event] = []
         self._sessions: dict[int, str] = {}
         self._migrators: set[str] = set()
-        self._seat: str | None = None
+        self._placeholder_id: str | None = None
         """The member id of the tool's seat, as long as it is in the group."""
         place = re.escape(paths.group_root(group))
         self._node = re.compile(rf"{place}/(owners|offsets)/([^/]+)/([0-9]+)(/fenced)?")
@@ -68,10 +68,10 @@ class HistoryRecorder:
         """A further session of a member."""
         self._sessions[session_id] = name
 
-    def seat_ended(self) -> None:
+    def placeholder_expired(self) -> None:
         """The coordinator has forgotten the tool's seat, as it does when the session was over: no answer tells that."""
-        if self._seat is not None:
-            self._left([self._seat])
+        if self._placeholder_id is not None:
+            self._members_left([self._placeholder_id])
 
     def save(self, path: Path) -> None:
         """Write the lines."""
@@ -79,7 +79,7 @@ class HistoryRecorder:
 
     # --- ZooKeeper ----------------------------------------------------------------------------------------------
 
-    def of_zookeeper(self, zookeeper: FakeZooKeeper) -> Callable[[Iterable[Change], int], None]:
+    def zookeeper_callback(self, zookeeper: FakeZooKeeper) -> Callable[[Iterable[Change], int], None]:
         """For ``FakeZooKeeper.on_changes``."""
 
         def changed(changes: Iterable[Change], session_id: int) -> None:
@@ -111,23 +111,23 @@ class HistoryRecorder:
 
     # --- Kafka --------------------------------------------------------------------------------------------------
 
-    def of_kafka(self, whose: Whose) -> Callable[[Call, Any, Any], None]:
+    def kafka_callback(self, whose: Whose) -> Callable[[Call, Any, Any], None]:
         """For ``EmbeddedBroker.listen``."""
 
         def answered(call: Call, body: Any, answer: Any) -> None:
             by = whose(call, body)
             match body, answer:
                 case OffsetCommitRequest(group_id=self.group), OffsetCommitResponse():
-                    self._kafka_took(body, answer, by)
+                    self._committed_in_kafka(body, answer, by)
                 case SyncGroupRequest(group_id=self.group), SyncGroupResponse(error_code=0):
                     if by in self._migrators:
-                        self._sits(body.member_id)
+                        self._placeholder_joined(body.member_id)
                 case LeaveGroupRequest(group_id=self.group), LeaveGroupResponse(error_code=0):
-                    self._left([body.member_id, *(one.member_id for one in answer.members if not one.error_code)])
+                    self._members_left([body.member_id, *(one.member_id for one in answer.members if not one.error_code)])
 
         return answered
 
-    def _kafka_took(self, body: OffsetCommitRequest, answer: OffsetCommitResponse, by: str | None) -> None:
+    def _committed_in_kafka(self, body: OffsetCommitRequest, answer: OffsetCommitResponse, by: str | None) -> None:
         taken = {(topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions
                  if not one.error_code}  # fmt: skip
         for topic in body.topics:
@@ -135,15 +135,15 @@ class HistoryRecorder:
                 if (topic.name, one.partition_index) in taken:
                     self._committed("kafka", TopicPartition(topic.name, one.partition_index), one.committed_offset, by)
 
-    def _sits(self, member_id: str) -> None:
-        if self._seat is None:
+    def _placeholder_joined(self, member_id: str) -> None:
+        if self._placeholder_id is None:
             self.add(Fenced, "kafka")
-        self._seat = member_id
+        self._placeholder_id = member_id
 
-    def _left(self, member_ids: Collection[str]) -> None:
-        if self._seat is not None and self._seat in member_ids:
+    def _members_left(self, member_ids: Collection[str]) -> None:
+        if self._placeholder_id is not None and self._placeholder_id in member_ids:
             self.add(Unfenced, "kafka")
-            self._seat = None
+            self._placeholder_id = None
 
     def _committed(self, store: Store, tp: TopicPartition, offset: int, by: str | None) -> None:
         if offset < 0:

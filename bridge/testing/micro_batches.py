@@ -103,7 +103,7 @@ class MicroBatches:
                 return batches
         raise AssertionError(f"{BATCHES_MAX} batches, and still something new")
 
-    def last(self) -> dict[str, Any]:
+    def last_planned_offset(self) -> dict[str, Any]:
         """The offset of the last batch that was planned."""
         found: dict[str, Any] = json.loads(self._checkpoint.offsets[-1])
         return found

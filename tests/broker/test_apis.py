@@ -17,7 +17,7 @@ from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas import (
     CREATE_TOPICS,
@@ -251,7 +251,7 @@ def test_each_release_stores_its_own_format(release: str, version: int, magic: i
         if magic < 2:
             assert talk.produce("t", 0, version=version, records=batch).error_code == 2
         stored = talk.fetch("t", 0, 0, version=version).records
-        assert {entry.magic for entry in walk(stored)} == {magic}
+        assert {entry.magic for entry in iter_entries(stored)} == {magic}
         assert [(r.offset, r.value) for r in iter_records(stored)] == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
@@ -259,7 +259,7 @@ def test_old_readers_of_a_new_log_get_their_format(talk: Talk, topic: str) -> No
     talk.produce(topic, 0, b"a", b"b")
     for version, magic in ((0, 0), (3, 1), (4, 2)):
         stored = talk.fetch(topic, 0, 0, version=version).records
-        assert {entry.magic for entry in walk(stored)} == {magic}
+        assert {entry.magic for entry in iter_entries(stored)} == {magic}
         assert [record.value for record in iter_records(stored)] == [b"a", b"b"]
 
 
@@ -275,20 +275,20 @@ def test_a_fetch_waits_for_bytes_no_longer_than_it_says(talk: Talk, topic: str, 
     assert talk.fetch(topic, 0, 0, max_wait_ms=300).records == b""  # or an error after ``TIMEOUT_MS``
     assert time.monotonic() - begin > 0.25
     pending = talk.connection.send(FETCH, 11, talk.fetch_body(topic, 0, 0, max_wait_ms=20_000, min_bytes=150), 10_000)
-    assert not talk.connection.has_answer(100)
+    assert not talk.connection.has_response(100)
     broker.append(topic, 0, [b"x" * 10])
-    assert not talk.connection.has_answer(100), "too few"
+    assert not talk.connection.has_response(100), "too few"
     broker.append(topic, 0, [b"x" * 100])
     answer = talk.connection.receive(pending, 10_000)
     assert len(list(iter_records(answer.responses[0].partitions[0].records))) == 2
-    assert broker.call(lambda cluster: cluster.fetches.count) == 0
+    assert broker.run_on_broker_thread(lambda cluster: cluster.fetch_purgatory.waiting_count) == 0
 
 
 def test_a_fetch_that_waits_is_forgotten_with_its_client(topic: str, broker: EmbeddedBroker) -> None:
     """Else who connects, asks and goes away leaves a request behind for five minutes each time."""
 
     def waiting() -> int:
-        return broker.call(lambda cluster: cluster.fetches.count)
+        return broker.run_on_broker_thread(lambda cluster: cluster.fetch_purgatory.waiting_count)
 
     with Talk(broker.addresses()[0]) as gone:
         gone.connection.send(FETCH, 11, gone.fetch_body(topic, 0, 0, max_wait_ms=300_000), 10_000)
@@ -298,7 +298,7 @@ def test_a_fetch_that_waits_is_forgotten_with_its_client(topic: str, broker: Emb
 
 def test_a_fetch_that_waits_hears_of_its_topic_s_end(talk: Talk, topic: str, broker: EmbeddedBroker) -> None:
     pending = talk.connection.send(FETCH, 11, talk.fetch_body(topic, 0, 0, max_wait_ms=20_000), 10_000)
-    assert not talk.connection.has_answer(100)
+    assert not talk.connection.has_response(100)
     broker.delete_topic(topic)
     answer = talk.connection.receive(pending, 10_000)
     assert answer.responses[0].partitions[0].error_code == 3

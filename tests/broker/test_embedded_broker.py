@@ -71,7 +71,7 @@ def test_fifty_partitions_without_a_group_are_no_news(caplog: pytest.LogCaptureF
         return [record.levelno for record in caplog.records if record.getMessage().startswith("partition_loaded")]
 
     with EmbeddedBroker() as broker:
-        broker.call(lambda cluster: cluster.create_offsets_topic())
+        broker.run_on_broker_thread(lambda cluster: cluster.create_offsets_topic())
         deadline = time.monotonic() + 30
         while len(loaded()) < 50 and time.monotonic() < deadline:
             time.sleep(0.01)

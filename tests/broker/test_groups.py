@@ -64,7 +64,7 @@ class World:
             if then is not None:
                 self.ask("behind", then)
 
-        self.groups.ask(Call(HEARTBEAT, 0, body, client, "", "", "", reply), body, reply)
+        self.groups.submit(Call(HEARTBEAT, 0, body, client, "", "", "", reply), body, reply)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -74,7 +74,7 @@ def test_who_asks_what_a_mistake_of_ours_fails_at_is_hung_up_on_and_others_are_a
     """What was decided before the mistake stands, since the machine has gone on from it."""
     machine = FakeMachine(bad="bad")
     world = World(machine)
-    world.groups._waiting[1] = cast("Any", (None, lambda body: world.told.append(("parked", body))))
+    world.groups._pending_requests[1] = cast("Any", (None, lambda body: world.told.append(("parked", body))))
     world.groups._next_token = 2
     if nested:
         world.ask("good", "good", then="bad")
@@ -82,7 +82,7 @@ def test_who_asks_what_a_mistake_of_ours_fails_at_is_hung_up_on_and_others_are_a
         world.ask("behind", "bad")
     expected = [("parked", "the first, after all"), ("behind", HANG_UP)]
     assert world.told == ([("good", "good"), *expected] if nested else expected)
-    assert not world.groups._waiting
+    assert not world.groups._pending_requests
     assert "event_failed node=0 event=Request" in caplog.text
     world.ask("next", "next")
     assert world.told[-1] == ("next", "next")

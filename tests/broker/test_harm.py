@@ -77,7 +77,7 @@ def test_topics_that_are_made_are_looked_through_a_few_times_and_not_once_for_ea
     told: list[Any] = []
     call = Call(CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics), "", "", "", "", told.append)
     with EmbeddedBroker() as broker:
-        answer = broker.call(lambda cluster: create_topics(cluster.nodes[0], call))
+        answer = broker.run_on_broker_thread(lambda cluster: create_topics(cluster.nodes[0], call))
     assert {row.error_code for row in answer.topics} == {INVALID_TOPIC}
     assert len(answer.topics) == 1000
     assert topics.times <= 3
@@ -203,12 +203,12 @@ def test_a_request_that_fails_here_ends_its_own_connection_and_not_the_answers_t
 
         def break_metadata(cluster: Cluster) -> None:
             for node in cluster.nodes.values():
-                node.apis.handlers[METADATA.key] = fails
+                node.kafka_apis.handlers[METADATA.key] = fails
 
         with Talk(at) as talk, socket.create_connection((at.host, at.port), 10) as hostile:
             while talk.find_coordinator("g").error_code:
                 time.sleep(0.01)
-            broker.call(break_metadata)
+            broker.run_on_broker_thread(break_metadata)
             hostile.sendall(_request(JOIN_GROUP, 2, body) + _request(METADATA, 1, MetadataRequest(topics=None)))
             time.sleep(0.1)
             assert len(talk.ask(JOIN_GROUP, 2, body, 3_000).member_id) > 0, "the second of the two is answered"

@@ -11,7 +11,7 @@ import pytest
 from bridge.broker.apis import _AT_ONCE
 from bridge.broker.releases import RELEASES
 from bridge.coordinator.calls import Call, Found, Operation, Reply
-from bridge.coordinator.group_refusals import refused
+from bridge.coordinator.group_refusals import error_response
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -91,23 +91,23 @@ class FakeBroker:
     """Topics ``t`` and ``u`` of two partitions each; ``asked`` is what the coordinator was asked."""
 
     answer: Callable[[Any], Any] = lambda body: HeartbeatResponse()
-    offsets_in_zookeeper: FakeZooKeeperOffsets | None = None
+    legacy_offset_store: FakeZooKeeperOffsets | None = None
     checks_partitions_of_commits: bool = True
     partitions: int | None = 10
     coordinator: BrokerAddress | None = COORDINATOR
     asked: list[Any] = field(default_factory=list)
 
-    def partitions_of(self, topic: str) -> int | None:
+    def partition_count(self, topic: str) -> int | None:
         return 2 if topic in ("t", "u", "secret") else None
 
-    def offsets_partitions(self) -> int | None:
+    def ensure_offsets_topic(self) -> int | None:
         return self.partitions
 
-    def coordinator_of(self, partition: int, listener: str) -> BrokerAddress | None:
+    def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
         assert listener == "PLAINTEXT"
         return self.coordinator
 
-    def ask_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
         self.asked.append(body)
         reply(self.answer(body))
 
@@ -215,7 +215,7 @@ def test_a_refusal_can_be_written_in_every_version(api: Api[Any, Any]) -> None:
         body = bodies(api)
         if api is OFFSET_FETCH and version >= 8:
             body = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id="g", topics=None)])
-        answer = refused(api, version, body, GROUP_AUTHORIZATION_FAILED)
+        answer = error_response(api, version, body, GROUP_AUTHORIZATION_FAILED)
         frame = encode_response(api, version, 0, answer)
         assert b"\x00\x1e" in frame
 
@@ -277,7 +277,7 @@ def test_when_nothing_is_left_the_coordinator_is_not_asked() -> None:
 
 def test_version_0_commits_to_zookeeper_and_never_to_the_coordinator() -> None:
     store = FakeZooKeeperOffsets()
-    broker = FakeBroker(offsets_in_zookeeper=store, checks_partitions_of_commits=False)
+    broker = FakeBroker(legacy_offset_store=store, checks_partitions_of_commits=False)
     assert codes(ask(broker, OFFSET_COMMIT, 0, commit(*MIXED))) == [
         ("secret", 0, 29), ("t", 0, 0), ("no-such", 0, 3), ("u", 5, 3), ("u", 1, 0),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridge.broker.log.epochs import EpochEnd
 from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
 from bridge.broker.log.partition_log import FoundTime, LogSettings, PartitionLog, Stored
-from bridge.broker.log.produced import Refused, Rules, Sent, check, converted, is_one_batch
+from bridge.broker.log.produced import Refused, Rules, Sent, validate_records, down_convert, is_one_batch
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
@@ -32,7 +32,7 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
 RULES = Rules(2, 1_000_000)
@@ -49,7 +49,7 @@ def records(*values: bytes, first: int = 0, time_ms: int = 1_000) -> list[Record
 
 
 def sent(data: bytes, version: int = 9, rules: Rules = RULES) -> Sent:
-    checked = check(data, version, rules)
+    checked = validate_records(data, version, rules)
     assert isinstance(checked, Sent), checked
     return checked
 
@@ -82,14 +82,14 @@ def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4])
 def test_what_was_sent_comes_back_with_the_next_offsets(magic: int, codec: int) -> None:
-    log = memory_log(replace(SETTINGS, rules=replace(RULES, magic=magic)))
-    rules = log.settings.rules
+    log = memory_log(replace(SETTINGS, validation_rules=replace(RULES, magic=magic)))
+    rules = log.settings.validation_rules
     version = {0: 1, 1: 2, 2: 9}[magic]
     for values_ in ([b"a", b"b"], [b"c"], [b"d", b"e", b"f"]):
-        log.append_sent(sent(build_record_set(records(*values_), magic, codec), version, rules), 0, WALL_MS)
+        log.append_validated(sent(build_record_set(records(*values_), magic, codec), version, rules), 0, WALL_MS)
     assert values(log) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f"]))
     assert log.end == 6
-    assert [entry.magic for entry in walk(log.read(0, 10_000))] == [magic] * len(list(walk(log.read(0, 10_000))))
+    assert [entry.magic for entry in iter_entries(log.read(0, 10_000))] == [magic] * len(list(iter_entries(log.read(0, 10_000))))
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
@@ -103,9 +103,9 @@ def test_producers_that_number_every_message_0_are_understood(codec: int) -> Non
 
         struct.pack_into(">I", wrapper, 12, zlib.crc32(bytes(wrapper[16:])))
         inner = bytes(wrapper)
-    log = memory_log(replace(SETTINGS, rules=replace(RULES, magic=0)))
-    log.append_sent(sent(inner, 1, log.settings.rules), 0, WALL_MS)
-    log.append_sent(sent(inner, 1, log.settings.rules), 0, WALL_MS)
+    log = memory_log(replace(SETTINGS, validation_rules=replace(RULES, magic=0)))
+    log.append_validated(sent(inner, 1, log.settings.validation_rules), 0, WALL_MS)
+    log.append_validated(sent(inner, 1, log.settings.validation_rules), 0, WALL_MS)
     assert values(log) == list(enumerate([b"a", b"b", b"c"] * 2))
 
 
@@ -113,22 +113,22 @@ def test_producers_that_number_every_message_0_are_understood(codec: int) -> Non
 def test_older_formats_are_stored_in_the_log_s_own(magic: int) -> None:
     log = memory_log()
     data = build_record_set(records(b"a", b"b"), magic, compression.GZIP)
-    log.append_sent(sent(data, 2), 7, WALL_MS)
-    [entry] = walk(log.read(0, 10_000))
+    log.append_validated(sent(data, 2), 7, WALL_MS)
+    [entry] = iter_entries(log.read(0, 10_000))
     assert entry.magic == 2
     assert values(log) == [(0, b"a"), (1, b"b")]
 
 
 def test_readers_of_old_formats_get_what_they_can_read() -> None:
     log = memory_log()
-    log.append_sent(sent(batch(b"a", b"b", codec=compression.GZIP)), 0, WALL_MS)
+    log.append_validated(sent(batch(b"a", b"b", codec=compression.GZIP)), 0, WALL_MS)
     stored = log.read(0, 10_000)
     for magic in (0, 1):
-        old = converted(stored, magic, knows_zstd=False)
-        assert {entry.magic for entry in walk(old)} == {magic}
+        old = down_convert(stored, magic, knows_zstd=False)
+        assert {entry.magic for entry in iter_entries(old)} == {magic}
         assert [(record.offset, record.value) for record in iter_records(old)] == [(0, b"a"), (1, b"b")]
-    assert converted(stored, 2, knows_zstd=False) == stored
-    assert converted(stored[:20], 2, knows_zstd=False) == stored[:20], "an entry that is cut off stays so"
+    assert down_convert(stored, 2, knows_zstd=False) == stored
+    assert down_convert(stored[:20], 2, knows_zstd=False) == stored[:20], "an entry that is cut off stays so"
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -159,14 +159,14 @@ OLD = Rules(0, 1_000_000)
     ],
 )
 def test_nothing_is_stored_of_what_cannot_be_right(data: bytes, version: int, rules: Rules, code: object) -> None:
-    refused = check(data, version, rules)
+    refused = validate_records(data, version, rules)
     assert isinstance(refused, Refused)
-    assert refused.code == code, refused.words
+    assert refused.code == code, refused.message
 
 
 @given(st.binary(max_size=200), st.integers(0, 13))
 def test_any_bytes_are_taken_or_refused(data: bytes, version: int) -> None:
-    assert isinstance(check(data, version, RULES), Sent | Refused)
+    assert isinstance(validate_records(data, version, RULES), Sent | Refused)
     assert is_one_batch(data) in (False, True)
 
 
@@ -184,15 +184,15 @@ def test_a_batch_with_a_changed_byte_is_refused_or_the_same(data: st.DataObject)
     at = data.draw(st.integers(16, len(good) - 1))
     changed = bytearray(good)
     changed[at] ^= 1 << data.draw(st.integers(0, 7))
-    assert isinstance(check(bytes(changed), 9, RULES), Refused)
+    assert isinstance(validate_records(bytes(changed), 9, RULES), Refused)
 
 
 def test_before_version_3_what_is_cut_off_is_passed_over_and_nothing_may_be_sent() -> None:
-    log = memory_log(replace(SETTINGS, rules=replace(RULES, magic=0)))
+    log = memory_log(replace(SETTINGS, validation_rules=replace(RULES, magic=0)))
     one, two = (build_record_set(records(value), 0) for value in (b"a", b"b"))
-    assert log.append_sent(sent(b"", 1, log.settings.rules), 0, WALL_MS) == Stored(-1, -1)
-    assert log.append_sent(sent(one[:-1], 1, log.settings.rules), 0, WALL_MS) == Stored(-1, -1)
-    assert log.append_sent(sent(one + two[:-1], 1, log.settings.rules), 0, WALL_MS) == Stored(0, 0)
+    assert log.append_validated(sent(b"", 1, log.settings.validation_rules), 0, WALL_MS) == Stored(-1, -1)
+    assert log.append_validated(sent(one[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == Stored(-1, -1)
+    assert log.append_validated(sent(one + two[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == Stored(0, 0)
     assert values(log) == [(0, b"a")]
 
 
@@ -200,7 +200,7 @@ def test_before_version_3_what_is_cut_off_is_passed_over_and_nothing_may_be_sent
 
 
 def produce(log: PartitionLog, sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> Stored | Refused:
-    return log.append_sent(sent(batch(*[b"v"] * count, producer=(producer, epoch, sequence))), 0, WALL_MS)
+    return log.append_validated(sent(batch(*[b"v"] * count, producer=(producer, epoch, sequence))), 0, WALL_MS)
 
 
 def test_a_batch_that_comes_again_is_answered_as_before_and_not_stored_again() -> None:
@@ -268,12 +268,12 @@ def test_a_log_that_is_opened_again_knows_its_producers(tmp_path: Path) -> None:
 def test_a_read_begins_with_the_entry_that_holds_the_offset_and_keeps_the_limit() -> None:
     log = memory_log()
     for at in range(5):
-        log.append_sent(sent(batch(b"%d" % at, b"x" * 50)), 0, WALL_MS)
+        log.append_validated(sent(batch(b"%d" % at, b"x" * 50)), 0, WALL_MS)
     size = len(log.read(0, 1, at_least_one=True))
-    assert [e.offset for e in walk(log.read(3, 2 * size))] == [2, 4]
-    assert [e.offset for e in walk(log.read(2, 2 * size - 1))] == [2]
+    assert [e.offset for e in iter_entries(log.read(3, 2 * size))] == [2, 4]
+    assert [e.offset for e in iter_entries(log.read(2, 2 * size - 1))] == [2]
     assert log.read(2, size - 1) == b""
-    assert [e.offset for e in walk(log.read(2, size - 1, at_least_one=True))] == [2]
+    assert [e.offset for e in iter_entries(log.read(2, size - 1, at_least_one=True))] == [2]
     assert len(log.read(2, size - 1, cuts=True)) == size - 1
     assert log.read(10, 1000) == b""
 
@@ -282,16 +282,16 @@ def test_a_log_of_many_segments_reads_as_one(tmp_path: Path) -> None:
     small = replace(SETTINGS, segment_bytes=200)
     log = disk_log(tmp_path, settings_=small)
     for at in range(20):
-        log.append_sent(sent(batch(b"%d" % at)), at // 10, WALL_MS)
+        log.append_validated(sent(batch(b"%d" % at)), at // 10, WALL_MS)
     expected = [(at, b"%d" % at) for at in range(20)]
     assert len(list(tmp_path.iterdir())) > 5
     assert values(log) == expected
     reopened = disk_log(tmp_path, settings_=small)
     assert values(reopened) == expected
     assert (reopened.start, reopened.end) == (0, 20)
-    assert reopened.end_of_epoch(0, 1) == EpochEnd(0, 10)
-    assert reopened.end_of_epoch(1, 1) == EpochEnd(1, 20)
-    assert reopened.end_of_epoch(2, 1) == EpochEnd(-1, -1)
+    assert reopened.end_offset_for_epoch(0, 1) == EpochEnd(0, 10)
+    assert reopened.end_offset_for_epoch(1, 1) == EpochEnd(1, 20)
+    assert reopened.end_offset_for_epoch(2, 1) == EpochEnd(-1, -1)
 
 
 def test_a_segment_that_is_missing_in_the_middle_is_damage_and_no_gap_that_readers_jump_over(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_segment_that_is_missing_in_the_middle_is_damage_and_no_gap_that_reade
     small = replace(SETTINGS, segment_bytes=200)
     log = disk_log(tmp_path, settings_=small)
     for at in range(20):
-        log.append_sent(sent(batch(b"%d" % at)), 0, WALL_MS)
+        log.append_validated(sent(batch(b"%d" % at)), 0, WALL_MS)
     first, second, third, *_ = sorted(tmp_path.iterdir())
     whole = second.read_bytes()
     second.unlink()
@@ -316,11 +316,11 @@ def test_a_segment_that_is_missing_in_the_middle_is_damage_and_no_gap_that_reade
 def test_the_oldest_segments_go_when_more_is_there_than_is_kept(tmp_path: Path) -> None:
     log = disk_log(tmp_path, settings_=replace(SETTINGS, segment_bytes=200, retention_bytes=500))
     for at in range(50):
-        log.append_sent(sent(batch(b"%d" % at)), 0, WALL_MS)
+        log.append_validated(sent(batch(b"%d" % at)), 0, WALL_MS)
     assert 0 < log.start < log.end == 50
     assert 500 <= log.size <= 900
     assert [offset for offset, _ in values(log)] == list(range(log.start, 50))
-    assert not log.holds(log.start - 1)
+    assert not log.can_read_from(log.start - 1)
     assert disk_log(tmp_path).start == log.start
 
 
@@ -332,10 +332,10 @@ def test_times_lead_to_the_first_record_at_or_after_them() -> None:
     assert log.first_at_or_after(101) == FoundTime(101, 1)
     assert log.first_at_or_after(200) == FoundTime(300, 2)
     assert log.first_at_or_after(302) is None
-    assert log.newest() == FoundTime(301, 3)
+    assert log.max_timestamp() == FoundTime(301, 3)
     assert log.segment_starts(WALL_MS - 1, False, WALL_MS) == []
     assert log.segment_starts(WALL_MS, False, WALL_MS) == [6, 0]
-    assert memory_log().newest() is None
+    assert memory_log().max_timestamp() is None
 
 
 # --- crashes ------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def written(folder: Path, count: int = 4) -> tuple[Path, list[int]]:
     log = disk_log(folder)
     ends = []
     for at in range(count):
-        log.append_sent(sent(batch(b"value %d" % at, b"more", producer=(1, 0, 2 * at))), 0, WALL_MS)
+        log.append_validated(sent(batch(b"value %d" % at, b"more", producer=(1, 0, 2 * at))), 0, WALL_MS)
         ends.append(log.size)
     [file] = folder.iterdir()
     return file, ends
@@ -362,7 +362,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_everything_before_it_is_there(tmp_pa
         assert log.end == 6
         assert file.stat().st_size == ends[-2]
         assert len(told) == (size > ends[-2])
-        stored = log.append_sent(sent(batch(b"value 3", b"more", producer=(1, 0, 6))), 0, WALL_MS)
+        stored = log.append_validated(sent(batch(b"value 3", b"more", producer=(1, 0, 6))), 0, WALL_MS)
         assert stored == Stored(6, 7)
         assert file.read_bytes() == whole
 
@@ -375,7 +375,7 @@ def test_any_flipped_bit_in_the_last_batch_cuts_that_batch_and_nothing_else(tmp_
         damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
         recovered = recover(bytes(damaged), 0)
-        assert recovered.sound_bytes == ends[-2], at
+        assert recovered.valid_bytes == ends[-2], at
         assert recovered.is_torn == (at not in offset), "what is sound but for its offset was written as a whole"
 
 
@@ -388,7 +388,7 @@ def test_any_flipped_bit_before_the_last_batch_is_damage_that_is_not_cut(tmp_pat
         damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
         recovered = recover(bytes(damaged), 0)
-        assert (recovered.sound_bytes, recovered.is_torn) == (begin, False), at
+        assert (recovered.valid_bytes, recovered.is_torn) == (begin, False), at
     file.write_bytes(bytes(damaged))
     with pytest.raises(PreconditionFailed, match=f"segment 0, byte {begin}: .*restore the file"):
         disk_log(tmp_path)
@@ -415,7 +415,7 @@ def test_a_file_cut_anywhere_answers_as_if_never_killed_for_all_that_is_whole(da
     log = PartitionLog("t-0", _One(kept), SETTINGS, quiet)
     ends = [(0, 0)]
     for at, size in enumerate(sizes):
-        log.append_sent(sent(batch(*[b"%d" % at] * size, producer=(1, 0, log.end))), 0, WALL_MS)
+        log.append_validated(sent(batch(*[b"%d" % at] * size, producer=(1, 0, log.end))), 0, WALL_MS)
         ends.append((kept.size, log.end))
     expected = values(log)
     cut = data.draw(st.integers(0, kept.size))
@@ -424,7 +424,7 @@ def test_a_file_cut_anywhere_answers_as_if_never_killed_for_all_that_is_whole(da
     reopened = PartitionLog("t-0", _One(kept), SETTINGS, quiet)
     assert (kept.size, reopened.end) == (whole_bytes, whole_end)
     assert values(reopened) == expected[:whole_end]
-    next_one = reopened.append_sent(sent(batch(b"next", producer=(1, 0, whole_end))), 0, WALL_MS)
+    next_one = reopened.append_validated(sent(batch(b"next", producer=(1, 0, whole_end))), 0, WALL_MS)
     assert next_one == Stored(whole_end, whole_end), "the producer's numbers go on where the log ends"
 
 

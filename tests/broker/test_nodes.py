@@ -126,7 +126,7 @@ def test_a_member_that_waits_in_a_join_is_told_when_its_coordinator_moves(
             protocols=protocols,
         )  # fmt: skip
         pending = second.connection.send(JOIN_GROUP, 2, body, 10_000)
-        assert not second.connection.has_answer(100), "it waits for the first member"
+        assert not second.connection.has_response(100), "it waits for the first member"
         broker.move_coordinator("g", (old + 1) % 3)
         assert second.connection.receive(pending, 10_000).error_code == 16
 

@@ -16,7 +16,7 @@ from kafka.structs import OffsetAndMetadata
 
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import doors
-from zkconsumer.admin.delete_modern import execute_modern, plan_modern
+from zkconsumer.admin.delete_modern import execute_coordinator_group_deletion, plan_coordinator_group_deletion
 from zkconsumer.admin.session import BrokerSession, Doors
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, SandboxError
@@ -186,12 +186,12 @@ def test_a_group_is_deleted(broker: EmbeddedBroker) -> None:
 
 def test_who_joins_behind_the_plan_is_not_deleted(broker: EmbeddedBroker) -> None:
     with closing(BrokerSession.open(broker.bootstrap)) as session:
-        [planned] = plan_modern(session, ["g"])
+        [planned] = plan_coordinator_group_deletion(session, ["g"])
         with member(broker, "g"):
-            target = execute_modern(session, planned)
-            assert (target.verdict, target.why) == ("active", "a member has joined it")
-        assert execute_modern(session, planned).verdict == "deleted"
-        assert execute_modern(session, planned).verdict == "deleted", "whoever did it, it is gone"
+            target = execute_coordinator_group_deletion(session, planned)
+            assert (target.status, target.reason) == ("active", "a member has joined it")
+        assert execute_coordinator_group_deletion(session, planned).status == "deleted"
+        assert execute_coordinator_group_deletion(session, planned).status == "deleted", "whoever did it, it is gone"
 
 
 def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) -> None:

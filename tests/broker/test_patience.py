@@ -83,7 +83,7 @@ class Slow(Broker):
         for _ in range(count * 3):
             self.now_ms += SLOW_READER_MS // 3 + 1
             yield
-            self.connection.look(self.now_ms, IDLE_MS)
+            self.connection.check_timeouts(self.now_ms, IDLE_MS)
 
 
 def test_a_client_that_sends_and_reads_nothing_is_ended() -> None:
@@ -111,11 +111,11 @@ def test_a_request_that_trickles_in_is_given_up_when_a_silent_connection_would_b
     connection.data_received(BEGUN)
     for _ in range(10):
         broker.now_ms += IDLE_MS // 10
-        connection.look(broker.now_ms, IDLE_MS)
+        connection.check_timeouts(broker.now_ms, IDLE_MS)
         assert not socket.is_aborted, "its time began with its first byte"
         connection.data_received(b"x")
     broker.now_ms += 1
-    connection.look(broker.now_ms, IDLE_MS)
+    connection.check_timeouts(broker.now_ms, IDLE_MS)
     assert socket.is_aborted
 
 

@@ -74,5 +74,5 @@ def test_the_broker_s_directory_and_its_catalogue_are_found_after_a_power_cut(
 ) -> None:
     folder = DataFolder(tmp_path / "a" / "b")
     CatalogueFile(folder.catalogue).save(Catalogue("c"))
-    folder.release()
+    folder.unlock()
     assert disk.survives(folder.catalogue)

@@ -33,7 +33,7 @@ def test_a_scala_member_and_ours_share_a_topic_of_the_embedded_broker(
         wait_until(lambda: len(sandbox.admin.children("/brokers/topics")) == 1, "the topic", 60_000)
         settings = {"auto.offset.reset": "smallest", "auto.commit.interval.ms": "200"}
         theirs = sandbox.start_member(scala, "g", {"t": 1}, settings=settings)
-        assert len(theirs.wait_handed(4 * EACH)) == 4 * EACH
+        assert len(theirs.wait_delivered(4 * EACH)) == 4 * EACH
         config = ConsumerConfig(group_id="g", zookeeper_connect=connect, auto_offset_reset="smallest")
         ours = ZookeeperConsumerConnector(config)
         seen: list[bytes | None] = []
@@ -44,7 +44,7 @@ def test_a_scala_member_and_ours_share_a_topic_of_the_embedded_broker(
             for partition in range(4):
                 broker.append("t", partition, [b"later"] * EACH)
             wait_until(lambda: len(seen) >= 2 * EACH, "ours reads its half", 30_000)
-            theirs.wait_handed(6 * EACH)
+            theirs.wait_delivered(6 * EACH)
         finally:
             ours.shutdown()
         with Talk(broker.addresses()[0]) as talk:

@@ -171,7 +171,7 @@ def test_behind_a_request_that_waits_little_is_read(broker: EmbeddedBroker) -> N
             while sent < 100 * 1024 * 1024:
                 sent += raw.socket.send(more)
         raw.socket.settimeout(10)
-        held = broker.call(lambda cluster: max(c._incoming.size for c in broker._server._connections))
+        held = broker.run_on_broker_thread(lambda cluster: max(c._receive_buffer.size for c in broker._server._connections))
         assert READ_AHEAD_BYTES < held < READ_AHEAD_BYTES + 512 * 1024
         other.produce(topic, 0, b"x")
         assert decode_response(FETCH, 11, raw.frame())[0] == 1
@@ -189,9 +189,9 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
                 transports = [c._transport for c in broker._server._connections]
                 return [t.get_write_buffer_size() for t in transports if t is not None]
 
-            until(lambda: max(broker.call(unsent), default=0) > 0)
+            until(lambda: max(broker.run_on_broker_thread(unsent), default=0) > 0)
             time.sleep(0.1)
-            assert max(broker.call(unsent)) < 1_000_000, "one answer, and not thirty"
+            assert max(broker.run_on_broker_thread(unsent)) < 1_000_000, "one answer, and not thirty"
             assert [decode_response(FETCH, 11, raw.frame())[0] for _ in range(30)] == list(range(30))
 
 
@@ -223,7 +223,7 @@ def test_half_requests_hold_no_more_bytes_together_than_allowed() -> None:
                 raw.send(struct.pack(">i", 90_000), bytes(80_000))
             except ConnectionError:
                 continue
-        until(lambda: broker.call(lambda _: len(broker._server._connections)) <= 2)
+        until(lambda: broker.run_on_broker_thread(lambda _: len(broker._server._connections)) <= 2)
         for raw in raws:
             raw.socket.close()
 
@@ -349,7 +349,7 @@ def test_a_reader_that_keeps_up_never_counts_as_slow(protocol: str, secure: Embe
     connection = secured(protocol)(address.host, address.port, client_id="c")
     for _ in range(20):
         connection.request(METADATA, 7, ALL_TOPICS, TIMEOUT_MS)
-        assert not secure.call(lambda _: any(c._is_write_paused for c in secure._server._connections))
+        assert not secure.run_on_broker_thread(lambda _: any(c._is_write_paused for c in secure._server._connections))
     connection.close()
 
 
@@ -434,7 +434,7 @@ def test_a_listener_may_want_certificates_of_clients() -> None:
 def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append = PartitionLog.append_sent
+    append = PartitionLog.append_validated
     is_full = True
 
     def full(log: PartitionLog, *words: Any) -> Any:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.broker.catalogue import Catalogue, CatalogueFile, LedPartition, TopicEntry, decode, encode
+from bridge.broker.catalogue import Catalogue, CatalogueFile, LedPartition, TopicEntry, decode_catalogue, encode_catalogue
 from bridge.broker.config import (
     BrokerConfig,
     TopicConfig,
-    broker_rows,
+    broker_config_entries,
     read_broker_config,
     read_topic_config,
-    topic_rows,
+    topic_config_entries,
 )
-from bridge.broker.data_folder import TOPICS, DataFolder, folder_of
+from bridge.broker.data_folder import TOPICS, DataFolder, topic_folder_name
 from bridge.broker.fetches import DelayedFetches
 from bridge.broker.login import Login, State
 from bridge.broker.timers import Timers
@@ -142,19 +142,19 @@ def test_a_fetch_is_completed_once_by_bytes_by_time_or_by_a_move() -> None:
     done: list[str] = []
     both = [TopicPartition("t", 0), TopicPartition("t", 1)]
     for name, missing in (("few", 10), ("many", 1_000), ("moved", 1_000)):
-        fetches.wait(both if name != "moved" else both[1:], missing, 100, lambda name=name: done.append(name))
-    fetches.appended("t", 0, 9)
+        fetches.add(both if name != "moved" else both[1:], missing, 100, lambda name=name: done.append(name))
+    fetches.on_append("t", 0, 9)
     assert done == []
-    fetches.appended("t", 0, 1)
+    fetches.on_append("t", 0, 1)
     assert done == ["few"]
-    fetches.appended("other", 0, 10_000)
-    fetches.changed("t", 1)
+    fetches.on_append("other", 0, 10_000)
+    fetches.on_partition_changed("t", 1)
     assert done == ["few", "many", "moved"]
-    assert fetches.count == 0
-    fetches.wait(both, 1, 100, lambda: done.append("late"))
+    assert fetches.waiting_count == 0
+    fetches.add(both, 1, 100, lambda: done.append("late"))
     scheduler.advance(1_000)
     assert done == ["few", "many", "moved", "late"]
-    fetches.appended("t", 0, 100)
+    fetches.on_append("t", 0, 100)
     assert len(done) == 4
 
 
@@ -180,7 +180,7 @@ catalogues = st.builds(
 
 @given(catalogues)
 def test_a_catalogue_comes_back_as_it_was_saved(catalogue: Catalogue) -> None:
-    assert decode(json.loads(json.dumps(encode(catalogue)))) == catalogue
+    assert decode_catalogue(json.loads(json.dumps(encode_catalogue(catalogue)))) == catalogue
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 9}', '{"version": 1, "topics": 3}', "\x80"])
@@ -210,7 +210,7 @@ def test_what_a_killed_deletion_left_is_removed_at_the_next_start(tmp_path: Path
     with EmbeddedBroker(data=tmp_path / "data") as broker:
         broker.create_topic("t")
         broker.append("t", 0, [b"kept"])
-    orphan = tmp_path / "data" / TOPICS / folder_of("gone", b"x" * 16) / "0"
+    orphan = tmp_path / "data" / TOPICS / topic_folder_name("gone", b"x" * 16) / "0"
     orphan.mkdir(parents=True)
     (orphan / "00000000000000000000.log").write_bytes(b"left over")
     with EmbeddedBroker(data=tmp_path / "data") as broker:
@@ -232,10 +232,10 @@ def test_settings_of_topics_go_before_those_of_the_broker() -> None:
     assert broker == BrokerConfig(message_max_bytes=500, auto_create_topics_enable=False)
     topic = read_topic_config({"segment.bytes": "1000", "retention.bytes": None})
     assert topic == TopicConfig(segment_bytes=1_000)
-    told = {row.key: (row.value, row.is_default) for row in topic_rows(topic, broker)}
+    told = {row.key: (row.value, row.is_default) for row in topic_config_entries(topic, broker)}
     assert told["max.message.bytes"] == ("500", True)
     assert told["segment.bytes"] == ("1000", False)
-    told = {row.key: (row.value, row.is_default) for row in broker_rows(broker)}
+    told = {row.key: (row.value, row.is_default) for row in broker_config_entries(broker)}
     assert told["auto.create.topics.enable"] == ("false", False)
     assert told["log.retention.bytes"] == ("-1", True)
 
@@ -273,11 +273,11 @@ def test_who_is_let_in(message: bytes, is_right: bool) -> None:
     login = Login({"ann": "secret"})
     assert login.handshake("PLAIN", 1).error_code == 0
     assert (login.authenticate(message).error_code == 0) == is_right
-    assert login.is_in == is_right
+    assert login.is_complete == is_right
     assert login.principal == ("ann" if is_right else "ANONYMOUS")
 
 
 @given(st.binary())
 def test_any_bytes_are_a_login_or_none(message: bytes) -> None:
-    login = Login({"ann": "secret"}, State.SHOOK_HANDS)
+    login = Login({"ann": "secret"}, State.AUTHENTICATE)
     assert login.authenticate(message).error_code in (0, 58)

@@ -35,9 +35,9 @@ def test_an_offset_that_cannot_be_read_now_is_an_error_and_not_no_offset(
     with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert talk.commit("g", "t", 0, 5, version=0) == 0
-        zookeeper.refuse_next(_reads_the_offset, NoAuth)
+        zookeeper.fail_next(_reads_the_offset, NoAuth)
         assert talk.committed("g", "t", 0, version=0) == (-1, UNKNOWN_SERVER_ERROR)
-        zookeeper.lose_next(_reads_the_offset, is_done=False)
+        zookeeper.lose_connection_on_next(_reads_the_offset, is_done=False)
         assert talk.committed("g", "t", 0, version=0) == (-1, UNKNOWN_SERVER_ERROR)
         assert talk.committed("g", "t", 0, version=0) == (5, 0)
         zookeeper.ensure(PATH, b"no number")
@@ -82,7 +82,7 @@ def test_a_commit_that_another_one_was_faster_to_create_is_written_all_the_same(
                 zookeeper.ensure(PATH, b"3")
             return False
 
-        zookeeper.lose_next(somebody_else_creates_it, is_done=False)
+        zookeeper.lose_connection_on_next(somebody_else_creates_it, is_done=False)
         assert talk.commit("g", "t", 0, 5, version=0) == 0
         assert zookeeper.data(PATH) == b"5", "what was acknowledged is stored"
 
@@ -96,10 +96,10 @@ def test_a_commit_after_a_lost_race_that_is_not_written_either_is_refused(
         def somebody_else_creates_it(request: Request) -> bool:
             if isinstance(request, Create) and request.path == PATH and zookeeper.data(PATH) is None:
                 zookeeper.ensure(PATH, b"3")
-                zookeeper.refuse_next(lambda again: isinstance(again, SetData) and again.path == PATH, NoAuth)
+                zookeeper.fail_next(lambda again: isinstance(again, SetData) and again.path == PATH, NoAuth)
             return False
 
-        zookeeper.lose_next(somebody_else_creates_it, is_done=False)
+        zookeeper.lose_connection_on_next(somebody_else_creates_it, is_done=False)
         assert talk.commit("g", "t", 0, 5, version=0) == UNKNOWN_SERVER_ERROR
         assert zookeeper.data(PATH) == b"3"
 
@@ -108,7 +108,7 @@ def test_a_registration_whose_answer_was_lost_is_known_again_as_ours(
     zookeeper: FakeZooKeeper, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = paths.broker(0)
-    zookeeper.lose_next(lambda request: isinstance(request, Create) and request.path == ours, is_done=True)
+    zookeeper.lose_connection_on_next(lambda request: isinstance(request, Create) and request.path == ours, is_done=True)
     with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker:
         broker.create_topic("t")
         until(lambda: zookeeper.data("/brokers/topics/t/partitions/0/state"))
@@ -122,6 +122,6 @@ def test_who_may_not_register_is_told_so_and_not_that_another_broker_did(
     monkeypatch.setattr(door, "SESSION_TIMEOUT_MS", 100)
     monkeypatch.setattr(door, "AGAIN_MS", 10_000)
     monkeypatch.setattr(door.ZooKeeperDoor.open, "__defaults__", (100,))
-    zookeeper.refuse_next(lambda request: isinstance(request, Create) and request.path == paths.broker(0), NoAuth)
+    zookeeper.fail_next(lambda request: isinstance(request, Create) and request.path == paths.broker(0), NoAuth)
     with pytest.raises(PreconditionFailed, match="broker id 0 could not be registered in ZooKeeper: NoAuth"):
         EmbeddedBroker(zookeeper=ADDRESS, zk_store=store).start()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from tests.commands.table import ALL_WELL, COMMANDS
 from tests.commands.world import SITUATIONS, CommandWorld, Outcome, command_world
 from zkconsumer.cli import main
@@ -34,7 +34,7 @@ def called(servers: CommandWorld, text: str) -> Outcome:
     """Run what was printed; names stand for the ports and the folder of this run."""
     for number, address in enumerate(servers.broker.addresses()):
         text = text.replace(f"broker-{number}:9092", f"{address.host}:{address.port}")
-    text = text.replace("DIGEST", read_plan(servers.folder / "moving.plan").digest)
+    text = text.replace("DIGEST", read_plan_file(servers.folder / "moving.plan").digest)
     words = [word for word in shlex.split(text.replace("FOLDER", str(servers.folder)))[1:] if word not in CHANGES]
     if words[:2] == ["lag", words[1]] and "--watch" in words:
         words.remove("--watch")

@@ -41,7 +41,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl
 from zkconsumer.zk.security import PERM_ALL, Digest
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 NOWHERE = "no-such-host.invalid"
 SESSION_MS = 1_000
@@ -137,11 +137,11 @@ class SettlingConnector(ZookeeperConsumerConnector):
 
     lasting: tuple[str, ...] = ()
 
-    def obstacles(self, timeout_ms: int) -> list[str]:
+    def reading_problems(self, timeout_ms: int) -> list[str]:
         """As without this class, but later."""
         deadline_ms = SYSTEM_CLOCK.now_ms() + SETTLE_MS
         while True:
-            found = super().obstacles(timeout_ms)
+            found = super().reading_problems(timeout_ms)
             has_settled = all(part in "; ".join(found) for part in self.lasting) if self.lasting else not found
             if has_settled or SYSTEM_CLOCK.now_ms() >= deadline_ms:
                 return found
@@ -229,7 +229,7 @@ class CommandWorld:
         wanted = [path(group) for group in groups for path in below]
         store = FakeZkStore(self.world.zookeeper, "", 30_000, OPERATOR)
         store.start(1_000)
-        for path, answer in zip(wanted, call(store, [GetAcl(path) for path in wanted], 30_000), strict=True):
+        for path, answer in zip(wanted, submit_and_wait(store, [GetAcl(path) for path in wanted], 30_000), strict=True):
             assert isinstance(answer, tuple), answer
             self._before[path] = answer
             self.world.zookeeper.set_acl(path, HIDDEN)

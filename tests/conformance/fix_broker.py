@@ -112,9 +112,9 @@ class FakeTopics:
 
     @contextmanager
     def modern_member(self, group: str, topic: str) -> Iterator[None]:
-        self._cluster.set_modern_members(group, True)
+        self._cluster.set_coordinator_members(group, True)
         yield
-        self._cluster.set_modern_members(group, False)
+        self._cluster.set_coordinator_members(group, False)
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
         numbers = {name: number for number, name in compression.NAMES.items()}
@@ -226,7 +226,7 @@ def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTes
 
 def versions_of(broker: BrokerUnderTest, api: Api[Any, Any]) -> list[int]:
     """The versions that both sides speak."""
-    return [v for v in range(api.lowest, api.client_highest + 1) if broker.ranges.knows(api, v)]
+    return [v for v in range(api.lowest, api.client_highest + 1) if broker.ranges.supports(api, v)]
 
 
 def asking(topic: str, offset: int = 0, bytes_max: int = PLENTY) -> FetchTopic:

@@ -30,7 +30,7 @@ from tests.fix_tables import seen_by_both
 from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.testing.sandbox import Reader, Reading, Sandbox, ToSend, wait_until
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 from zkconsumer.wire.transactions import aborted_batches
@@ -110,7 +110,7 @@ class Written:
 
     def by_java(self, records: Sequence[ToSend], codec: str = "none", transaction: str = "") -> list[int]:
         """Java's producer of the broker's release; the offsets, when all are acknowledged."""
-        done = self.sandbox.load.produce_records(self.topic, 0, records, codec=codec, transaction=transaction)
+        done = self.sandbox.producer.produce_records(self.topic, 0, records, codec=codec, transaction=transaction)
         assert done.last - done.first + 1 == len(records), "they stand next to each other"
         offsets = list(range(done.first, done.last + 1))
         self.sent += zip(offsets, records, strict=True)
@@ -170,7 +170,7 @@ def write_everything(to: Written, with_codecs: Sequence[str]) -> Written:
 
 def write_transactions(to: Written) -> Written:
     """Committed and aborted ones of two producers, in each other's way, with records outside of them in between."""
-    load = to.sandbox.load
+    load = to.sandbox.producer
     one, other = f"{to.topic}-one", f"{to.topic}-other"
     every = shapes(to.magic)
     load.begin(one, codec="gzip")
@@ -250,7 +250,7 @@ def answers(
         [row] = fetched(connection, version, asking(topic.topic, offset, most), **more)
         assert row.error_code == 0
         yield offset, row
-        behind = scan(row.records or b"").next_offset
+        behind = scan_record_set(row.records or b"").next_offset
         most = 2 * most if behind <= offset else bytes_max
         assert most < 2 * PLENTY, f"v{version} never gets beyond offset {offset}"
         offset = max(offset, behind)

@@ -11,13 +11,13 @@ from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
 from zkconsumer.kafka.fetch_session import FetchSession
-from zkconsumer.kafka.metadata import fetch_leaders, list_offset, list_offsets
+from zkconsumer.kafka.metadata import fetch_leaders, list_offset_of, list_offsets
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
-from zkconsumer.wire.entries import walk
-from zkconsumer.wire.fetch_codec import LEAN_FETCH, VERSION_MAX, FetchedRow, FetchQuestion, row_encoder
-from zkconsumer.wire.records import iter_records, scan
+from zkconsumer.wire.entries import iter_entries
+from zkconsumer.wire.fetch_codec import LEAN_FETCH, VERSION_MAX, FetchedRow, FetchQuestion, partition_encoder
+from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.fetch import FetchPartitionResponse, FetchRequest
@@ -43,9 +43,9 @@ def everything(connection: Connection, version: int, topic: str, offset: int = 0
         if row.high_watermark == offset:
             return found
         assert row.records is not None
-        assert scan(row.records).next_offset > offset, "a fetch without progress"
+        assert scan_record_set(row.records).next_offset > offset, "a fetch without progress"
         found += [(record.offset, record.value) for record in iter_records(row.records, offset)]
-        offset = scan(row.records).next_offset
+        offset = scan_record_set(row.records).next_offset
     raise AssertionError(f"the end was not reached by {FETCHES_MAX} fetches")
 
 
@@ -77,7 +77,7 @@ def test_a_refused_api_versions_is_answered_in_version_0(broker_under_test: Brok
         API_VERSIONS, API_VERSIONS.client_highest, ApiVersionsRequest(), TIMEOUT_MS
     )
     assert response.error_code == codes.UNSUPPORTED_VERSION.code
-    assert bool(response.api_keys) == release.lists_itself
+    assert bool(response.api_keys) == release.reports_api_versions_range
 
 
 def test_a_request_that_it_does_not_know(broker_under_test: BrokerUnderTest) -> None:
@@ -86,7 +86,7 @@ def test_a_request_that_it_does_not_know(broker_under_test: BrokerUnderTest) -> 
         return
     connection = broker_under_test.connection()
     unknown = connection.send(API_VERSIONS, 0, ApiVersionsRequest(), TIMEOUT_MS)
-    if broker_under_test.release.ignores_unreadable:
+    if broker_under_test.release.ignores_invalid_frames:
         asked = connection.send(LIST_OFFSETS, 0, ListOffsetsRequest(topics=[]), TIMEOUT_MS)
         assert connection.receive_next(TIMEOUT_MS)[0] is asked
     else:
@@ -106,7 +106,7 @@ def test_a_version_above_its_range(broker_under_test: BrokerUnderTest) -> None:
     topic = broker_under_test.topic()
     body = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     asked = connection.send(METADATA, known.highest + 1, body, TIMEOUT_MS)
-    if release.reads_any_version:
+    if release.accepts_newer_versions:
         with pytest.raises(Exception, match="Metadata v1 response"):
             connection.receive(asked, TIMEOUT_MS)
     else:
@@ -139,7 +139,7 @@ def test_leaders_in_every_version(broker_under_test: BrokerUnderTest) -> None:
         [leader] = leaders.partitions.values()
         assert isinstance(leader, BrokerAddress)
         assert leader[1:] == (broker_under_test.host, broker_under_test.port)
-        assert dict(leaders.topics) == {"no-such-topic": codes.UNKNOWN_TOPIC_OR_PARTITION}
+        assert dict(leaders.topic_errors) == {"no-such-topic": codes.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_the_start_and_the_end_in_every_version(broker_under_test: BrokerUnderTest) -> None:
@@ -147,8 +147,8 @@ def test_the_start_and_the_end_in_every_version(broker_under_test: BrokerUnderTe
     connection = broker_under_test.connection()
     for version in versions_of(broker_under_test, LIST_OFFSETS):
         only = ApiRanges({LIST_OFFSETS.key: VersionRange(version, version)})
-        assert list_offset(connection, only, tp, EARLIEST_TIME, TIMEOUT_MS) == 0
-        assert list_offset(connection, only, tp, LATEST_TIME, TIMEOUT_MS) == 10
+        assert list_offset_of(connection, only, tp, EARLIEST_TIME, TIMEOUT_MS) == 0
+        assert list_offset_of(connection, only, tp, LATEST_TIME, TIMEOUT_MS) == 10
         nowhere = TopicPartition("no-such-topic", 0)
         asked = list_offsets(connection, only, {tp: LATEST_TIME, nowhere: LATEST_TIME}, TIMEOUT_MS)
         assert asked == {tp: 10, nowhere: codes.UNKNOWN_TOPIC_OR_PARTITION}
@@ -183,7 +183,7 @@ def test_records_come_back_in_every_version(broker_under_test: BrokerUnderTest, 
         assert row.high_watermark == 10
         assert row.records is not None
         expected = min(broker_under_test.release.magic, newest_magic(version))
-        assert {entry.magic for entry in walk(row.records)} == {expected}
+        assert {entry.magic for entry in iter_entries(row.records)} == {expected}
 
 
 def test_a_fetch_may_begin_inside_a_batch(broker_under_test: BrokerUnderTest) -> None:
@@ -216,7 +216,7 @@ def test_the_last_stable_offset(broker_under_test: BrokerUnderTest) -> None:
         if version < 4:
             continue
         [row] = fetched(connection, version, asking(topic))
-        told = 10 if broker_under_test.release.tells_last_stable_offset else -1
+        told = 10 if broker_under_test.release.returns_last_stable_offset else -1
         assert (row.last_stable_offset, row.aborted_transactions) == (told, None)
         [row] = fetched(connection, version, asking(topic), isolation_level=1)
         assert (row.last_stable_offset, row.aborted_transactions) == (10, [])
@@ -253,7 +253,7 @@ def test_a_fetch_at_the_end_ends_when_records_arrive(broker_under_test: BrokerUn
 def first_entry_bytes(connection: Connection, version: int, topic: str) -> int:
     [row] = fetched(connection, version, asking(topic))
     assert row.records is not None
-    return next(walk(row.records)).end
+    return next(iter_entries(row.records)).end
 
 
 def test_a_first_entry_that_does_not_fit(broker_under_test: BrokerUnderTest) -> None:
@@ -266,10 +266,10 @@ def test_a_first_entry_that_does_not_fit(broker_under_test: BrokerUnderTest) -> 
         assert row.error_code == 0
         assert row.records is not None
         if version >= 3:
-            assert scan(row.records).entries == 1
+            assert scan_record_set(row.records).entries == 1
         else:
-            is_hidden = release.hides_unconvertible and release.magic > newest_magic(version)
-            assert (size(row), scan(row.records).entries) == (0 if is_hidden else 40, 0)
+            is_hidden = release.omits_unconvertible_entry and release.magic > newest_magic(version)
+            assert (size(row), scan_record_set(row.records).entries) == (0 if is_hidden else 40, 0)
 
 
 def test_the_limit_of_the_whole_answer(broker_under_test: BrokerUnderTest) -> None:
@@ -283,7 +283,7 @@ def test_the_limit_of_the_whole_answer(broker_under_test: BrokerUnderTest) -> No
         if broker_under_test.release.magic > newest_magic(version):
             assert values(rows[0])[0] == (0, BIG[0]), "one stored entry may have become several"
         else:
-            assert scan(rows[0].records or b"").entries == 1
+            assert scan_record_set(rows[0].records or b"").entries == 1
         assert [row.records for row in rows[1:]] == [b""]
         rows = fetched(connection, version, asking(first), asking(second, bytes_max=20))
         assert values(rows[0])[0] == (0, BIG[0])
@@ -300,7 +300,7 @@ def test_a_last_entry_may_be_cut_off(broker_under_test: BrokerUnderTest) -> None
         whole = first_entry_bytes(connection, version, topic)
         [row] = fetched(connection, version, asking(topic, bytes_max=whole + 20))
         assert row.records is not None
-        found = scan(row.records)
+        found = scan_record_set(row.records)
         assert (len(row.records), found.complete_bytes, found.truncated) == (whole + 20, whole, True)
 
 
@@ -319,7 +319,7 @@ def test_a_converted_answer_is_as_long_as_was_promised(broker_under_test: Broker
         [row] = fetched(connection, version, asking(topic))
         assert size(row) >= size(stored)
         assert row.records is not None
-        filler = bytes(row.records[scan(row.records).complete_bytes :])
+        filler = bytes(row.records[scan_record_set(row.records).complete_bytes :])
         assert filler == b"" or filler.startswith(b"\xff" * min(8, len(filler)))
 
 
@@ -364,23 +364,23 @@ def test_a_reader_with_fetch_sessions_reads_what_one_without_reads(broker_under_
     """A fetcher thread against the broker: values come whole and in order, also when the session is lost on the way."""
     topics = [broker_under_test.topic(), broker_under_test.topic()]
     version = broker_under_test.ranges.pick(FETCH, VERSION_MAX)
-    connection, encode = broker_under_test.connection(), row_encoder(version)
+    connection, encode = broker_under_test.connection(), partition_encoder(version)
     session: FetchSession[bytes] = FetchSession()
     offsets = {TopicPartition(topic, 0): 0 for topic in topics}
     found: dict[str, list[bytes | None]] = {topic: [] for topic in topics}
     for number in range(6):
         broker_under_test.topics.produce(topics[number % 2], [b"%d" % number], "none")
         if number == 3:
-            session.failed()
+            session.handle_error()
         while sum(map(len, found.values())) <= number:
             for tp, offset in offsets.items():
-                session.want(tp, encode(0, offset, PLENTY))
+                session.set_partition(tp, encode(0, offset, PLENTY))
             asked = session.next_request()
             rows = {tp.topic: [row] for tp, row in asked.rows.items()}
             question = FetchQuestion(100, 1, PLENTY, asked.session_id, asked.epoch, rows, {})
             answer = connection.request(LEAN_FETCH, version, question, TIMEOUT_MS)
             parts = [FetchedRow(*row) for row in answer.rows]
-            refused = session.answered(
+            refused = session.handle_response(
                 answer.error_code, answer.session_id, [TopicPartition(part.topic, part.partition) for part in parts]
             )
             assert (answer.error_code, refused) == (0, None)

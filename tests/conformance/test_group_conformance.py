@@ -20,7 +20,7 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.modern_groups import describe_modern_group
+from zkconsumer.kafka.modern_groups import describe_coordinator_group
 from zkconsumer.kafka.releases import Release
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
@@ -216,7 +216,7 @@ def test_a_note_that_is_too_long(broker_under_test: BrokerUnderTest) -> None:
 
 def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnderTest) -> None:
     """Its members alone may commit in Kafka's store; anybody may read."""
-    if not has_groups(broker_under_test) or not broker_under_test.release.knows_members:
+    if not has_groups(broker_under_test) or not broker_under_test.release.supports_group_members:
         return
     tp = TopicPartition(broker_under_test.topic(b"a"), 0)
     group = ready_group(broker_under_test)
@@ -294,8 +294,8 @@ def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_
     group = ready_group(broker_under_test)
     for version in versions:
         ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
-        unknown = describe_modern_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
-        assert (unknown.state, unknown.members, unknown.is_alive) == ("Dead", (), False)
+        unknown = describe_coordinator_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
+        assert (unknown.state, unknown.members, unknown.has_members) == ("Dead", (), False)
     if broker_under_test.release.version < (1,):
         return  # until then offsets alone make no group that anybody describes
     tp = TopicPartition(broker_under_test.topic(), 0)
@@ -303,8 +303,8 @@ def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_
     assert commit(broker_under_test, group, tp, newest, 5) == codes.NONE
     for version in versions:
         ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
-        known = describe_modern_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
-        assert (known.state, known.is_alive) == ("Empty", False)
+        known = describe_coordinator_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
+        assert (known.state, known.has_members) == ("Empty", False)
     for version in versions_of(broker_under_test, LIST_GROUPS):
         listed = broker_under_test.connection().request(LIST_GROUPS, version, ListGroupsRequest(), TIMEOUT_MS)
         [row] = [one for one in listed.groups if one.group_id == group]

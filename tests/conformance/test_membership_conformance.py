@@ -48,10 +48,10 @@ class Kept:
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
         return self.service.begin_batch(ended, wait_ms, self._until())
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
+    def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self.service.planned(partitions, self._until())
 
-    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
         return self.service.stands(partitions, query, self._until())
 
     def claim(
@@ -65,7 +65,7 @@ class Kept:
     def brokers(self) -> list[BrokerAddress]:
         return self.service.brokers()
 
-    def observe(self) -> Mapping[str, int]:
+    def metrics(self) -> Mapping[str, int]:
         return self.service.observe()
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class FakeBench(Bench):
 
     def _join(self, name: str, share: list[TopicPartition], mode: CommitMode) -> GroupMembership:
         member = FakeMembership(self._group, name, mode)
-        self._group.share_out(dict.fromkeys(share, name))
+        self._group.assign(dict.fromkeys(share, name))
         return member
 
     @property
@@ -187,9 +187,9 @@ def ends(holding: Holding, offset: int) -> dict[TopicPartition, Ended]:
 def test_a_share_tells_where_the_group_stands_and_how_large_the_topics_are(bench: Bench) -> None:
     bench.put(B, 7)
     holding = bench.first(CommitMode.AFTER_BATCH).begin_batch({}, WAIT_MS)
-    assert holding.is_settled
+    assert holding.is_complete
     assert {tp: held.offset for tp, held in holding.partitions.items()} == {A: -1, B: 7, C: -1, D: -1}
-    assert holding.topics == {"t": 4}
+    assert holding.partition_counts == {"t": 4}
     assert NO_OFFSET == -1
 
 
@@ -225,13 +225,13 @@ def test_in_the_other_modes_no_end_is_written(bench: Bench, mode: CommitMode) ->
 def test_what_others_wait_for_is_theirs_when_the_batch_has_ended(bench: Bench) -> None:
     member = bench.first(CommitMode.AFTER_BATCH)
     holding = member.begin_batch({}, WAIT_MS)
-    member.planned(holding.partitions)
+    member.batch_planned(holding.partitions)
     other = bench.second(CommitMode.AFTER_BATCH)
     assert not other.begin_batch({}, 0).partitions.keys() & {C, D}
     assert member.begin_batch(ends(holding, 9), WAIT_MS).partitions.keys() == {A, B}
     taken = other.begin_batch({}, WAIT_MS)
     assert {tp: held.offset for tp, held in taken.partitions.items()} == {C: 9, D: 9}
-    assert taken.is_settled
+    assert taken.is_complete
     assert {taken.partitions[tp].epoch for tp in (C, D)}.isdisjoint({holding.partitions[tp].epoch for tp in (C, D)})
 
 
@@ -239,16 +239,16 @@ def test_what_a_plan_does_without_is_theirs_at_once(bench: Bench) -> None:
     member = bench.first(CommitMode.AFTER_BATCH)
     member.begin_batch({}, WAIT_MS)
     other = bench.second(CommitMode.AFTER_BATCH)
-    member.planned([A, C])
+    member.batch_planned([A, C])
     assert other.begin_batch({}, 500).partitions.keys() == {D}
-    member.planned([])
+    member.batch_planned([])
     assert other.begin_batch({}, WAIT_MS).partitions.keys() == {C, D}
 
 
 @pytest.mark.parametrize("mode", [CommitMode.CLAIM, CommitMode.NONE])
 def test_in_the_other_modes_no_batch_is_waited_for(bench: Bench, mode: CommitMode) -> None:
     member = bench.first(mode)
-    member.planned(member.begin_batch({}, WAIT_MS).partitions)
+    member.batch_planned(member.begin_batch({}, WAIT_MS).partitions)
     assert bench.second(mode).begin_batch({}, WAIT_MS).partitions.keys() == {C, D}
 
 
@@ -265,8 +265,8 @@ def test_a_claim_moves_the_group_and_is_told_again_and_narrowed_and_refused(benc
     assert isinstance(found[B], Refused)
     assert found[C] == Taken(5, 9)
     assert bench.offsets == {A: 9, B: 9, C: 9, D: 5}
-    assert member.stands(FOUR, "q") == {A: Stand(9, 9), B: Stand(9, 5), C: Stand(9, 9), D: Stand(5, 5)}
-    assert member.stands([A], "another") == {A: Stand(9, None)}
+    assert member.group_offsets(FOUR, "q") == {A: Stand(9, 9), B: Stand(9, 5), C: Stand(9, 9), D: Stand(5, 5)}
+    assert member.group_offsets([A], "another") == {A: Stand(9, None)}
 
 
 def test_what_is_not_held_is_not_claimed(bench: Bench) -> None:

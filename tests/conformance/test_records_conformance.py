@@ -33,7 +33,7 @@ from tests.conformance.fix_records import (
 from tests.fix_tables import seen_by_both
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.testing.sandbox import Reader, ToSend, wait_until
-from zkconsumer.wire.entries import walk
+from zkconsumer.wire.entries import iter_entries
 
 RELEASES = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
 
@@ -169,7 +169,7 @@ def test_a_wrong_checksum(broker_under_test: BrokerUnderTest, readers: Readers, 
     version = versions_to_read(topic)[-1]
     [row] = fetched(broker_under_test.connection(), version, asking(topic.topic))
     sound = bytes(row.records or b"")
-    damaged = next(entry for entry in walk(sound) if entry.last_offset >= 4)
+    damaged = next(entry for entry in iter_entries(sound) if entry.last_offset >= 4)
     with topic.segments[0].open("r+b") as log:
         log.seek(damaged.end - 1)
         log.write(bytes([sound[damaged.end - 1] ^ 1]))

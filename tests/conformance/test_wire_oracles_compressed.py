@@ -9,7 +9,7 @@ from tests.fix_sandbox import require_releases, require_zookeeper
 from tests.wire_oracles import compressed
 from tests.wire_oracles.compressed import CODECS, COUNTS, Compressed
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import codec_of, walk
+from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.records import iter_records
 
 XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -24,7 +24,7 @@ every_broker = pytest.mark.parametrize("release", CODECS)
 
 def payload(one: Compressed) -> bytes:
     """The compressed bytes of the first entry."""
-    entry = next(walk(one.data))
+    entry = next(iter_entries(one.data))
     return one.data[entry.position + ATTRIBUTES_AND_SIZES_BYTES[entry.magic] : entry.end]
 
 
@@ -37,7 +37,7 @@ def recorded(release: str, codec: str, producer: str = "") -> list[bytes]:
 def check(release: str, made: list[Compressed]) -> None:
     magic = MAGIC[release]
     for one in made:
-        entries = list(walk(one.data))
+        entries = list(iter_entries(one.data))
         assert {entry.magic for entry in entries} == {magic}, str(one)
         assert {compression.NAMES[codec_of(one.data, entry)] for entry in entries} == {one.codec}, str(one)
         records = list(iter_records(one.data))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.fix_sandbox import require_releases
 from tests.fix_wire import EVERY_VERSION, messages
 from tests.wire_oracles.layouts import RELEASES, STORED, TABLES, parsed, recorded_of
-from zkconsumer.testing.sandbox import ensure_set, java
+from zkconsumer.testing.sandbox import ensure_artifact_set, java
 from zkconsumer.wire.schemas.table import encoder
 
 EXAMPLES = 6
@@ -64,7 +64,7 @@ def test_kafkas_own_classes_write_what_they_read_of_ours(release: str) -> None:
     require_releases(release)
     known = parsed(recorded_of(release).read_text()).keys()
     lines = [line for kind, of_kind in ours().items() if kind in known for line in of_kind]
-    jars = ensure_set(release)
+    jars = ensure_artifact_set(release)
     command = [java.find_jdk().java, "-cp", f"{java.compiled(('Recode',), jars)}:{jars}/*", "Recode"]
     done = subprocess.run(
         command, input="\n".join(lines), capture_output=True, text=True, timeout=TIMEOUT_S, check=True

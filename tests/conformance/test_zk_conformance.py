@@ -52,7 +52,7 @@ from zkconsumer.zk.requests import (
     WatchFired,
 )
 from zkconsumer.zk.security import SECURE_ACL, Digest, Login, ZkSecurity
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 TIMEOUT_MS = 20_000
 _chroots = itertools.count()
@@ -70,7 +70,7 @@ class Member:
         self.first = self.told.pop()
 
     def ask(self, *requests: Request) -> list[Any]:
-        return list(call(self.store, requests, TIMEOUT_MS))
+        return list(submit_and_wait(self.store, requests, TIMEOUT_MS))
 
     def send(self, *requests: Request, session_id: int | None = None) -> None:
         self.store.submit(session_id, requests, self.told.append)

@@ -465,7 +465,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_again() -> Non
 
 def whys(member: Member) -> list[object]:
     """Why the coordinator was given up."""
-    notes = [note for note in member.said if isinstance(note, do.Note) and note.what == "coordinator-unknown"]
+    notes = [note for note in member.said if isinstance(note, do.Note) and note.name == "coordinator-unknown"]
     return [dict(note.fields)["why"] for note in notes]
 
 
@@ -560,7 +560,7 @@ def test_whatever_the_answer_to_a_leave_nothing_is_tried_again(case: str) -> Non
     body, note = LEAVE_ANSWERS[case]
     member = leaving()
     said = member.left(body)
-    assert [each.what for each in every(said, do.Note)] == ([note] if note else [])
+    assert [each.name for each in every(said, do.Note)] == ([note] if note else [])
     member.wait(60_000)
     assert not member.open
 
@@ -584,7 +584,7 @@ def test_every_step_can_be_counted() -> None:
     member.synced(T[:1])
     member.returned()
     member.beat(UNKNOWN_MEMBER)
-    noted = [each.what for each in every(member.said, do.Note)]
+    noted = [each.name for each in every(member.said, do.Note)]
     assert noted == [
         "coordinator-found", "joining", "joined", "assigned", "joining", "joined", "assigned-group", "assigned",
         "generation-reset",
@@ -611,7 +611,7 @@ def test_a_late_failure_of_the_old_coordinator_is_none_of_the_new_one() -> None:
     member.wait(100)
     member.find(node=2)
     member.fail(OFFSET_COMMIT)
-    assert member.machine.lookup.coordinator is not None
+    assert member.machine.coordinator_discovery.coordinator is not None
 
 
 def test_the_answer_to_a_join_that_was_given_up_is_not_that_to_the_next_one() -> None:

@@ -324,7 +324,7 @@ def test_a_disconnect_after_an_error_of_the_coordinator_is_no_second_loss(member
     member.wait(100)
     member.find(node=2)
     member.disconnect(1)
-    assert member.machine.lookup.coordinator is not None, "the old one's connection is not the new one's"
+    assert member.machine.coordinator_discovery.coordinator is not None, "the old one's connection is not the new one's"
 
 
 # --- automatic commits ----------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_an_automatic_commit_that_is_refused_is_noted() -> None:
     member = automatic()
     member.wait(5000)
     member.hear(ev.PositionsCollected({T[0]: Offset(9)}))
-    assert "auto-commit-failed" in [note.what for note in every(member.committed(TOO_LARGE), do.Note)]
+    assert "auto-commit-failed" in [note.name for note in every(member.committed(TOO_LARGE), do.Note)]
 
 
 def test_an_outsider_commits_by_itself_too_once_it_calls() -> None:
@@ -575,4 +575,4 @@ def test_a_commit_that_the_group_refuses_while_it_forms_anew_passes_for_whoever_
     calls = CommitCalls()
     call = calls.open({T[0]: 5})
     calls.done(do.CommitDone(call.number, error, {}))
-    assert call.refused[T[0]].is_passing is is_passing
+    assert call.refused[T[0]].is_transient is is_passing

@@ -111,7 +111,7 @@ def test_what_is_refused_is_committed_as_soon_as_the_next_generation_is_taken_up
     member.wait(INTERVAL_MS)
     collected(member, 9)
     said = member.committed(error)
-    assert [note.what for note in every(said, do.Note)] == ["auto-commit-deferred"]
+    assert [note.name for note in every(said, do.Note)] == ["auto-commit-deferred"]
     member.joined(2)
     said = member.synced(T[:2])
     assert only(said, do.CollectPositions), "without waiting for the interval"

@@ -8,7 +8,7 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.client.config import SETTINGS, GroupConfig
-from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN, without_effect
+from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN, settings_without_effect
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.errors import InvalidConfigException, ZkTimeoutException
@@ -136,6 +136,6 @@ def test_every_old_setting_is_taken_or_not() -> None:
 def test_what_is_set_in_vain_is_named_but_not_how_zookeeper_is_reached() -> None:
     given = {**NEEDED, "zookeeper.connect": "zk:2181", "zookeeper.auth": "digest:/f", "release.settle.ms": 5}
     given |= {"zookeeper.session.timeout.ms": 6000, "auto.offset.reset": "smallest"}
-    named = without_effect(ConsumerConfig.from_properties(given))
+    named = settings_without_effect(ConsumerConfig.from_properties(given))
     assert named.keys() == {"release.settle.ms", "zookeeper.session.timeout.ms"}
     assert "session.timeout.ms of the group stands in its place" in named["zookeeper.session.timeout.ms"]

@@ -185,7 +185,7 @@ def test_no_bytes_at_all_are_no_partitions_and_noted(member: Member) -> None:
     member.joined()
     said = member.answer(SYNC_GROUP, SyncGroupResponse(assignment=b""))
     assert callbacks(said) == [(Callback.ASSIGNED, frozenset())]
-    assert "assignment-missing" in [note.what for note in every(said, do.Note)]
+    assert "assignment-missing" in [note.name for note in every(said, do.Note)]
 
 
 def test_a_share_that_cannot_be_read_is_told_and_joined_again_with_the_next_call(member: Member) -> None:
@@ -908,7 +908,7 @@ def test_what_was_asked_of_a_coordinator_that_is_gone_fails(member: Member) -> N
     member.commit()
     said = member.disconnect()
     assert only(said, do.CommitDone).error is not None
-    assert member.machine.lookup.coordinator is None
+    assert member.machine.coordinator_discovery.coordinator is None
 
 
 def test_a_disconnect_in_the_middle_of_a_join_is_followed_by_another_join(member: Member) -> None:

@@ -165,7 +165,7 @@ def hang(member: Member) -> None:
         member.wait(HEARTBEAT_MS)
         if member.has_open(HEARTBEAT):
             member.beat()
-    assert any(note.what == "poll-timeout-expired" for note in every(member.said, do.Note))
+    assert any(note.name == "poll-timeout-expired" for note in every(member.said, do.Note))
     while member.calls:
         member.returned()
     member.poll()

@@ -327,7 +327,7 @@ def test_a_member_that_an_error_ends_gives_back_what_is_its_own_and_its_listener
     [stream] = member.create_message_streams({"t": 1})["t"]
     assert sorted(read_until(stream, 20)) == everything()
     caplog.clear()
-    member._member.membership.topics_refused({"t": error_code(29)})
+    member._member.membership.topics_rejected({"t": error_code(29)})
     with pytest.raises(TopicAuthorizationException):
         next(iter(stream))
     if is_closed_at_once:
@@ -367,11 +367,11 @@ def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
 def test_a_cooperative_member_goes_on_with_what_stays(broker: EmbeddedBroker, make: Make) -> None:
     first = make(assignors=[CooperativeStickyAssignor()])
     first.create_message_streams({"t": 1})
-    before = dict(first._member.streams.infos)
+    before = dict(first._member.streams.partition_infos)
     second = make(assignors=[CooperativeStickyAssignor()])
     second.create_message_streams({"t": 1})
     wait_until(lambda: len(first.assignment) == len(second.assignment) == 2, "two each")
-    assert all(info is before[tp] for tp, info in first._member.streams.infos.items())
+    assert all(info is before[tp] for tp, info in first._member.streams.partition_infos.items())
 
 
 def test_the_group_forms_anew_when_replicas_move_to_other_racks_and_its_leader_has_one(
@@ -458,9 +458,9 @@ def test_nothing_is_handed_out_once_two_thirds_of_a_session_are_over_without_an_
 
     wait_until(has_begun, "the first record")
     lease = connector._member.lease
-    assert lease.holds
+    assert lease.is_valid
     broker.stop()
-    wait_until(lambda: not lease.holds, "the lease is over")
+    wait_until(lambda: not lease.is_valid, "the lease is over")
     # Hundreds of records are here already, and may be somebody else's by now.
     with pytest.raises(ConsumerTimeoutException):
         next(iterator)
@@ -552,15 +552,15 @@ def test_metrics_and_health_are_those_of_any_connector(broker: EmbeddedBroker, m
     told = connector.metrics()
     assert told["group"] == "g"
     assert told["counters"]["joined"] >= 1
-    connector._looker.begin_look()
-    health = connector._looker.health(2_000)
+    connector._health_source.request_snapshot()
+    health = connector._health_source.health(2_000)
     assert health.is_healthy, health.problems
-    assert health.look is not None
-    assert health.look.partitions_owned == 4
+    assert health.snapshot is not None
+    assert health.snapshot.partitions_owned == 4
     broker.stop()
-    wait_until(lambda: not connector._member.lease.holds, "the lease is over")
-    connector._looker.begin_look()
-    assert any("the group's coordinator has not answered" in why for why in connector._looker.health(2_000).problems)
+    wait_until(lambda: not connector._member.lease.is_valid, "the lease is over")
+    connector._health_source.request_snapshot()
+    assert any("the group's coordinator has not answered" in why for why in connector._health_source.health(2_000).problems)
 
 
 # --- what is set and has no effect --------------------------------------------------------------------------------
@@ -578,7 +578,7 @@ def test_each_key_of_a_modern_file_without_effect_is_one_warning_and_none_names_
 ) -> None:
     modern = {
         key: value for key, value in kafkas_keys().items()
-        if CoordinatorConsumerConfig.outcome_of(key, value).fate is Fate.NAMED
+        if CoordinatorConsumerConfig.outcome_of(key, value).status is Fate.IGNORED
     }  # fmt: skip
     config = CoordinatorConsumerConfig({**modern, "group.id": "g", "bootstrap.servers": broker.bootstrap})
     with CoordinatorConsumerConnector(config, QUICK):

@@ -388,8 +388,8 @@ def test_a_move_that_is_under_way_delays_no_commit_and_becomes_a_release() -> No
 def test_an_offset_out_of_range_is_told_where_something_was_committed() -> None:
     world = World()
     world.own({0: 7, 1: None})
-    assert world.handing.was_reset(ev.OffsetReset(TopicPartition("t", 0), 3))
-    assert not world.handing.was_reset(ev.OffsetReset(TopicPartition("t", 1), 3))
+    assert world.handing.on_offset_reset(ev.OffsetReset(TopicPartition("t", 0), 3))
+    assert not world.handing.on_offset_reset(ev.OffsetReset(TopicPartition("t", 1), 3))
 
 
 @pytest.mark.parametrize(

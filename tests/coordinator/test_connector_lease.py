@@ -26,7 +26,7 @@ def lease_after(api_key: int, code: int, version: int) -> int:
     control = ClientControl(cast("Any", machine), SESSION_MS, lease, clock)
     control._concerned = cast("Any", SimpleNamespace(answered=lambda answer: None))
     body = SimpleNamespace(error_code=code)
-    control.feed(Answer(Responded(1, body, version), Send(1, 0, api_key, None, 1_000), SENT_AT_MS))
+    control.handle_event(Answer(Responded(1, body, version), Send(1, 0, api_key, None, 1_000), SENT_AT_MS))
     return lease.until_ms
 
 

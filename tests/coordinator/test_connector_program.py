@@ -58,8 +58,8 @@ class Table:
                 holder=self.holder, stop_fetching=lambda _: None, start_fetching=lambda _: None, invoke=self._invoke
             ),
         )
-        self.control.every(POLL_INTERVAL_MS, lambda: self.control.tell(self.control._look_at_program()))
-        self.control.tell(cev.Subscribed(frozenset("t")))
+        self.control.call_every(POLL_INTERVAL_MS, lambda: self.control.dispatch(self.control._poll_program()))
+        self.control.dispatch(cev.Subscribed(frozenset("t")))
 
     def _send(self, command: cmd.Send | cmd.Connect | cmd.Disconnect) -> None:
         if not isinstance(command, cmd.Send):
@@ -75,29 +75,29 @@ class Table:
         }
         self.sent.append(APIS[command.api_key].name)
         answer = cev.Responded(command.request, bodies[command.api_key])
-        self.control.feed(Answer(answer, command, self.clock.now_ms()))
+        self.control.handle_event(Answer(answer, command, self.clock.now_ms()))
 
     def _invoke(self, command: cmd.Invoke) -> None:
         if command.callback is Callback.LOST:
             self.lost.append(self.clock.now_ms())
-        self.control.tell(cev.CallbackDone(command.number))
+        self.control.dispatch(cev.CallbackDone(command.number))
 
     def _noted(self, note: cmd.Note) -> None:
-        if note.what == "poll-timeout-expired":
+        if note.name == "poll-timeout-expired":
             self.notes.append(dict(note.fields))
 
     def wait(self, delay_ms: int, *, looks: bool = True) -> None:
         """Let time pass; timers fire at their time.  Without ``looks`` the regular look at the program is late."""
         until_ms = self.clock.now_ms() + delay_ms
         while True:
-            due = [*self.control._timers.values(), *(self.control._regular_due_ms if looks else ())]
+            due = [*self.control._timers.values(), *(self.control._periodic_due_ms if looks else ())]
             next_ms = min(due, default=until_ms + 1)
             if next_ms > until_ms:
                 break
             self.clock.move(max(0, next_ms - self.clock.now_ms()))
             self.control._fire_timers()
             if looks:
-                self.control._do_regular()
+                self.control._run_periodic_actions()
         self.clock.move(until_ms - self.clock.now_ms())
 
     def gets_a_record(self, stream: str = "g-0") -> None:
@@ -199,10 +199,10 @@ def test_of_a_member_that_is_moved_the_program_counts_for_the_side_that_holds_an
     streams: Any = SimpleNamespace(busy=Busy(1_000, "g-0"))
     since: dict[str, int | None] = {"ms": None}
     side = SideHolder(Side.COORDINATOR, streams, lambda _: None, lambda _: None, lambda: since["ms"])
-    assert side.busy is None, "ZooKeeper's side holds, and sets no limit"
+    assert side.busy_stream is None, "ZooKeeper's side holds, and sets no limit"
     since["ms"] = 5_000
-    assert side.busy == Busy(5_000, "g-0"), "what came before counts for nothing"
+    assert side.busy_stream == Busy(5_000, "g-0"), "what came before counts for nothing"
     streams.busy = Busy(7_000, "g-0")
-    assert side.busy == Busy(7_000, "g-0")
+    assert side.busy_stream == Busy(7_000, "g-0")
     streams.busy = None
-    assert side.busy is None
+    assert side.busy_stream is None

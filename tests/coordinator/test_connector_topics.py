@@ -193,7 +193,7 @@ def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     wait_until(lambda: caplog.text.count("topic-missing") >= 3, "it is logged again")
     assert "topic=late: there is no topic of this name" in caplog.text
     obstacles = ["the topic late does not exist: create it, or correct its name or the chroot"]
-    wait_until(lambda: connector.obstacles(10_000) == obstacles, "all but the topic is there")
+    wait_until(lambda: connector.reading_problems(10_000) == obstacles, "all but the topic is there")
     assert read_until(streams["t"][0], 1) == [(0, 0)], "the other topic is read meanwhile"
     broker.create_topic("late", 1)
     broker.append("late", 0, [b"x"])

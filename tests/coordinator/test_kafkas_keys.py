@@ -14,19 +14,19 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.client.connector import group_config_of
-from bridge.client.from_config import OF_THE_OLD, assignors_of, membership_settings_of, spread_of
+from bridge.client.from_config import OF_THE_OLD, assignors_of, membership_settings_of, stream_assignor_of
 from bridge.client.modern_keys import SPELLINGS
 from bridge.client.settings_page import as_in_kafka, default_of_key
-from bridge.client.taken_settings import without_effect
+from bridge.client.taken_settings import settings_without_effect
 from bridge.spark.option_table import KAFKA_PREFIX, outcome_of
 from bridge.spark.options import SourceOptions, read_options
 from tests.generate_docs import KAFKAS_KEYS, REFERENCE, kafkas_defaults, kafkas_keys
 from zkconsumer import ConsumerConfig
-from zkconsumer.config_page import outcomes
+from zkconsumer.config_page import outcome_table
 from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
 from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import keys_of_the_new_consumer
+from zkconsumer.foreign_keys import java_client_keys
 from zkconsumer.settings import Fate, Outcome
 
 KEYS = kafkas_keys()
@@ -105,7 +105,7 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
     "auto.commit.interval.ms": (lambda config: group_config_of(config, {}).auto_commit_interval_ms, 7_000),
     "auto.offset.reset": (lambda config: fetch_settings_of(config).reset_to_earliest, True),
     "partition.assignment.strategy": (lambda config: [each.name for each in assignors_of(config)], ["roundrobin"]),
-    "max.partition.fetch.bytes": (lambda config: fetch_settings_of(config).max_bytes_each, 2_097_152),
+    "max.partition.fetch.bytes": (lambda config: fetch_settings_of(config).partition_max_bytes, 2_097_152),
     "fetch.max.wait.ms": (lambda config: fetch_settings_of(config).max_wait_ms, 250),
     "receive.buffer.bytes": (lambda config: fetch_settings_of(config).receive_buffer_bytes, 131_072),
 }
@@ -127,8 +127,8 @@ def test_the_table_has_every_key_once() -> None:
     lines = [line for line in KAFKAS_KEYS.read_text("utf-8").splitlines() if not line.startswith("#")]
     assert len(lines) == len(KEYS) == 77
     # Those of later releases are known too, and none of them is taken for an unknown key.
-    for key in keys_of_the_new_consumer():
-        assert CoordinatorConsumerConfig.outcome_of(key, "x").words != "it is not known"
+    for key in java_client_keys():
+        assert CoordinatorConsumerConfig.outcome_of(key, "x").reason != "it is not known"
 
 
 def found(kind: type[ConsumerConfig], needed: Mapping[str, str], key: str, value: str) -> Outcome | ConsumerConfig:
@@ -139,9 +139,9 @@ def found(kind: type[ConsumerConfig], needed: Mapping[str, str], key: str, value
         [line] = str(error).split("\n  ")[1:]
         assert not any(secret in line for secret in SECRETS)
         assert line.startswith(key), line
-        return Outcome.refused(line)
+        return Outcome.rejected(line)
     assert not any(secret in f"{made!r} {made.ignored}" for secret in SECRETS)
-    return Outcome.named(made.ignored[key]) if key in made.ignored else made
+    return Outcome.ignored(made.ignored[key]) if key in made.ignored else made
 
 
 def check_acts(made: Outcome | ConsumerConfig, base: ConsumerConfig, look: Look, wanted: object, key: str) -> None:
@@ -155,22 +155,22 @@ def check_acts(made: Outcome | ConsumerConfig, base: ConsumerConfig, look: Look,
 def test_in_a_configuration_of_zookeepers_member(key: str) -> None:
     outcome = ConsumerConfig.outcome_of(key, KEYS[key])
     made = found(ConsumerConfig, IN_ZOOKEEPER, key, KEYS[key])
-    match outcome.fate:
-        case Fate.NAMED:
+    match outcome.status:
+        case Fate.IGNORED:
             assert made == outcome
-            assert outcome.words
-        case Fate.REFUSED:
+            assert outcome.reason
+        case Fate.REJECTED:
             assert isinstance(made, Outcome)
-            assert made.fate is Fate.REFUSED
-            assert outcome.words in made.words
-        case Fate.ACTS if key in IN_OTHER_WORDS:
+            assert made.status is Fate.REJECTED
+            assert outcome.reason in made.reason
+        case Fate.EFFECTIVE if key in IN_OTHER_WORDS:
             word, hint, look, wanted = IN_OTHER_WORDS[key]
             assert isinstance(made, Outcome)
-            assert hint in made.words
-            assert "another value is refused" in outcome.words
+            assert hint in made.reason
+            assert "another value is refused" in outcome.reason
             base = ConsumerConfig.from_properties(IN_ZOOKEEPER)
             check_acts(found(ConsumerConfig, IN_ZOOKEEPER, key, word), base, look, wanted, key)
-        case Fate.ACTS:
+        case Fate.EFFECTIVE:
             look, wanted = ACTS_IN_ZOOKEEPER[key]
             check_acts(made, ConsumerConfig.from_properties(IN_ZOOKEEPER), look, wanted, key)
 
@@ -180,21 +180,21 @@ def test_in_a_configuration_of_zookeepers_member(key: str) -> None:
 def test_in_a_configuration_of_a_coordinators_member(key: str, needed: dict[str, str]) -> None:
     outcome = CoordinatorConsumerConfig.outcome_of(key, KEYS[key])
     made = found(CoordinatorConsumerConfig, needed, key, KEYS[key])
-    assert "zookeeper" not in outcome.words.lower(), "the hint is about this configuration"
-    match outcome.fate:
-        case Fate.NAMED:
+    assert "zookeeper" not in outcome.reason.lower(), "the hint is about this configuration"
+    match outcome.status:
+        case Fate.IGNORED:
             assert made == outcome
-            assert outcome.words
-        case Fate.REFUSED:
+            assert outcome.reason
+        case Fate.REJECTED:
             assert isinstance(made, Outcome)
-            assert made.fate is Fate.REFUSED
-            assert outcome.words in made.words
-            assert "leave" in made.words, "it says what to do"
-        case Fate.ACTS:
+            assert made.status is Fate.REJECTED
+            assert outcome.reason in made.reason
+            assert "leave" in made.reason, "it says what to do"
+        case Fate.EFFECTIVE:
             look, wanted = ACTS_AT_A_COORDINATOR[key]
             check_acts(made, CoordinatorConsumerConfig.from_properties(needed), look, wanted, key)
             assert isinstance(made, ConsumerConfig)
-            assert key not in without_effect(made)
+            assert key not in settings_without_effect(made)
 
 
 SPARK = {"zookeeper.connect": "zk:2181/kafka", "group.id": "g", "subscribe": "t", "kafka.bootstrap.servers": "b:9092"}
@@ -209,8 +209,8 @@ def read_option(name: str, value: str) -> Outcome | SourceOptions:
         [line] = str(error).split("\n  ")[1:]
         assert not any(secret in line for secret in SECRETS)
         assert line.startswith(name), line
-        return Outcome.refused(line)
-    return Outcome.named(read.warnings[name]) if name in read.warnings else read
+        return Outcome.rejected(line)
+    return Outcome.ignored(read.warnings[name]) if name in read.warnings else read
 
 
 @pytest.mark.parametrize("prefix", [KAFKA_PREFIX, ""], ids=["with kafka.", "as it is"])
@@ -218,23 +218,23 @@ def read_option(name: str, value: str) -> Outcome | SourceOptions:
 def test_as_an_option_of_spark(key: str, prefix: str) -> None:
     name = prefix + key
     outcome, read = outcome_of(name, KEYS[key]), read_option(name, KEYS[key])
-    match outcome.fate:
-        case Fate.NAMED:
+    match outcome.status:
+        case Fate.IGNORED:
             assert read == outcome
-            assert outcome.words
-        case Fate.REFUSED:
+            assert outcome.reason
+        case Fate.REJECTED:
             assert isinstance(read, Outcome)
-            assert read.fate is Fate.REFUSED
-            is_other = outcome.words == f"it is the option `{KAFKA_PREFIX}{key}`"
-            assert (f"did you mean {KAFKA_PREFIX}{key}?" if is_other else outcome.words) in read.words
-        case Fate.ACTS if key in IN_OTHER_WORDS:
+            assert read.status is Fate.REJECTED
+            is_other = outcome.reason == f"it is the option `{KAFKA_PREFIX}{key}`"
+            assert (f"did you mean {KAFKA_PREFIX}{key}?" if is_other else outcome.reason) in read.reason
+        case Fate.EFFECTIVE if key in IN_OTHER_WORDS:
             word, hint, look, wanted = IN_OTHER_WORDS[key]
             assert isinstance(read, Outcome)
-            assert hint in read.words
+            assert hint in read.reason
             other = read_option(name, word)
             assert isinstance(other, SourceOptions)
             assert look(other.config) == wanted
-        case Fate.ACTS:
+        case Fate.EFFECTIVE:
             assert isinstance(read, SourceOptions), read
             look, wanted = ACTS_IN_ZOOKEEPER[key]
             check_acts(read.config, read_options(SPARK, is_stream=True).config, look, wanted, key)
@@ -251,7 +251,7 @@ def test_as_an_option_of_spark(key: str, prefix: str) -> None:
 )
 def test_the_reference_pages_show_these_tables(page: str, columns: Mapping[str, Callable[[str, str], Outcome]]) -> None:
     text = (REFERENCE / page).read_text("utf-8")
-    _, _, *rows = outcomes(KEYS, columns).splitlines()
+    _, _, *rows = outcome_table(KEYS, columns).splitlines()
     assert len(rows) == len(KEYS)
     assert [row for row in rows if row not in text] == []
 
@@ -346,12 +346,12 @@ def test_what_the_configuration_and_the_groups_settings_both_say_must_agree() ->
 
 
 @pytest.mark.parametrize(
-    "key", [key for key in KEYS if CoordinatorConsumerConfig.outcome_of(key).fate is not Fate.NAMED]
+    "key", [key for key in KEYS if CoordinatorConsumerConfig.outcome_of(key).status is not Fate.IGNORED]
 )
 def test_a_configuration_of_zookeepers_member_that_has_set_such_a_key_aside_is_refused(key: str) -> None:
     """Its words are for a member that ZooKeeper keeps, and its value is gone."""
     config = found(ConsumerConfig, IN_ZOOKEEPER, key, KEYS[key])
-    if isinstance(config, ConsumerConfig) or config.fate is Fate.REFUSED:
+    if isinstance(config, ConsumerConfig) or config.status is Fate.REJECTED:
         return
     with pytest.raises(InvalidConfigException, match=r"make a bridge\.CoordinatorConsumerConfig") as caught:
         group_config_of(ConsumerConfig.from_properties({**IN_ZOOKEEPER, key: KEYS[key]}), {})
@@ -362,7 +362,7 @@ def test_the_threads_of_a_member_divide_by_a_rule_of_the_old_consumer() -> None:
     for named, rule in (("sticky", "range"), ("sticky,roundrobin,range", "roundrobin"), ("range", "range")):
         config = CoordinatorConsumerConfig.from_properties({**AT_A_COORDINATOR, "partition.assignment.strategy": named})
         assert rule in OF_THE_OLD
-        assert type(spread_of(config, "m")._assignor).__name__.lower() == f"{rule}assignor"
+        assert type(stream_assignor_of(config, "m")._assignor).__name__.lower() == f"{rule}assignor"
 
 
 DEFAULTS = kafkas_defaults()
@@ -386,11 +386,11 @@ def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() ->
     for key in KEYS:
         found = default_of_key(key, DEFAULTS)
         if found is None:
-            assert CoordinatorConsumerConfig.outcome_of(key, KEYS[key]).fate is not Fate.ACTS, key
+            assert CoordinatorConsumerConfig.outcome_of(key, KEYS[key]).status is not Fate.EFFECTIVE, key
             continue
         if found.differs:
             differing.add(key)
-        value = config.values[CoordinatorConsumerConfig.spelling_of(key)]
+        value = config.values[CoordinatorConsumerConfig.canonical_key(key)]
         match found.here:
             case "must be given":
                 assert key in AT_A_COORDINATOR

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.config import GroupConfig, read_group_config
+from bridge.coordinator.config import GroupConfig, read_group_coordinator_config
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import Elected, Loaded, ShutDown
 from bridge.coordinator.partitioning import partition_for
@@ -218,7 +218,7 @@ def test_an_old_term_s_election_load_and_resignation_are_passed_over() -> None:
     assert error_of(table, "commit") == 0
     table.resign(partition, 4)
     assert error_of(table, "commit") == 0
-    assert [note.what for note in table.notes if note.what.endswith("_is_old")] == [
+    assert [note.name for note in table.notes if note.name.endswith("_is_old")] == [
         "election_is_old",
         "load_is_old",
         "resignation_is_old",
@@ -283,14 +283,14 @@ def test_a_request_of_another_api_is_a_bug_of_whoever_passed_it_on() -> None:
 
 
 def test_retention_in_minutes_does_not_overflow_in_milliseconds() -> None:
-    config = read_group_config({"offsets.retention.minutes": str(2**31 - 1)})
+    config = read_group_coordinator_config({"offsets.retention.minutes": str(2**31 - 1)})
     assert config.offsets_retention_ms == (2**31 - 1) * 60_000
 
 
 def test_kafka_s_keys_are_read_and_others_left_alone() -> None:
-    config = read_group_config({"group.max.size": " 7 ", "log.dirs": "/x"})
+    config = read_group_coordinator_config({"group.max.size": " 7 ", "log.dirs": "/x"})
     assert config == GroupConfig(group_max_size=7)
-    assert read_group_config({}, CONFIG) == CONFIG
+    assert read_group_coordinator_config({}, CONFIG) == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_kafka_s_keys_are_read_and_others_left_alone() -> None:
 )
 def test_a_value_that_cannot_be_is_refused_by_its_key(properties: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"group\.|offsets\."):
-        read_group_config(properties)
+        read_group_coordinator_config(properties)
 
 
 @pytest.mark.parametrize(

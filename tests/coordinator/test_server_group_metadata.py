@@ -255,13 +255,13 @@ def test_parked_joins_are_counted() -> None:
     group.add(other)
     assert (group.num_members_awaiting_join, group.has_all_members_joined) == (1, False)
     assert group.not_yet_rejoined_members() == [other]
-    assert group.park_join(other, Parked(2, 3)) is None
+    assert group.set_awaiting_join(other, Parked(2, 3)) is None
     assert (group.num_members_awaiting_join, group.has_all_members_joined) == (2, True)
     assert group.not_yet_rejoined_members() == []
-    assert group.park_join(other, Parked(3, 3)) == Parked(2, 3)
+    assert group.set_awaiting_join(other, Parked(3, 3)) == Parked(2, 3)
     assert group.num_members_awaiting_join == 2
-    assert group.park_join(one, None) == Parked(1, 3)
-    assert group.park_join(one, None) is None
+    assert group.set_awaiting_join(one, None) == Parked(1, 3)
+    assert group.set_awaiting_join(one, None) is None
     assert group.num_members_awaiting_join == 1
     group.remove("b")
     assert group.num_members_awaiting_join == 0
@@ -320,7 +320,7 @@ def test_a_leader_that_has_not_joined_is_succeeded_by_the_first_that_has() -> No
     for name in ("a", "b", "c"):
         group.add(member(name, instance=name))
     assert not group.maybe_elect_new_joined_leader()
-    group.park_join(group.get("c"), Parked(1, 3))
+    group.set_awaiting_join(group.get("c"), Parked(1, 3))
     assert group.maybe_elect_new_joined_leader()
     assert group.is_leader("c")
 
@@ -342,9 +342,9 @@ def test_offsets_under_way_are_known_until_their_last_append_is_settled() -> Non
     group.pending_offset_commits.stage(1, [at])
     group.pending_offset_commits.stage(2, [at])
     assert at in group.pending_offset_commits
-    group.pending_offset_commits.settle(2, [at])
+    group.pending_offset_commits.complete(2, [at])
     assert at in group.pending_offset_commits
-    group.pending_offset_commits.settle(1, [at])
+    group.pending_offset_commits.complete(1, [at])
     assert at not in group.pending_offset_commits
     assert not PendingOffsetCommits()
 

@@ -181,12 +181,12 @@ class Attacker:
         header = decode_request_header(asked[SIZE_BYTES:])
         api = APIS.get(header.api_key)
         assert api is not None, f"an answer to an unknown API: {asked.hex()}"
-        if not self.target.server.ranges.knows(api, header.api_version) and api is not API_VERSIONS:
+        if not self.target.server.ranges.supports(api, header.api_version) and api is not API_VERSIONS:
             # Brokers of 0.9 read and answer such a request in the layout of the highest version that they know.
             assert self.target.server.ranges.is_assumed, f"an answer to a version that it does not speak: {asked.hex()}"
             self.seen["answered in another layout"] += 1
             return
-        version = header.api_version if api.knows(header.api_version) else 0
+        version = header.api_version if api.supports(header.api_version) else 0
         correlation_id, _ = decode_response(api, version, answer)
         assert correlation_id == header.correlation_id, asked.hex()
         self.seen["answered"] += 1

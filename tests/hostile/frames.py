@@ -56,12 +56,12 @@ class Frames:
         return cls(**{field.name: self._value(field, version) for field in fields(cls)})
 
     def _value(self, field: Field, version: int) -> Any:
-        if version not in field.column.versions:
+        if version not in field.spec.versions:
             return field.make_default()
-        can_be_null = version in field.column.nullable or (field.column.tag is not None and field.default is None)
+        can_be_null = version in field.spec.nullable or (field.spec.tag is not None and field.default is None)
         if can_be_null and self.rng.random() < 0.2:
             return None
-        return self._of_kind(field.column.kind, version)
+        return self._of_kind(field.spec.field_type, version)
 
     def _of_kind(self, kind: Kind, version: int) -> Any:
         match kind:

@@ -24,7 +24,7 @@ import pytest
 
 from bridge.broker import accepting
 from bridge.broker.accepting import QUIET_S, REPORT_EVERY_S, DescriptorShortage, connections_max
-from bridge.broker.log.produced import EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX, Refused, Rules, Sent, check
+from bridge.broker.log.produced import EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX, Refused, Rules, Sent, validate_records
 from bridge.testing import EmbeddedBroker
 from tests.broker.fix_talk import Talk
 from tests.fix_work import calls_of
@@ -77,7 +77,7 @@ def record_with_headers(headers: int) -> bytes:
 
 def refusal(entry: bytes, version: int, calls_max: int = CALLS_MAX) -> Refused:
     found: list[Sent | Refused] = []
-    calls_of(lambda: found.append(check(entry, version, RULES)), calls_max)
+    calls_of(lambda: found.append(validate_records(entry, version, RULES)), calls_max)
     assert isinstance(found[0], Refused)
     return found[0]
 
@@ -89,7 +89,7 @@ def test_a_compressed_message_that_holds_too_many_is_refused_after_bounded_work(
     assert len(entry) < RULES.message_bytes_max
     refused = refusal(entry, 2)
     assert refused.code.code == MESSAGE_TOO_LARGE
-    assert f"{EXPANDED_ITEMS_MAX} records and headers" in refused.words
+    assert f"{EXPANDED_ITEMS_MAX} records and headers" in refused.message
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=NAMES.get)
@@ -102,7 +102,7 @@ def test_headers_count_as_records_do() -> None:
     entry = batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX))
     assert len(entry) < 1_000
     assert refusal(entry, 7).code.code == MESSAGE_TOO_LARGE
-    assert isinstance(check(batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX - 1)), 7, RULES), Sent)
+    assert isinstance(validate_records(batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX - 1)), 7, RULES), Sent)
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=NAMES.get)
@@ -111,7 +111,7 @@ def test_a_batch_that_expands_too_far_is_refused(codec: int) -> None:
     body = b"\0\0\0\1" + varint(len(value)) + value + b"\0"
     entry = batch(codec, 1, varint(len(body)) + body)
     code = MESSAGE_TOO_LARGE
-    assert check(entry, 7, Rules(2, 1 << 26)).code.code == code  # type: ignore[union-attr]
+    assert validate_records(entry, 7, Rules(2, 1 << 26)).code.code == code  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("entry", "version"), [(wrapper(1, GZIP, 1_500_000), 2), (b"", 7)], ids=["wrapper", "batch"])
@@ -120,9 +120,9 @@ def test_the_size_is_looked_at_before_anything_else(entry: bytes, version: int) 
     sent = bytearray(entry or build_record_set([Record(0, 1, 0, None, bytes(range(256)) * 400)], 2, GZIP))
     sent[-1] ^= 1
     found: list[Sent | Refused] = []
-    calls_of(lambda: found.append(check(bytes(sent), version, Rules(2, 100))), calls_max=100)
+    calls_of(lambda: found.append(validate_records(bytes(sent), version, Rules(2, 100))), calls_max=100)
     assert isinstance(found[0], Refused)
-    assert (found[0].code.code, "the topic takes 100" in found[0].words) == (MESSAGE_TOO_LARGE, True)
+    assert (found[0].code.code, "the topic takes 100" in found[0].message) == (MESSAGE_TOO_LARGE, True)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -130,7 +130,7 @@ def test_what_producers_send_is_taken(magic: int) -> None:
     """Five times the records that librdkafka puts into one batch."""
     count = EXPANDED_ITEMS_MAX
     entry = batch(GZIP, count, small_records(count)) if magic == 2 else wrapper(magic, GZIP, count)
-    sent = check(entry, 7 if magic == 2 else 2, RULES)
+    sent = validate_records(entry, 7 if magic == 2 else 2, RULES)
     assert isinstance(sent, Sent)
     assert sent.record_count == count
 
@@ -275,14 +275,14 @@ def test_a_shortage_is_reported_once_a_period_and_once_when_it_is_over(caplog: p
     caplog.set_level(logging.INFO, "bridge.broker.accepting")
     shortage = DescriptorShortage()
     for second in range(int(2.5 * REPORT_EVERY_S)):
-        shortage.paused("Too many open files", 10, float(second))
-        shortage.look(float(second))
+        shortage.record_pause("Too many open files", 10, float(second))
+        shortage.check_recovered(float(second))
     errors = [record.getMessage() for record in caplog.records]
     assert [line.split(" reason=")[0].split()[-1] for line in errors] == ["pauses=1", "pauses=61", "pauses=121"]
     caplog.clear()
     end = 2.5 * REPORT_EVERY_S
     for second in range(int(2 * QUIET_S)):
-        shortage.look(end + second)
+        shortage.check_recovered(end + second)
     assert [record.getMessage() for record in caplog.records] == ["connections-accepted-again pauses=150"]
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.migration import plan_file
-from bridge.migration.plan_file import BadPlanFile, plan_bytes, plan_of
+from bridge.migration.plan_file import BadPlanFile, plan_to_bytes, plan_from_bytes
 from tests.migration.seen_groups import rich_plan
 
-GOOD = plan_bytes(rich_plan())
+GOOD = plan_to_bytes(rich_plan())
 HEAD, *ROWS = (json.loads(line) for line in GOOD.splitlines())
 
 
@@ -23,7 +23,7 @@ def refused(head: dict[str, Any] | bytes, rows: list[Any] | None = None) -> str:
     first = head if isinstance(head, bytes) else json.dumps(head).encode()
     lines = [first, *(row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows or ROWS)]
     with pytest.raises(BadPlanFile) as it:
-        plan_of(b"\n".join(lines) + b"\n")
+        plan_from_bytes(b"\n".join(lines) + b"\n")
     return str(it.value)
 
 
@@ -106,7 +106,7 @@ def test_more_and_fewer_partitions_than_announced() -> None:
 def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_file, "PLAN_BYTES_MAX", len(GOOD) - 1)
     with pytest.raises(BadPlanFile, match=f"more than {len(GOOD) - 1} bytes"):
-        plan_of(GOOD)
+        plan_from_bytes(GOOD)
 
 
 @settings(deadline=None, max_examples=200)
@@ -116,4 +116,4 @@ def test_any_change_of_any_byte_is_seen(at: int, byte: int, cut: int, more: byte
     if changed.rstrip(b"\n") == GOOD.rstrip(b"\n"):
         return
     with contextlib.suppress(BadPlanFile):
-        assert plan_of(changed) == rich_plan()  # a blank more between two members
+        assert plan_from_bytes(changed) == rich_plan()  # a blank more between two members

@@ -17,7 +17,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import compress, decompress
 from zkconsumer.wire.entries import OFFSET_MAX
-from zkconsumer.wire.records import Record, iter_records, scan
+from zkconsumer.wire.records import Record, iter_records, scan_record_set
 from zkconsumer.wire.records_v2 import HEADERS_MAX
 
 GZIP = 1
@@ -76,18 +76,18 @@ def test_the_bricks_of_these_tests_are_sound() -> None:
 # --- headers of entries -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 @pytest.mark.parametrize("size", [0, 13, -1, -12, -(2**31)])
 def test_a_size_below_a_header_would_never_move_on(size: int, by: Callable[[bytes], object]) -> None:
     assert_refused(plain(0) + struct.pack(">qi", 1, size) + bytes(50), f"size of {size} bytes", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 def test_a_size_below_a_header_is_seen_in_a_cut_off_tail(by: Callable[[bytes], object]) -> None:
     assert_refused(struct.pack(">qi", 1, 13), "size of 13 bytes", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 @pytest.mark.parametrize("size", [14, 48])
 def test_a_batch_smaller_than_its_header(size: int, by: Callable[[bytes], object]) -> None:
     assert_refused(struct.pack(">qiib", 1, size, 0, 2) + bytes(100), f"size of {size} bytes", by)
@@ -99,7 +99,7 @@ def test_a_message_of_format_1_smaller_than_its_header() -> None:
         assert_refused(struct.pack(">qiI", 0, size, zlib.crc32(body)) + body, "format 1 is cut off")
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_a_format_that_does_not_exist(magic: int, by: Callable[[bytes], object]) -> None:
     with pytest.raises(UnsupportedCodec, match=f"offset 7 .*record format {magic} "):
@@ -110,47 +110,47 @@ def test_a_format_that_does_not_exist_can_be_passed_when_it_is_whole() -> None:
     newer = struct.pack(">qiiB", 7, 100, 0, 3) + bytes(95)
     for record_set, next_position in ((newer, 112), (newer[:-1], -1)):
         with pytest.raises(UnsupportedCodec) as caught:
-            scan(record_set)
+            scan_record_set(record_set)
         assert vars(caught.value)["next_position"] == next_position
 
 
 def test_the_largest_size_is_a_cut_off_tail_and_allocates_nothing() -> None:
     record_set = struct.pack(">qiib", 0, 2**31 - 1, 0, 0) + bytes(100)
-    assert scan(record_set).truncated
+    assert scan_record_set(record_set).truncated
     assert read(record_set) == []
 
 
 # --- offsets, which no checksum covers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 @pytest.mark.parametrize("offset", [5, 4, 0])
 def test_an_offset_that_does_not_increase_would_be_read_for_ever(offset: int, by: Callable[[bytes], object]) -> None:
     for again in (plain(offset), plain(offset, 1), batch(base=offset)):
         assert_refused(plain(5) + again, "do not follow offset 5", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 def test_a_batch_may_not_begin_inside_the_one_before(by: Callable[[bytes], object]) -> None:
     first = batch(record(WHOLE_RECORD), base=0, last_delta=9)
     assert_refused(first + batch(base=9), "do not follow offset 9", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 def test_a_negative_offset(offset: int, by: Callable[[bytes], object]) -> None:
     for entry in (plain(offset), plain(offset, 1), batch(base=offset, last_delta=5)):
         assert_refused(entry, "do not follow offset -1", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 def test_a_last_offset_before_the_base_would_rewind_the_fetcher(by: Callable[[bytes], object]) -> None:
     assert_refused(batch(base=100, last_delta=-1), "offsets 100 to 99 ", by)
 
 
-@pytest.mark.parametrize("by", [read, scan])
+@pytest.mark.parametrize("by", [read, scan_record_set])
 def test_an_offset_without_a_next_one_in_64_bits(by: Callable[[bytes], object]) -> None:
-    assert scan(plain(OFFSET_MAX)).next_offset == 2**63 - 1
+    assert scan_record_set(plain(OFFSET_MAX)).next_offset == 2**63 - 1
     for entry in (plain(OFFSET_MAX + 1), batch(base=OFFSET_MAX, last_delta=1)):
         assert_refused(entry, f"{OFFSET_MAX + 1} do not follow", by)
 

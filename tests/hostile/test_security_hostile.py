@@ -13,7 +13,7 @@ from zkconsumer.kafka.login import CHALLENGES_MAX
 from zkconsumer.kafka.sasl import BROKER_WORDS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
 from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
 from zkconsumer.kafka.tls import TlsSettings
-from zkconsumer.kafka.transport import fill_by_pieces
+from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_security import FakeSecurity
@@ -27,7 +27,7 @@ TRUST = TlsSettings(ca_file=str(TLS / "ca.pem"))
 def outcome(mechanism: str, misbehave: Callable[[int, bytes], bytes | None], **changes: bool) -> ZkConsumerError:
     """The error of a login at a broker that misbehaves."""
     security = FakeSecurity(
-        "SASL_SSL", certificate=TLS / "broker.pem", users={USER: PASSWORD}, misbehave=misbehave, **changes
+        "SASL_SSL", certificate=TLS / "broker.pem", users={USER: PASSWORD}, tamper=misbehave, **changes
     )
     cluster = FakeCluster(security=security)
     settings = SaslSettings(mechanism, USER, PASSWORD, oauth_token=lambda: "token")
@@ -103,10 +103,10 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed() -> None:
 
 def test_iterations_that_would_take_hours_are_refused() -> None:
     scram = Scram("SCRAM-SHA-256", USER, PASSWORD)
-    nonce = scram.first().decode().rpartition("r=")[2]
+    nonce = scram.initial_response().decode().rpartition("r=")[2]
     words = f"r={nonce}x,s=c2FsdHNhbHRzYWx0c2FsdA==,i={SCRAM_ITERATIONS_MAX + 1}"
     with pytest.raises(RemoteProtocolError, match="iterations"):
-        scram.answer(words.encode())
+        scram.evaluate_challenge(words.encode())
 
 
 def test_what_a_broker_says_is_cut_and_fit_for_one_line() -> None:
@@ -151,7 +151,7 @@ class Recorded:
         return len(piece)
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        return fill_by_pieces(self, view, deadline_ms)
+        return fill_by_receiving(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         return True

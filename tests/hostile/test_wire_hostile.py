@@ -182,8 +182,8 @@ def test_what_an_empty_element_takes_is_estimated_well(api: Api[Any, Any], versi
 def _elements(cls: type, version: int) -> Iterator[Nested]:
     """The kinds of messages that arrays of this message, and of those in it, hold."""
     for field in fields(cls):
-        kind = field.column.kind
-        if isinstance(kind, Array) and isinstance(kind.item, Nested) and version in field.column.versions:
+        kind = field.spec.field_type
+        if isinstance(kind, Array) and isinstance(kind.item, Nested) and version in field.spec.versions:
             yield kind.item
             yield from _elements(kind.item.cls, version)
 

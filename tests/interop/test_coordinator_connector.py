@@ -51,7 +51,7 @@ def test_our_connector_lives_through_every_change_beside_others(
     group, topic = names
     cluster.create_topic(topic, PARTITIONS)
     with ModernLab(
-        cluster.run, cluster.bootstrap, cluster.load, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
+        cluster.run, cluster.bootstrap, cluster.producer, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
     ) as lab:
         lab.load(topic, PER_SECOND)
         with lab.change("our first member comes, and two others join"):

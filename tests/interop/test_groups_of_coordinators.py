@@ -45,7 +45,7 @@ def rows(result: Result) -> list[list[str]]:
 
 def probe_of(broker: EmbeddedBroker, group: str) -> Probe:
     """A probe at the coordinator of the group."""
-    release = broker.call(lambda cluster: cluster.release.name)
+    release = broker.run_on_broker_thread(lambda cluster: cluster.release.name)
     asked = Probe(Server(release, *_first(broker), "clicks", is_kraft=True, is_real=False), group)
     asked.until(lambda: asked.find_coordinator()[0] == 0, "there is a coordinator")
     _, host, port = asked.find_coordinator()
@@ -177,8 +177,8 @@ def test_both_kinds_stand_in_one_table(world: FakeWorld, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     put(world, {0: 1}, group="old")
     join(world, group="both")
-    world.cluster.set_modern_members("both", True)
-    world.cluster.set_modern_members("new", True)
+    world.cluster.set_coordinator_members("both", True)
+    world.cluster.set_coordinator_members("new", True)
     listed = rows(tool("groups", "list"))
     assert [(row[0], row[1], row[2], row[-1]) for row in listed] == [
         ("both", "-", "1", "-"), ("both", "modern", "1", "Stable"), ("new", "modern", "1", "Stable"),
@@ -199,7 +199,7 @@ def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeW
     world.create_topic("clicks", 1)
     world.create_topic("__consumer_offsets", 1)
     put(world, {0: 1}, group="both")
-    world.cluster.set_modern_members("both", True)
+    world.cluster.set_coordinator_members("both", True)
     result = tool("groups", "describe", "both")
     assert result.exit_code == 0
     assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["clicks", "-"]

@@ -124,7 +124,7 @@ def test_a_group_of_several_libraries_lives_through_every_change(
         server.start()
 
     with ModernLab(
-        cluster.run, cluster.bootstrap, cluster.load, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
+        cluster.run, cluster.bootstrap, cluster.producer, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
     ) as lab:
         live_through(lab, broker, clients, die_and_come_back)
 
@@ -157,7 +157,7 @@ def test_another_broker_takes_a_group_over_when_its_coordinator_is_killed(
         [coordinator] = [server for server in servers if server.port == port]
         coordinator.kill()
 
-    with ModernLab(sandbox.run, sandbox.bootstrap, sandbox.load, group, {topic: PARTITIONS}, folder=tmp_path) as lab:
+    with ModernLab(sandbox.run, sandbox.bootstrap, sandbox.producer, group, {topic: PARTITIONS}, folder=tmp_path) as lab:
         live_through(lab, broker, clients, kill_the_coordinator)
 
 

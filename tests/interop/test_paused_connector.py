@@ -24,7 +24,7 @@ IN_HAND = 1
 
 
 def handed(member: ModernMember) -> list[tuple[int, int]]:
-    return [(each.partition, each.offset) for each in member.handed]
+    return [(each.partition, each.offset) for each in member.delivered]
 
 
 def test_a_process_that_wakes_from_a_pause_hands_out_nothing_that_another_has_read(tmp_path: Path) -> None:

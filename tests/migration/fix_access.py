@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bridge.migration.copy import CopyOptions, copy_steps
-from bridge.migration.moving import accepted_plan
-from bridge.migration.pieces import read_plan
-from bridge.migration.plan_file import plan_bytes, plan_of
+from bridge.migration.moving import read_accepted_plan
+from bridge.migration.pieces import read_plan_text
+from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes
 from tests.migration.fix_kill import GROUP, Ground
 from tests.migration.fix_move import Lab
 from zkconsumer.admin.session import AdminSession
@@ -17,7 +17,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_READ, Acl, Request, Result, StoreError
 from zkconsumer.zk.security import Digest, Login, identities
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 ALICE = Digest("alice", "correct horse")
 """As whom the members of the group log in."""
@@ -82,7 +82,7 @@ def ask(ground: Any, login: Login | None, *requests: Request) -> list[Result]:
     """As another client."""
     store = FakeZkStore(ground.zookeeper, login=login)
     store.start(1_000)
-    answers = list(call(store, requests, 1_000))
+    answers = list(submit_and_wait(store, requests, 1_000))
     store.close(1_000)
     return answers
 
@@ -111,7 +111,7 @@ def open_node(ground: Any, path: str, data: bytes = b"") -> None:
 
 def resume(ground: Ground, session: AdminSession, **options: Any) -> None:
     """``apply --resume G`` with a digest that was confirmed."""
-    first = plan_of(read_plan(session, GROUP))
+    first = plan_from_bytes(read_plan_text(session, GROUP))
     moving = ground.moving(session, first)
-    moving.plan = accepted_plan(session, first) or first
-    ground.carry_out(moving, copy_steps(moving, CopyOptions(plan_bytes(first), **options)))
+    moving.plan = read_accepted_plan(session, first) or first
+    ground.carry_out(moving, copy_steps(moving, CopyOptions(plan_to_bytes(first), **options)))

@@ -17,11 +17,11 @@ import pytest
 from bridge.migration.control import MEMBERS
 from bridge.migration.decisions import Decisions
 from bridge.migration.dual.steps import DualOptions, dual_steps
-from bridge.migration.look import look_at_group
+from bridge.migration.look import inspect_group
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
-from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, Stance, stance_of
+from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, Stance, member_phase_of
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.targets import make_plan
@@ -55,7 +55,7 @@ from zkconsumer.zk.requests import (
     Stat,
 )
 from zkconsumer.zk.security import Login
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, parse_control
 
 __all__ = ["dual", "lab"]
@@ -99,10 +99,10 @@ class Member:
 
     @property
     def duty(self) -> Duty:
-        return DUTIES[stance_of(self.control)]
+        return DUTIES[member_phase_of(self.control)]
 
     def ask(self, request: Any) -> Any:
-        [answer] = call(self.store, [request], TIMEOUT_MS)
+        [answer] = submit_and_wait(self.store, [request], TIMEOUT_MS)
         return answer
 
     # --- what it does, in this order
@@ -116,10 +116,10 @@ class Member:
             self.in_kafka.clear()
 
     def share(self, number: int, count: int) -> set[TopicPartition]:
-        match self.duty.share:
+        match self.duty.zookeeper_assignment:
             case Share.COMPUTED:
                 return {tp for tp in PARTITIONS if tp.topic in self.topics and tp.partition % count == number}
-            case Share.GIVEN:
+            case Share.FROM_COORDINATOR:
                 return set(self.given)
         return set()
 
@@ -145,23 +145,23 @@ class Member:
 
     def works(self) -> None:
         """Read one more record of each partition, and commit; then bring up the store that is behind."""
-        holds = self.given if self.duty.holds is Side.COORDINATOR else self.owned
+        holds = self.given if self.duty.active_side is Side.COORDINATOR else self.owned
         for tp in sorted(holds if self.crowd.is_loaded else ()):
             at = self.crowd.positions.get(tp, max(self.stored(tp), 0)) + 1
             if at <= LOG_END and self.commit(tp, at):
                 self.crowd.positions[tp] = at
         for tp in sorted(self.owned):
             stored, known = self.stored(tp), self.in_kafka.get(tp)
-            if self.duty.order is Order.ZOOKEEPER_FIRST and stored >= 0 and stored != known:
+            if self.duty.commit_order is Order.ZOOKEEPER_FIRST and stored >= 0 and stored != known:
                 self.to_kafka(tp, stored)
-            if self.duty.order is Order.KAFKA_FIRST and stored >= 0 and (known is None or known < stored):
+            if self.duty.commit_order is Order.KAFKA_FIRST and stored >= 0 and (known is None or known < stored):
                 self.to_kafka(tp, stored)
-            if self.duty.order is Order.KAFKA_FIRST and known is not None and stored < known:
+            if self.duty.commit_order is Order.KAFKA_FIRST and known is not None and stored < known:
                 self.to_zookeeper(tp, known)
 
     def commit(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the store that comes first has it."""
-        match self.duty.order:
+        match self.duty.commit_order:
             case Order.ZOOKEEPER:
                 return self.to_zookeeper(tp, offset)
             case Order.ZOOKEEPER_FIRST:
@@ -184,7 +184,7 @@ class Member:
     def to_kafka(self, tp: TopicPartition, offset: int) -> bool:
         assert self.control is not None
         words = format_provenance(Provenance(self.control.migration_id, self.control.epoch, 7))
-        if self.duty.holds is Side.COORDINATOR:
+        if self.duty.active_side is Side.COORDINATOR:
             words = ""  # a member like any other
         elif self.refusals:
             self.refusals -= 1
@@ -203,11 +203,11 @@ class Member:
         if self.control is None or self.is_mute:
             return
         behind = 0
-        if self.duty.share is Share.GIVEN:
+        if self.duty.zookeeper_assignment is Share.FROM_COORDINATOR:
             late = {tp for tp in self.owned if self.stored(tp) >= 0 and self.stored(tp) != self.in_kafka.get(tp)}
             if self.duty is DUTIES[Stance.RETURNED]:
                 late = {tp for tp in self.owned if self.stored(tp) >= 0 and tp not in self.in_kafka}
-            elif self.duty.holds is Side.COORDINATOR:
+            elif self.duty.active_side is Side.COORDINATOR:
                 late = {tp for tp in self.owned if tp in self.in_kafka and self.stored(tp) != self.in_kafka[tp]}
             behind = len((self.given - self.owned) | late)
         control = self.control
@@ -306,7 +306,7 @@ class Crowd:
         leaders: dict[int, str] = {}
         for _ in range(1_000):
             for one, pending in list(asked.items()):
-                if one.talk.connection.has_answer(2):
+                if one.talk.connection.has_response(2):
                     answer = one.talk.connection.receive(pending, TIMEOUT_MS)
                     assert answer.error_code == 0, f"{one.consumer} was not let in: {answer.error_code}"
                     one.member_id, one.generation = answer.member_id, answer.generation_id
@@ -366,8 +366,8 @@ class DualLab(Lab):
         crowd.recorder = HistoryRecorder(crowd.group)
         for tp, offset in self.offsets(crowd.group).items():
             crowd.recorder.add(h.Committed, *tp, offset, store="zookeeper")
-        self.zookeeper.on_changes = crowd.recorder.of_zookeeper(self.zookeeper)
-        self.broker.listen(crowd.recorder.of_kafka(lambda call, body: None))
+        self.zookeeper.on_changes = crowd.recorder.zookeeper_callback(self.zookeeper)
+        self.broker.on_group_response(crowd.recorder.kafka_callback(lambda call, body: None))
         self.crowds[crowd.group] = crowd
         self.on_pause = crowd.acts
         for number in range(count):
@@ -378,7 +378,7 @@ class DualLab(Lab):
 
     def dual_plan(self, crowd: Crowd, decisions: Decisions = DECISIONS, name: str = "m") -> Plan:
         with self.process() as session:
-            seen = look_at_group(session, crowd.group, with_acls=False)
+            seen = inspect_group(session, crowd.group, with_acls=False)
         assert seen is not None
         plan = make_plan(seen, decisions, migration_id=f"{name}{crowd.group}", strategy="dual", made_at_ms=1)
         assert plan.can_be_applied, (plan.refusals, plan.partitions)
@@ -386,7 +386,7 @@ class DualLab(Lab):
 
     def move(self, session: AdminSession, plan: Plan, *, timeout_ms: int = 600_000, **options: Any) -> list[str]:
         moving = self.moving(session, plan)
-        steps = partial(dual_steps, moving, DualOptions(plan_bytes(plan), **options))
+        steps = partial(dual_steps, moving, DualOptions(plan_to_bytes(plan), **options))
         return self.carry_out(moving, steps, timeout_ms)
 
     def take_back(self, session: AdminSession, plan: Plan, timeout_ms: int = 600_000) -> list[str]:

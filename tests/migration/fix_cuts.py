@@ -89,7 +89,7 @@ class RunningAuthority(Authority):
         return super().write_offsets(*arguments, **more)
 
     def _hold(self) -> None:
-        if not self.has_run:
+        if not self.had_lock:
             HoldRun(self, WHO).do()
 
 
@@ -105,7 +105,7 @@ def cut_off(
             submit(session_id, requests[: index + (how == "behind")], lambda _: None)
             raise Killed
         case _:
-            store.server.lose_next(partial(is_, requests[index]), is_done=how == "lost", store=store)
+            store.server.lose_connection_on_next(partial(is_, requests[index]), is_done=how == "lost", store=store)
 
 
 class CutStore(FakeZkStore):
@@ -193,7 +193,7 @@ class Doer:
         pass
 
     def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
-        self.waited_for.append(waiting.whom)
+        self.waited_for.append(waiting.waits_for)
         self.clock.move(1_000)
         return True
 
@@ -207,7 +207,7 @@ def carry_out(authority: Authority, steps: Sequence[Step], timeout_ms: int = TIM
     doer = Doer(clock)
     while True:
         try:
-            Run(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_aborted).carry_out(steps)
+            Run(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_abort_requested).run_steps(steps)
         except AnswerLost:
             continue
         return doer.waited_for

@@ -26,7 +26,7 @@ from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetch
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Children, ChildrenOf, Create, SetData
 from zkconsumer.zk.security import OPEN
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control, parse_offset
 
 GROUP, TOPIC, ID = "g", "t", "m1"
@@ -114,7 +114,7 @@ class Dual:
         self.zookeeper.expire(self.stores[name], reconnects=False)
 
     def _ask(self, request: Any) -> None:
-        [answer] = call(self.operator, [request], 20_000)
+        [answer] = submit_and_wait(self.operator, [request], 20_000)
         assert not isinstance(answer, Exception), answer
 
     def acknowledged(self, control: Control) -> dict[str, Acknowledgement]:
@@ -123,7 +123,7 @@ class Dual:
         for name in self.ids():
             data = self.zookeeper.data(f"{paths.control(GROUP)}/{MEMBERS}/{name}")
             said = None if data is None else parse_acknowledgement(data)
-            if said is not None and said.is_of(control):
+            if said is not None and said.matches_control(control):
                 found[name] = said
         return found
 
@@ -145,7 +145,7 @@ class Dual:
     # --- what there is --------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        [listed] = call(self.operator, [Children(paths.ids(GROUP))], 20_000)
+        [listed] = submit_and_wait(self.operator, [Children(paths.ids(GROUP))], 20_000)
         return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
 
     def owners(self) -> dict[int, str]:

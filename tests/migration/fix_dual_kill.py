@@ -38,7 +38,7 @@ class Reader(Member):
         ground.recorder.member(self.consumer, "ours", self.store.session_id)
 
     def works(self) -> None:
-        holds = self.given if self.duty.holds is Side.COORDINATOR else self.owned
+        holds = self.given if self.duty.active_side is Side.COORDINATOR else self.owned
         for tp in sorted(self.reads.keys() - holds):
             self.ground.recorder.add(h.Released, self.consumer, *tp)
             del self.reads[tp]

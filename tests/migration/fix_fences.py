@@ -9,7 +9,7 @@ from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
 from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.lists import AccessList
-from bridge.migration.fences.owners import LateOwnerFences, owner_fences
+from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
 from bridge.migration.phases import Phase
 from bridge.migration.step import Step
 from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Group, carry_out
@@ -62,7 +62,7 @@ def fence_all(authority: Authority, planned: dict[str, AccessList]) -> list[Step
     return [
         acls(authority, planned),
         acls(authority, planned, members_leave=False),
-        *owner_fences(authority, PLANNED),
+        *owner_fence_steps(authority, PLANNED),
         LateOwnerFences(authority, PLANNED),
     ]
 

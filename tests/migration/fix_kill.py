@@ -21,10 +21,10 @@ import pytest
 from bridge.broker.releases import NEWEST
 from bridge.migration.complete import complete_steps
 from bridge.migration.control import phase_of
-from bridge.migration.control_access import check_control_lists
+from bridge.migration.control_access import check_control_acls
 from bridge.migration.decisions import Decisions
-from bridge.migration.moving import kept_plan
-from bridge.migration.phases import Phase, Strategy, is_fenced_for_old_members
+from bridge.migration.moving import read_effective_plan
+from bridge.migration.phases import Phase, Strategy, blocks_old_members
 from bridge.migration.plan import Plan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.testing import HistoryRecorder
@@ -45,7 +45,7 @@ from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetC
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, NodeExists, Request, SetData, StoreError
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, parse_control
 
 GROUP = "g"
@@ -131,8 +131,8 @@ class Ground(Lab):
             self.recorder.add(h.LogHeld, *tp, 0, LOG_END)
             self.recorder.add(h.StartedAt, *tp, STORED.get(tp, 0))
         self.state("before")
-        zookeeper.on_changes = self.recorder.of_zookeeper(zookeeper)
-        broker.cluster.on_group_answer = self.recorder.of_kafka(lambda asked, body: asked.client_host[1:] or None)
+        zookeeper.on_changes = self.recorder.zookeeper_callback(zookeeper)
+        broker.cluster.on_group_response = self.recorder.kafka_callback(lambda asked, body: asked.client_host[1:] or None)
 
     # --- the migrator -------------------------------------------------------------------------------------------
 
@@ -182,12 +182,12 @@ class Ground(Lab):
         self.pause(ms)
         described = self.broker.group(GROUP)
         if described is None or not described.members:
-            self.recorder.seat_ended()
+            self.recorder.placeholder_expired()
 
     def probe(self, group: str) -> None:
         """Who tries now is refused, in whatever phase that must be so; the recorder hears of who is not."""
         control = self.control(group)
-        if control is None or not is_fenced_for_old_members(phase_of(control)):
+        if control is None or not blocks_old_members(phase_of(control)):
             return
         old = FakeZkStore(self.zookeeper)
         old.start(1_000)
@@ -197,7 +197,7 @@ class Ground(Lab):
                 Create(f"{paths.ids(group)}/old", b"x", ephemeral=True),
                 SetData(paths.offset(group, T0), b"1", -1),
             ]
-        answers = call(old, tries, 1_000)
+        answers = submit_and_wait(old, tries, 1_000)
         old.close(1_000)
         assert all(isinstance(one, StoreError) for one in answers), f"in phase {control.phase} an old member was let in"
         if control.phase in ("fenced", "copied", "verified"):
@@ -210,9 +210,9 @@ class Ground(Lab):
 
     def back(self, session: AdminSession, plan: Plan) -> None:
         """As ``zkconsumer migrate rollback`` does it, with the plan that was kept, or with none."""
-        check_control_lists(session, GROUP)
+        check_control_acls(session, GROUP)
         try:
-            kept, has_plan = kept_plan(session, GROUP), True
+            kept, has_plan = read_effective_plan(session, GROUP), True
         except PreconditionFailed:
             kept, has_plan = plan, False
         moving = self.moving(session, kept)
@@ -220,8 +220,8 @@ class Ground(Lab):
 
     def complete(self, session: AdminSession, *, lift_fences: bool = False) -> None:
         """The archive of each ground is a file of its own."""
-        check_control_lists(session, GROUP)
-        moving = self.moving(session, kept_plan(session, GROUP))
+        check_control_acls(session, GROUP)
+        moving = self.moving(session, read_effective_plan(session, GROUP))
         self.carry_out(moving, partial(complete_steps, moving, self.folder / "znodes", lift_fences=lift_fences))
 
     # --- the members --------------------------------------------------------------------------------------------
@@ -252,13 +252,13 @@ class Ground(Lab):
         self.recorder.member(name, "ours", store.session_id)
         for tp in PARTITIONS:
             owner, node = paths.owner(GROUP, tp), paths.offset(GROUP, tp)
-            [claimed] = call(store, [Create(owner, name.encode(), ephemeral=True)], 1_000)
+            [claimed] = submit_and_wait(store, [Create(owner, name.encode(), ephemeral=True)], 1_000)
             assert not isinstance(claimed, StoreError), f"old members may work: {claimed}"
             self._read(name, tp, int(self.zookeeper.data(node) or 0), LOG_END)
             parents = [Create(path) for path in paths.parents(node)]
-            *_, made = call(store, [*parents, Create(node, b"%d" % LOG_END)], 1_000)
+            *_, made = submit_and_wait(store, [*parents, Create(node, b"%d" % LOG_END)], 1_000)
             if isinstance(made, NodeExists):
-                [made] = call(store, [SetData(node, b"%d" % LOG_END, -1)], 1_000)
+                [made] = submit_and_wait(store, [SetData(node, b"%d" % LOG_END, -1)], 1_000)
             assert not isinstance(made, StoreError), f"old members may work: {made}"
         store.close(1_000)
 

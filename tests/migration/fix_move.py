@@ -25,12 +25,12 @@ import pytest
 from bridge.migration.control import phase_of
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
-from bridge.migration.look import look_at_group
-from bridge.migration.moving import Moving, kept_plan, open_moving
+from bridge.migration.look import inspect_group
+from bridge.migration.moving import Moving, read_effective_plan, open_migration
 from bridge.migration.performers import Real
-from bridge.migration.phases import Phase, authority_of, following, is_fenced_for_old_members
+from bridge.migration.phases import Phase, authority_of, next_phases, blocks_old_members
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.seat_group import NOBODYS_MEMBER_ID
 from bridge.migration.step import Run, Step
@@ -67,7 +67,7 @@ from zkconsumer.zk.requests import (
     StoreError,
 )
 from zkconsumer.zk.security import Digest, Login
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, parse_control
 
 KAFKA_WRITES = (JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, OFFSET_COMMIT)
@@ -173,7 +173,7 @@ def _judge_step(before: Moment, now: Moment) -> None:
     if before.control.phase == now.control.phase:
         assert now.control == replace(before.control, is_confirmed=True), "the move is confirmed"
         return
-    assert phase_of(now.control) in following("copy", phase_of(before.control)), "phases follow each other"
+    assert phase_of(now.control) in next_phases("copy", phase_of(before.control)), "phases follow each other"
     assert now.control.epoch >= before.control.epoch, "epochs grow"
     if now.control.authority == "kafka" != before.control.authority:
         assert now.control.epoch == before.control.epoch + 1
@@ -308,7 +308,7 @@ class Lab:
 
     def plan(self, group: str, decisions: Decisions, name: str = "m") -> Plan:
         with self.process() as session:
-            seen = look_at_group(session, group, with_acls=decisions.acl_fence)
+            seen = inspect_group(session, group, with_acls=decisions.acl_fence)
         assert seen is not None
         plan = make_plan(seen, decisions, migration_id=f"{name}{group}", strategy="copy", made_at_ms=1)
         assert plan.can_be_applied, (plan.refusals, plan.partitions)
@@ -316,34 +316,34 @@ class Lab:
 
     def kept(self, session: AdminSession, group: str) -> Plan:
         """The plan that counts."""
-        return kept_plan(session, group)
+        return read_effective_plan(session, group)
 
     def moving(self, session: AdminSession, plan: Plan) -> Moving:
-        return open_moving(session, plan, WHO, pause=self.pause, patience=Patience(at_least_ms=60_000))
+        return open_migration(session, plan, WHO, pause=self.pause, patience=Patience(min_duration_ms=60_000))
 
     def carry_out(
         self, moving: Moving, steps: Iterator[Step] | Callable[[], Iterator[Step]], timeout_ms: int = 600_000
     ) -> list[str]:
         """What was told.  Given how the steps are derived, as the commands do it: anew when a store was away."""
         told: list[str] = []
-        real = Real(told.append, moving.seat.beat_if_due, self.pause, self.clock)
+        real = Real(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock)
         has_changed = moving.phase is not None
-        run = Run(real, self.clock, timeout_ms, "again", moving.authority.is_aborted, has_changed)
+        run = Run(real, self.clock, timeout_ms, "again", moving.control_znode.is_abort_requested, has_changed)
 
         if not callable(steps):
-            run.carry_out(steps)
+            run.run_steps(steps)
             return told
 
         def derive() -> Iterator[Step]:
-            moving.authority.begin_anew()
+            moving.control_znode.reset_lock()
             return steps()
 
-        run.see_through(derive)
+        run.run_with_retry(derive)
         return told
 
     def apply(self, session: AdminSession, plan: Plan, **options: Any) -> list[str]:
         moving = self.moving(session, plan)
-        return self.carry_out(moving, partial(copy_steps, moving, CopyOptions(plan_bytes(plan), **options)))
+        return self.carry_out(moving, partial(copy_steps, moving, CopyOptions(plan_to_bytes(plan), **options)))
 
     def rollback(self, session: AdminSession, plan: Plan) -> list[str]:
         moving = self.moving(session, plan)
@@ -365,7 +365,7 @@ class Lab:
 
     def kafka(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         with self.process() as session:
-            return {tp: (one.offset, one.metadata) for tp, one in KafkaStore(session, group).read().items()}
+            return {tp: (one.offset, one.metadata) for tp, one in KafkaStore(session, group).read_offsets().items()}
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
         found = {}
@@ -407,10 +407,10 @@ class Lab:
         """M1 and M2 from outside: whoever tries now is refused, in whatever phase that must be so."""
         control = self.control(group)
         phase = None if control is None else phase_of(control)
-        if phase is not None and is_fenced_for_old_members(phase):
+        if phase is not None and blocks_old_members(phase):
             old = FakeZkStore(self.zookeeper)
             old.start(1_000)
-            tries = call(old, [
+            tries = submit_and_wait(old, [
                 Create(f"{paths.ids(group)}/old", b"x", ephemeral=True),
                 Create(paths.owner(group, TopicPartition("t", 0)), b"old", ephemeral=True),
                 SetData(paths.offset(group, TopicPartition("t", 0)), b"1", -1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridge.migration.control import phase_of
-from bridge.migration.phases import authority_of, following
+from bridge.migration.phases import authority_of, next_phases
 from zkconsumer.testing import checker as h
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import Control
@@ -47,7 +47,7 @@ def _judge_step(before: Control | None, now: Control, stored: dict[h.Store, dict
     if before is None:
         assert now.phase == "planned", "a migration begins with its plan"
         return
-    assert phase_of(now) in following("dual", phase_of(before)), f"phases follow each other: {before}, then {now}"
+    assert phase_of(now) in next_phases("dual", phase_of(before)), f"phases follow each other: {before}, then {now}"
     assert now.epoch >= before.epoch, "epochs grow"
     if now.authority != before.authority:
         assert now.epoch == before.epoch + 1, "an authority has an epoch of its own"

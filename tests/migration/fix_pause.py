@@ -24,7 +24,7 @@ from zkconsumer.wire.schemas import LEAVE_GROUP
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, SetData, StoreError
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 Gone: TypeAlias = Literal["session and placeholder", "placeholder"]
 """What the paused run has no longer when it goes on."""
@@ -93,10 +93,10 @@ def an_old_member_starts(ground: Ground, plan: Plan) -> None:
     store = FakeZkStore(ground.zookeeper)
     store.start(1_000)
     ground.recorder.member("zombie", "ours", store.session_id)
-    [claimed] = call(store, [Create(paths.owner(GROUP, T0), b"zombie", ephemeral=True)], 1_000)
+    [claimed] = submit_and_wait(store, [Create(paths.owner(GROUP, T0), b"zombie", ephemeral=True)], 1_000)
     if not isinstance(claimed, StoreError):
         ground._read("zombie", T0, int(ground.zookeeper.data(paths.offset(GROUP, T0)) or 0), LOG_END)
-        [written] = call(store, [SetData(paths.offset(GROUP, T0), b"%d" % LOG_END, -1)], 1_000)
+        [written] = submit_and_wait(store, [SetData(paths.offset(GROUP, T0), b"%d" % LOG_END, -1)], 1_000)
         assert not isinstance(written, StoreError), written
         ground.recorder.add(h.Released, "zombie", *T0)
     store.close(1_000)
@@ -166,7 +166,7 @@ def pause_at(way: Way, at: int, act: Act, gone: Gone, folder: Path) -> Outcome |
     if not pause.was_paused:
         return None
     way.settle(ground)
-    findings = [f"{one.code}: {one.text}" for one in h.judge(ground.recorder.events).findings]
+    findings = [f"{one.code}: {one.text}" for one in h.check_history(ground.recorder.events).findings]
     # Whose commit it was that Kafka took while it had no authority: that is named, whatever the run does.
     findings = [one for one in findings if " of somebody" not in one]
     return Outcome(pause.seen[at - 1], phases[0], error, findings, ground)

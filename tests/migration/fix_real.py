@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.lab import histories
@@ -99,7 +99,7 @@ class RealGroup:
     @property
     def kept(self) -> tuple[str, ...]:
         """The options that go on with the plan in ZooKeeper, confirmed by the digest of the plan in the file."""
-        return ("--resume", self.group, "--plan-digest", read_plan(self.folder / f"{self.group}.plan").digest)
+        return ("--resume", self.group, "--plan-digest", read_plan_file(self.folder / f"{self.group}.plan").digest)
 
     @contextmanager
     def begun(self, *words: str | Path) -> Iterator[None]:
@@ -181,11 +181,11 @@ class RealGroup:
 
     def load(self, per_second: int) -> None:
         """Records for all partitions, until ``halt``."""
-        self.sandbox.load.rate(self.topic, self.partitions, per_second)
+        self.sandbox.producer.start_rate(self.topic, self.partitions, per_second)
 
     def halt(self) -> None:
         """End the load; every record is acknowledged."""
-        self.sandbox.load.halt()
+        self.sandbox.producer.stop_rate()
 
     def produce(self, count: int) -> None:
         """So many records at once, evenly."""
@@ -194,12 +194,12 @@ class RealGroup:
 
     def ends(self) -> dict[int, int]:
         """Partition -> the offset behind its last record."""
-        ends = histories.ends_of_logs(self.sandbox.load.acked, [self.topic])
+        ends = histories.log_end_offsets(self.sandbox.producer.acked, [self.topic])
         return {number: ends.get((self.topic, number), 0) for number in range(self.partitions)}
 
     def handed(self, stage: str) -> Counter[Record]:
         """Record -> how often the members of a stage were given it."""
-        return Counter(message[:3] for member in self.stages.get(stage, ()) for message in member.handed)
+        return Counter(message[:3] for member in self.stages.get(stage, ()) for message in member.delivered)
 
     def first_handed(self, stage: str) -> dict[int, int]:
         """Partition -> the lowest offset that a stage was given."""
@@ -219,7 +219,7 @@ class RealGroup:
         """Until everything that was acknowledged was handed out."""
 
         def is_drained() -> bool:
-            handed = sum(len(member.handed) for members in self.stages.values() for member in members)
+            handed = sum(len(member.delivered) for members in self.stages.values() for member in members)
             return handed >= sum(self.ends().values()) and self.judge().missing == 0
 
         self._wait(is_drained, "every record is handed out")
@@ -241,8 +241,8 @@ class RealGroup:
 
     def gap_s(self, before: str, after: str) -> float:
         """Seconds between the last record of one stage and the first of the next."""
-        last = max(message.t_ms for member in self.stages[before] for message in member.handed)
-        return (min(message.t_ms for member in self.stages[after] for message in member.handed) - last) / 1000
+        last = max(message.t_ms for member in self.stages[before] for message in member.delivered)
+        return (min(message.t_ms for member in self.stages[after] for message in member.delivered) - last) / 1000
 
     # --- both stores --------------------------------------------------------------------------------------------
 
@@ -266,13 +266,13 @@ class RealGroup:
     def in_kafka(self) -> dict[int, int]:
         """Partition -> offset."""
         with self.session() as session:
-            return {tp.partition: one.offset for tp, one in KafkaStore(session, self.group).read().items()}
+            return {tp.partition: one.offset for tp, one in KafkaStore(session, self.group).read_offsets().items()}
 
     def stores(self) -> tuple[Nodes, Mapping[TopicPartition, object]]:
         """Everything that both stores have of the group, to the last version and access list."""
         with self.session() as session:
             nodes = nodes_below(session, [paths.group_root(self.group), paths.control(self.group)])
-            return nodes, KafkaStore(session, self.group).read()
+            return nodes, KafkaStore(session, self.group).read_offsets()
 
 
 def nodes_below(session: AdminSession, roots: Sequence[str]) -> Nodes:
@@ -284,7 +284,7 @@ def nodes_below(session: AdminSession, roots: Sequence[str]) -> Nodes:
         node = session.get(path)
         if node is None:
             continue
-        [acl] = session.ask([GetAcl(path)])
+        [acl] = session.request([GetAcl(path)])
         assert isinstance(acl, tuple), acl
         found[path] = node.data, node.stat, acl
         listed = session.children(path)

@@ -151,7 +151,7 @@ class Desk:
             yield session
 
     def seat(self, session: AdminSession, migration_id: str = MIGRATION, group: str = GROUP) -> Seat:
-        return Seat(session, group, migration_id, ["t"], pause=self.pause, patience=Patience(at_least_ms=60_000))
+        return Seat(session, group, migration_id, ["t"], pause=self.pause, patience=Patience(min_duration_ms=60_000))
 
     def control(self, phase: str, epoch: int = 3, migration_id: str = MIGRATION) -> None:
         """The control znode says so; its version grows."""
@@ -167,7 +167,7 @@ class Desk:
             self.zookeeper.ensure(paths.offset(GROUP, TopicPartition(topic, int(number))), data)
 
     def stores(self, session: AdminSession) -> Stores:
-        patience = Patience(at_least_ms=60_000)
+        patience = Patience(min_duration_ms=60_000)
         return Stores(
             RunningAuthority(session, GROUP, MIGRATION), self.seat(session), pause=self.pause, patience=patience
         )  # fmt: skip
@@ -183,7 +183,7 @@ MakeDesk = Callable[..., Desk]
 
 
 @pytest.fixture
-def make_desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
+def make_placeholder_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
     """Makes desks; at the end nothing runs any more."""
     monkeypatch.setattr(versions, "SILENCE_MS", 20)  # what a broker of 0.9 costs each process
     before = live_threads()
@@ -208,6 +208,6 @@ def make_desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
 
 
 @pytest.fixture
-def desk(make_desk: MakeDesk) -> Desk:
+def placeholder_fixture(make_desk: MakeDesk) -> Desk:
     """The newest broker that speaks to everybody."""
     return make_desk()

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from bridge.commands import migrate_apply, migrate_complete, migrate_rollback, migrate_running
 from bridge.migration import seat
 from bridge.migration.decisions import Decisions
-from bridge.migration.plan_file import write_plan
+from bridge.migration.plan_file import write_plan_file
 from bridge.migration.step import Standing, Step
 from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, CutCable, Cuts, Lab, judge
 from tests.migration.fix_seat import refused
@@ -193,7 +193,7 @@ class Shell:
         """A group at rest, and its plan in a file."""
         group = self.lab.new_group()
         file = self.folder / f"{group}.plan"
-        write_plan(file, self.lab.plan(group, decisions))
+        write_plan_file(file, self.lab.plan(group, decisions))
         return group, file
 
     # --- what fails
@@ -276,14 +276,14 @@ class Shell:
         """``zkconsumer.zk.store.call`` that takes no time."""
         server = self.lab.zookeeper
         if server.is_up:
-            return zk_store.call(store, requests, 30_000, session_id)
+            return zk_store.submit_and_wait(store, requests, 30_000, session_id)
         box: list[list[ZkResult]] = []
         store.submit(session_id, requests, box.append)
         until_ms = self.clock.now_ms() + timeout_ms
         while not box and not server.is_up and self.clock.now_ms() < until_ms:
             self.clock.move(min(1_000, until_ms - self.clock.now_ms()))
         if server.is_up or box:
-            zk_store.call(store, [], 30_000)  # behind what was submitted before
+            zk_store.submit_and_wait(store, [], 30_000)  # behind what was submitted before
             return box[0]
         raise ZkTimeoutException(f"ZooKeeper did not answer {len(requests)} requests within {timeout_ms} ms")
 

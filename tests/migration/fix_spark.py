@@ -8,9 +8,9 @@ from typing import Any
 
 from bridge import CoordinatorConsumerConnector
 from bridge.migration.control import LEAVE
-from bridge.migration.pieces import read_plan
-from bridge.migration.plan_file import plan_of
-from bridge.spark.doors import Doors, keeper_settings, open_logs
+from bridge.migration.pieces import read_plan_text
+from bridge.migration.plan_file import plan_from_bytes
+from bridge.spark.doors import Doors, membership_process_settings, open_logs
 from bridge.spark.faults import Faults
 from bridge.spark.keeper.following import Following
 from bridge.spark.membership import Claimed, Ended, Holding, Stand, Wanted
@@ -51,10 +51,10 @@ class InPlace:
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
         return self.following.begin_batch(ended, wait_ms, until(wait_ms))
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
+    def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self.following.planned(partitions, until())
 
-    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
         return self.following.stands(partitions, query, until())
 
     def claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Claimed]:
@@ -66,7 +66,7 @@ class InPlace:
     def brokers(self) -> list[BrokerAddress]:
         return self.following.brokers()
 
-    def observe(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, int]:
         return self.following.observe()
 
     def close(self) -> None:
@@ -129,11 +129,11 @@ class Query:
         wait_until(triggered, what, timeout_ms)
 
     def _reader(self) -> ZkConsumerStreamReader:
-        doors = Doors(membership=self._member, logs=open_logs, faults=lambda _: Faults())
+        doors = Doors(membership=self._member, logs=open_logs, fault_point=lambda _: Faults())
         return ZkConsumerStreamReader(self.options, ("value",), doors)
 
     def _member(self, options: SourceOptions) -> InPlace:
-        settings = keeper_settings(options)
+        settings = membership_process_settings(options)
 
         def store(connect: str, timeout_ms: int) -> FakeZkStore:
             return FakeZkStore(self._zookeeper, "", timeout_ms, self.login)
@@ -168,7 +168,7 @@ def move(lab: Lab, query: Query, *, resume: bool = False, **options: Any) -> Non
     """``migrate apply``, while the query goes on."""
     lab.on_pause = lambda: step_aside(lab, query)
     with lab.process() as session:
-        plan = plan_of(read_plan(session, query.group)) if resume else lab.plan(query.group, DECISIONS)
+        plan = plan_from_bytes(read_plan_text(session, query.group)) if resume else lab.plan(query.group, DECISIONS)
         lab.apply(session, plan, accept_drift=True, **options)
     lab.on_pause = lambda: None
 

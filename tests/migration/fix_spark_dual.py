@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.migration.dual.comparing import COMPARED, CompareStores
 from bridge.migration.dual.following import MembersFollow, MembersHold
-from bridge.migration.moving import Moving, open_moving
+from bridge.migration.moving import Moving, open_migration
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Step
 from tests.migration.fix_dual import GROUP, Dual, wait_until
@@ -73,7 +73,7 @@ class Company:
         if Phase(phase) not in COMPARED:
             return
         with tool(self.dual) as session:
-            moving = open_moving(session, self.kept, WHO, patience=Patience(at_least_ms=5_000))
+            moving = open_migration(session, self.kept, WHO, patience=Patience(min_duration_ms=5_000))
             for step in steps_before_next(moving, Phase(phase)):
                 wait_until(partial(is_done, step), step.name, TIMEOUT_MS)
 
@@ -147,7 +147,7 @@ class Company:
 
 def steps_before_next(moving: Moving, phase: Phase) -> list[Step]:
     """What the tool waits for in a phase in which members hold partitions in both worlds."""
-    authority, stores = moving.authority, moving.stores
+    authority, stores = moving.control_znode, moving.stores
     return [
         MembersFollow(authority, stores, phase),
         MembersHold(authority, stores, phase),

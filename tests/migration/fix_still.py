@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from bridge.broker.assembly import assemble
+from bridge.broker.assembly import build_cluster
 from bridge.broker.cluster import Cluster
 from bridge.broker.connection import BrokerConnection
 from bridge.broker.incoming import Budget
@@ -29,7 +29,7 @@ from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.testing.embedded_broker import QUICK
 from zkconsumer.base.clock import Clock
 from zkconsumer.kafka.connection import BlockingConnection, Connection
-from zkconsumer.kafka.transport import fill_by_pieces
+from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock
@@ -91,7 +91,7 @@ class Wire(asyncio.Transport):
         self.answers = bytearray()
         self.has_ended = False
 
-    def write(self, data: Any) -> None:
+    def write_offsets(self, data: Any) -> None:
         self.answers += data
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class StillTransport:
         return len(taken)
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        return fill_by_pieces(self, view, deadline_ms)
+        return fill_by_receiving(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         while not self._wire.answers and not self._wire.has_ended:
@@ -176,7 +176,7 @@ class StillBroker:
         settings = BrokerSettings(
             listeners=(listener,), release=release, properties={**QUICK, **properties}, zookeeper=ADDRESS
         )
-        self.cluster = assemble(settings, self.scheduler)
+        self.cluster = build_cluster(settings, self.scheduler)
         self._node = self.cluster.nodes[0]
         self._node.addresses[listener.name] = BrokerAddress(0, listener.host, PORT)
         self._listener = listener.name
@@ -185,8 +185,8 @@ class StillBroker:
         door = ZooKeeperDoor(
             FakeZkStore(zookeeper, "", SESSION_TIMEOUT_MS), self.cluster, (listener,), lambda action: action()
         )
-        self.cluster.offsets_in_zookeeper = door.offsets
-        self.cluster.on_topics = door.write_topics
+        self.cluster.legacy_offset_store = door.offsets
+        self.cluster.on_topics_changed = door.write_topics
         self.cluster.start()
         door.open()
 
@@ -207,7 +207,7 @@ class StillBroker:
 
     def group(self, group: str) -> GroupMetadata | None:
         """What the coordinator knows of a group."""
-        machine = self._node.groups._machine
+        machine = self._node.coordinator_runtime._machine
         assert isinstance(machine, GroupCoordinator), "it was assembled with one"
         return machine.manager.get_group(group)
 

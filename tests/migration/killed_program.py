@@ -51,26 +51,26 @@ class Counter:
 
 def die_behind_steps(counter: Counter) -> None:
     """Behind the step."""
-    perform = Real.perform
+    perform = Real.execute
 
     def performed(self: Real, step: Step) -> None:
         perform(self, step)
         if counter.count():
             die()
 
-    Real.perform = performed  # type: ignore[method-assign]
+    Real.execute = performed  # type: ignore[method-assign]
 
 
 def stop_before_steps(counter: Counter) -> None:
     """Before the step, which is printed by then."""
-    perform = Real.perform
+    perform = Real.execute
 
     def performed(self: Real, step: Step) -> None:
         if counter.count():
             os.kill(os.getpid(), signal.SIGSTOP)
         perform(self, step)
 
-    Real.perform = performed  # type: ignore[method-assign]
+    Real.execute = performed  # type: ignore[method-assign]
 
 
 def die_at_writes(counter: Counter, how: str) -> None:

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.access import RunAccess, group_logins, names_login, words_of_list
+from bridge.migration.access import RunAccess, group_logins, matches_login, format_acl
 from bridge.migration.archive import read_archive
-from bridge.migration.control import ABORT, MEMBERS, accepted_piece, acl_piece, plan_piece
-from bridge.migration.control_access import check_control_lists
+from bridge.migration.control import ABORT, MEMBERS, accepted_piece_name, acl_piece_name, plan_piece_name
+from bridge.migration.control_access import check_control_acls
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, request_abort
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.fences.acls import AclFence
-from bridge.migration.fences.late_lists import SCHEMA, read_late_lists
-from bridge.migration.fences.lists import MARK_USER, is_fence, mark_of
+from bridge.migration.fences.late_lists import SCHEMA, read_late_acls
+from bridge.migration.fences.lists import MARK_USER, is_fence, fence_acl_entry
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import Damaged, pack, unpack
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
-from bridge.migration.plan_json import digest_of
-from bridge.migration.status import look_at_status
+from bridge.migration.plan_file import plan_to_bytes
+from bridge.migration.plan_json import digest_of_plan
+from bridge.migration.status import read_migration_status
 from bridge.migration.step import Step
 from tests.migration.fix_access import (
     ALICE,
@@ -93,15 +93,15 @@ def begun(ground: Ground, phase: Phase = Phase.VERIFIED) -> Plan:
 
 def forged(plan: Plan, target: int = 48, stored: int | None = None) -> bytes:
     """The plan with another start of the first partition; ``stored``: and with that as what ZooKeeper had."""
-    seen = dict(plan.seen.partitions)
+    seen = dict(plan.snapshot.partitions)
     if stored is not None:
         seen[T0] = replace(seen[T0], stored=stored)
     rows = tuple(
         replace(row, target=target, stored=row.stored if stored is None else stored) if row.tp == T0 else row
         for row in plan.partitions
     )
-    anew = replace(plan, partitions=rows, seen=replace(plan.seen, partitions=seen))
-    return plan_bytes(replace(anew, digest=digest_of(anew)))
+    anew = replace(plan, partitions=rows, snapshot=replace(plan.snapshot, partitions=seen))
+    return plan_to_bytes(replace(anew, digest=digest_of_plan(anew)))
 
 
 # --- what others can read and write -----------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def forged(plan: Plan, target: int = 48, stored: int | None = None) -> bytes:
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.VERIFIED, Phase.SWITCHED])
 def test_no_hash_of_a_password_is_in_a_node_that_others_may_read(ground: Ground, phase: Phase) -> None:
     begun(ground, phase)
-    plan = f"{CONTROL}/{plan_piece(0)}"
+    plan = f"{CONTROL}/{plan_piece_name(0)}"
     with ground.process() as session:
         node = session.get(plan)
     assert node is not None
@@ -138,7 +138,7 @@ def test_others_change_nothing_of_a_migration(ground: Ground, login: object, pha
             assert not may(ground, login, SetData(path, b"x")), path
         assert not may(ground, login, SetAcl(path, OPEN_ACL)), path
         assert not may(ground, login, Delete(path)), path
-    for name in (plan_piece(1), accepted_piece(0), acl_piece(0), "journal", "run", "leave", "fence"):
+    for name in (plan_piece_name(1), accepted_piece_name(0), acl_piece_name(0), "journal", "run", "leave", "fence"):
         assert not may(ground, login, Create(f"{CONTROL}/{name}", b"x")), name
     for parent in paths.parents(CONTROL):
         assert not may(ground, login, SetAcl(parent, OPEN_ACL)), parent
@@ -154,7 +154,7 @@ def test_the_fence_gives_no_login_more_than_before_and_the_world_never_the_right
     ground.zookeeper.set_acl(OFFSET_0, hidden)
     before = lists_below(ground, ROOT)
     plan = begun(ground, Phase.FENCED)
-    mark = mark_of(plan.migration_id)
+    mark = fence_acl_entry(plan.migration_id)
     for path, acl in lists_below(ground, ROOT).items():
         if path not in before or path == ROOT:
             continue
@@ -177,16 +177,16 @@ def test_members_that_leave_may_delete_their_claims_with_the_login_that_they_hav
     plan = ground.plan_it("copy")
     owners = paths.owners_of_topic(GROUP, "t")
     with ground.process() as session:
-        authority = ground.moving(session, plan).authority
+        authority = ground.moving(session, plan).control_znode
         steps: list[Step] = [
             BeginControl(authority, "copy"), HoldRun(authority, "me"), ControlTo(authority, Phase.FENCING),
         ]  # fmt: skip
-        carry_out(authority, [*steps, AclFence(authority, ("t",), plan.seen.acls, members_leave=True)])
+        carry_out(authority, [*steps, AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=True)])
         [leaving, reading] = [
             next(one.perms for one in acl_of(ground, owners) if one.id == who) for who in (hash_of(ALICE), "anyone")
         ]
         assert (leaving, reading) == (PERM_READ | PERM_DELETE, PERM_READ)
-        carry_out(authority, [AclFence(authority, ("t",), plan.seen.acls, members_leave=False)])
+        carry_out(authority, [AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=False)])
         assert {one.perms for one in acl_of(ground, owners)} == {PERM_READ, PERM_ALL}
 
 
@@ -211,7 +211,7 @@ def test_the_archive_of_a_protected_group_has_no_open_node_and_is_the_operators_
     """Also nodes that were made for the fence: ``restore`` creates nodes with the lists of the archive."""
     begun(ground, Phase.SWITCHED)
     tp = TopicPartition("t", 7)
-    fence = (all_of(OPERATOR), mark_of("mg"), WORLD_READS)
+    fence = (all_of(OPERATOR), fence_acl_entry("mg"), WORLD_READS)
     assert may(ground, OPERATOR, Create(paths.offset(GROUP, tp), b"1", acl=fence)), "it came after the plan was made"
     with ground.process() as session:
         ground.complete(session)
@@ -227,7 +227,7 @@ def test_without_the_fence_of_lists_offsets_that_come_back_have_the_list_of_the_
     protect(ground.zookeeper)
     log_in(ground, OPERATOR, ground.folder)
     plan = begun(ground, Phase.SWITCHED)
-    assert plan.seen.acls == {}
+    assert plan.snapshot.acls == {}
     ground.modern(dict.fromkeys(PARTITIONS, 30))
     with ground.process() as session:
         ground.back(session, plan)
@@ -240,7 +240,7 @@ def test_without_the_fence_of_lists_offsets_that_come_back_have_the_list_of_the_
 def test_an_unprotected_group_stays_as_open_as_it_was(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     begun(ground, Phase.FENCED)
-    assert lists_below(ground, CONTROL).keys() >= {CONTROL, f"{CONTROL}/{plan_piece(0)}"}
+    assert lists_below(ground, CONTROL).keys() >= {CONTROL, f"{CONTROL}/{plan_piece_name(0)}"}
     assert all(acl == set(OPEN_ACL) for acl in lists_below(ground, "/zkconsumer").values())
     assert all(MARK_USER not in one.id for acl in lists_below(ground, ROOT).values() for one in acl)
 
@@ -250,7 +250,7 @@ def test_accepted_starts_that_do_not_follow_from_the_plan_are_refused(tmp_path: 
     ground = Ground(tmp_path)
     plan = begun(ground, phase)
     before = ground.stored()
-    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece(0)}", pack(forged(plan))[0])), "it is open"
+    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece_name(0)}", pack(forged(plan))[0])), "it is open"
     with ground.process() as session, pytest.raises(PreconditionFailed, match="says 48 for t/0, and") as no:
         resume(ground, session)
     assert f"{CONTROL}/accepted-0000" in str(no.value)
@@ -263,7 +263,7 @@ def test_accepted_offsets_that_are_not_in_zookeeper_are_refused(tmp_path: Path, 
     ground = Ground(tmp_path)
     plan = begun(ground, phase)
     before = ground.stored()
-    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece(0)}", pack(forged(plan, 48, 48))[0]))
+    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece_name(0)}", pack(forged(plan, 48, 48))[0]))
     with ground.process() as session, pytest.raises(PartlyDone, match=r"ZooKeeper had 48 .* and has 10"):
         resume(ground, session)
     assert (ground.stored(), ground.control(GROUP).phase) == (before, phase.value)  # type: ignore[union-attr]
@@ -274,7 +274,7 @@ def test_decisions_of_an_accepted_plan_are_those_of_the_first_one(tmp_path: Path
     plan = begun(ground, Phase.FENCED)
     other = replace(plan, decisions=replace(plan.decisions, offsets={T0: 48}))
     data = forged(other)
-    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece(0)}", pack(data)[0]))
+    assert may(ground, None, Create(f"{CONTROL}/{accepted_piece_name(0)}", pack(data)[0]))
     with ground.process() as session, pytest.raises(PreconditionFailed, match="in more than offsets"):
         resume(ground, session)
 
@@ -282,7 +282,7 @@ def test_decisions_of_an_accepted_plan_are_those_of_the_first_one(tmp_path: Path
 def test_a_plan_whose_starts_are_not_what_its_decisions_give_is_refused_behind_the_fences(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     plan = begun(ground, Phase.FENCED)
-    assert may(ground, None, SetData(f"{CONTROL}/{plan_piece(0)}", pack(forged(plan))[0]))
+    assert may(ground, None, SetData(f"{CONTROL}/{plan_piece_name(0)}", pack(forged(plan))[0]))
     with ground.process() as session, pytest.raises(VerificationFailed, match=r"t/0: the plan says 48 \(cop") as no:
         resume(ground, session)
     assert "its decisions give 10 (copied)" in str(no.value)
@@ -294,7 +294,7 @@ def test_drift_that_was_accepted_is_carried_out_by_the_next_run(ground: Ground) 
     assert may(ground, OPERATOR, SetData(OFFSET_0, b"12"))
     with ground.process() as session:
         resume(ground, session, accept_drift=True, hold_at=Phase.VERIFIED)
-        assert acl_of(ground, f"{CONTROL}/{accepted_piece(0)}") == {all_of(OPERATOR)}
+        assert acl_of(ground, f"{CONTROL}/{accepted_piece_name(0)}") == {all_of(OPERATOR)}
     with ground.process() as session:
         resume(ground, session)
     assert {tp: value[0] for tp, value in ground.stored().items()} == EXPECTED | {T0: 12}
@@ -302,7 +302,7 @@ def test_drift_that_was_accepted_is_carried_out_by_the_next_run(ground: Ground) 
 
 def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: Ground) -> None:
     plan = begun(ground, Phase.FENCED)
-    piece = f"{CONTROL}/{acl_piece(0)}"
+    piece = f"{CONTROL}/{acl_piece_name(0)}"
     assert ask(ground, None, Create(piece, b"x")) == [NoAuth(piece)]
     lists = {"schema": SCHEMA, "lists": {OFFSET_0: [[PERM_ALL, "world", "anyone"]]}}
     data = pack(json.dumps(lists).encode())[0]
@@ -311,7 +311,7 @@ def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: Groun
         ground.back(session, plan)
     assert not may(ground, None, SetData(OFFSET_0, b"1"))
     with ground.process() as session, pytest.raises(VerificationFailed, match="others than digest user 'operator' may"):
-        read_late_lists(ground.moving(session, plan).authority)
+        read_late_acls(ground.moving(session, plan).control_znode)
 
 
 # --- as whom ----------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_a_run_with_another_login_is_refused_before_it_changes_anything(
         with ground.process() as session, pytest.raises(PreconditionFailed) as no:
             match act:
                 case "look":
-                    check_control_lists(session, GROUP)
+                    check_control_acls(session, GROUP)
                 case "apply":
                     ground.apply(session, plan)
                 case "rollback":
@@ -369,7 +369,7 @@ def test_nodes_that_others_made_before_are_refused_with_what_to_do_and_then_take
         ground.apply(session, plan)
     assert f"\n  {top} has world:anyone:cdrwa\n  {groups} has world:anyone:cdrwa\n" in str(no.value)
     assert f"\n  setAcl {top} auth::cdrwa,world:anyone:r\n" in str(no.value)
-    assert not ground.zookeeper.tree.holds(CONTROL)
+    assert not ground.zookeeper.tree.has_node(CONTROL)
     assert ask(ground, OPERATOR, *(SetAcl(path, SECURE_ACL) for path in (top, groups)))
     begun(ground, Phase.FENCED)
     assert acl_of(ground, CONTROL) == {all_of(OPERATOR), WORLD_READS}
@@ -384,7 +384,7 @@ def test_the_control_znode_of_a_migration_before_that_was_open_is_refused(ground
     protect(open_first.zookeeper)
     log_in(open_first, OPERATOR, open_first.folder)
     anew = replace(open_first.plan_it("copy"), migration_id="m2")
-    anew = replace(anew, digest=digest_of(replace(anew, digest="")))
+    anew = replace(anew, digest=digest_of_plan(replace(anew, digest="")))
     with open_first.process() as session, pytest.raises(PreconditionFailed) as no:
         open_first.apply(session, anew)
     assert f"\n  {CONTROL} has world:anyone:cdrwa\n" in str(no.value)
@@ -396,7 +396,7 @@ def test_the_control_znode_of_a_migration_before_that_was_open_is_refused(ground
             assert ask(open_first, OPERATOR, SetAcl(path, acl))
     with open_first.process() as session:
         open_first.apply(session, anew, hold_at=Phase.FENCED)
-    assert acl_of(open_first, f"{CONTROL}/{plan_piece(0)}") == {all_of(OPERATOR)}
+    assert acl_of(open_first, f"{CONTROL}/{plan_piece_name(0)}") == {all_of(OPERATOR)}
 
 
 def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_both(ground: Ground) -> None:
@@ -410,10 +410,10 @@ def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_
         assert may(ground, OPERATOR, SetAcl(path, (*SECURE_ACL, may_begin)))
     assert may(ground, MALLORY, Create(other, acl=SECURE_ACL))
     with ground.process() as session:
-        check_control_lists(session, GROUP)
+        check_control_acls(session, GROUP)
     log_in(ground, MALLORY, ground.folder)
     with ground.process() as session:
-        check_control_lists(session, "h")
+        check_control_acls(session, "h")
     assert not may(ground, None, Create(f"{groups}/k"))
 
 
@@ -431,31 +431,31 @@ def test_the_login_of_the_group_asks_a_run_to_stop_and_acknowledges_and_writes_n
         answers = ask(ground, login, Create(member, b"{}", ephemeral=True), Delete(member))
         assert [isinstance(one, NoAuth) for one in answers] == [not is_member] * 2, login
         assert may(ground, login, SetData(f"{CONTROL}/{ABORT}", b"")) == is_member
-        assert not may(ground, login, SetData(f"{CONTROL}/{plan_piece(0)}", b"x"))
+        assert not may(ground, login, SetData(f"{CONTROL}/{plan_piece_name(0)}", b"x"))
 
 
 def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: Ground) -> None:
     plan = begun(ground, Phase.FENCED)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        ground.carry_out(moving, iter([HoldRun(moving.authority, "me")]))
-        assert not moving.authority.is_aborted()
-        assert not look_at_status(session, GROUP).abort_asked
+        ground.carry_out(moving, iter([HoldRun(moving.control_znode, "me")]))
+        assert not moving.control_znode.is_abort_requested()
+        assert not read_migration_status(session, GROUP).abort_requested
         log_in(ground, ALICE, ground.folder)
         with ground.process() as other:
             assert "stops before its next step" in request_abort(other, GROUP, "alice")
-        assert moving.authority.is_aborted()
-        assert look_at_status(session, GROUP).abort_asked
+        assert moving.control_znode.is_abort_requested()
+        assert read_migration_status(session, GROUP).abort_requested
     log_in(ground, OPERATOR, ground.folder)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        ground.carry_out(moving, iter([HoldRun(moving.authority, "me")]))
-        assert not moving.authority.is_aborted()
+        ground.carry_out(moving, iter([HoldRun(moving.control_znode, "me")]))
+        assert not moving.control_znode.is_abort_requested()
     log_in(ground, None, ground.folder)
     with ground.process() as session:
         with pytest.raises(PreconditionFailed, match="no run is at work on group"):
             request_abort(session, GROUP, "anybody")
-        assert look_at_status(session, GROUP).keeps_plan, "anybody may look at the status"
+        assert read_migration_status(session, GROUP).has_stored_plan, "anybody may look at the status"
 
 
 @pytest.mark.parametrize("end", ["switched", "undone"])
@@ -530,15 +530,15 @@ def test_a_run_with_the_login_of_the_members_says_so_and_waits_for_the_longest_s
     log_in(ground, ALICE, tmp_path)
     plan = ground.plan_it("copy")
     with ground.process() as session:
-        authority = ground.moving(session, plan).authority
-        [_, words] = AclFence(authority, ("t",), plan.seen.acls, members_leave=True).describe()
+        authority = ground.moving(session, plan).control_znode
+        [_, words] = AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=True).describe()
         assert "members of the group log in as this run does (digest user 'alice')" in words
         began_ms = ground.clock.now_ms()
         ground.apply(session, plan, hold_at=Phase.FENCED)
     assert ground.clock.now_ms() - began_ms >= ground.zookeeper.timeout_range_ms[1]
     other = protected_ground(tmp_path)
     with other.process() as session:
-        authority = other.moving(session, plan).authority
+        authority = other.moving(session, plan).control_znode
         assert len(AclFence(authority, ("t",), dict.fromkeys([OFFSET_0], PROTECTED), True).describe()) == 1
 
 
@@ -548,10 +548,10 @@ def test_a_run_with_the_login_of_the_members_says_so_and_waits_for_the_longest_s
 def test_a_name_of_a_sasl_user_is_recognised_also_with_host_and_realm() -> None:
     bob = SaslDigestMd5("bob", "secret")
     for name, is_his in (("bob", True), ("bob/host@REALM", True), ("bob@REALM", True), ("bobby", False)):
-        assert names_login(Acl(PERM_ALL, "sasl", name), bob) is is_his
-        assert names_login(Acl(PERM_ALL, "sasl", name), SaslGssapi("bob@OTHER")) is is_his
-        assert names_login(Acl(PERM_ALL, "sasl", name), SaslGssapi())
-    assert not names_login(Acl(PERM_ALL, "digest", "bob:x"), bob)
+        assert matches_login(Acl(PERM_ALL, "sasl", name), bob) is is_his
+        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapi("bob@OTHER")) is is_his
+        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapi())
+    assert not matches_login(Acl(PERM_ALL, "digest", "bob:x"), bob)
 
 
 def test_the_world_is_a_member_only_where_every_node_lets_it() -> None:
@@ -562,13 +562,13 @@ def test_the_world_is_a_member_only_where_every_node_lets_it() -> None:
 
 
 def test_words_of_lists_and_logins_hold_no_hash() -> None:
-    assert words_of_list(PROTECTED) == "digest:alice:...:cdrwa,digest:operator:...:cdrwa,world:anyone:r"
-    assert RunAccess(OPERATOR).who == "digest user 'operator'"
+    assert format_acl(PROTECTED) == "digest:alice:...:cdrwa,digest:operator:...:cdrwa,world:anyone:r"
+    assert RunAccess(OPERATOR).login_text == "digest user 'operator'"
 
 
 def test_a_mark_makes_a_list_a_fence_whatever_else_is_in_it() -> None:
     """So a fence of a run with the login of the members is distinguished from their own lists."""
     own = (all_of(ALICE), WORLD_READS)
     assert not is_fence(own)
-    assert is_fence((*own, mark_of("m1")))
+    assert is_fence((*own, fence_acl_entry("m1")))
     assert is_fence((*own, Acl(PERM_READ, "digest", f"{MARK_USER}:x"))), "as a server shows it to others"

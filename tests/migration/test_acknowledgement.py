@@ -77,4 +77,4 @@ def test_what_cannot_be_read_acknowledges_nothing(data: bytes) -> None:
     ],
 )
 def test_it_answers_one_state_of_the_control_znode(control: Control, answers: bool) -> None:
-    assert SAID.is_of(control) is answers
+    assert SAID.matches_control(control) is answers

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.control import acl_piece
+from bridge.migration.control import acl_piece_name
 from bridge.migration.control_steps import HoldRun
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.fences import late_lists
 from bridge.migration.fences.acls import AclFence, RestoreLists
-from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
+from bridge.migration.fences.late_lists import store_late_acls, read_late_acls
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, AccessList, is_fence
-from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, lacking_admin
-from bridge.migration.login import RANDOM_USER, open_session, security_for
+from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, paths_without_admin
+from bridge.migration.login import RANDOM_USER, open_fence_session, fence_security
 from bridge.migration.look_rights import unwritable
 from bridge.migration.needed_rights import Nodes
 from bridge.migration.phases import Phase
@@ -61,7 +61,7 @@ from zkconsumer.zk.requests import (
     SetData,
 )
 from zkconsumer.zk.security import Digest, SaslDigestMd5, ZkSecurity
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 IDS = paths.ids(GROUP)
 OFFSET_0 = paths.offset(GROUP, TopicPartition("clicks", 0))
@@ -74,7 +74,7 @@ READABLE = Acl(PERM_READ, "world", "anyone")
 
 def ask(group: Group, *requests: Request) -> list[object]:
     """As somebody without a login: every original member."""
-    return list(call(group.member(), requests, 1_000))
+    return list(submit_and_wait(group.member(), requests, 1_000))
 
 
 def fenced(group: Group | None = None) -> Group:
@@ -103,7 +103,7 @@ def test_the_parents_are_fenced_too_and_made_where_a_topic_has_none() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
-        [us] = authority.identity()
+        [us] = authority.own_acl_entries()
         lists = lists_of(group)
         assert set(lists) == NODES
         for path, acl in lists.items():
@@ -121,14 +121,14 @@ def test_nodes_that_are_taken_back_let_nobody_delete_again() -> None:
     group.login = Digest(RANDOM_USER, "second")
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
-        [us] = authority.identity()
+        [us] = authority.own_acl_entries()
         assert all(set(acl) == {us, READ_ONLY} for path, acl in lists_of(group).items() if path in NODES)
 
 
 def test_lists_that_the_connection_took_are_set_again() -> None:
     """No run ends a step with half of a level, though each level is asked for in one go."""
     group = moved(*FENCING)
-    group.zookeeper.lose_next(lambda request: isinstance(request, SetAcl) and request.path == OFFSET_0, is_done=False)
+    group.zookeeper.lose_connection_on_next(lambda request: isinstance(request, SetAcl) and request.path == OFFSET_0, is_done=False)
     with group.process() as authority:
         run_of(lambda one: [acls(one, PLAIN)])(authority)
     assert {path for path, acl in lists_of(group).items() if is_fence(acl)} == NODES
@@ -167,10 +167,10 @@ def test_while_members_leave_they_may_delete_their_claims() -> None:
     group = moved(*FENCING)
     path = paths.owner(GROUP, TopicPartition("clicks", 0))
     leaving = group.member()
-    assert call(leaving, [Create(path, b"me", ephemeral=True)], 1_000) == [path]
+    assert submit_and_wait(leaving, [Create(path, b"me", ephemeral=True)], 1_000) == [path]
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
-        assert call(leaving, [Delete(path), Create(path, b"me", ephemeral=True)], 1_000) == [None, NoAuth(path)]
+        assert submit_and_wait(leaving, [Delete(path), Create(path, b"me", ephemeral=True)], 1_000) == [None, NoAuth(path)]
 
 
 # --- only when nobody is there ----------------------------------------------------------------------------------
@@ -232,10 +232,10 @@ def with_lists(group: Group, lists: dict[str, AccessList]) -> tuple[list[str], i
         group.zookeeper.ensure(path)
         group.zookeeper.set_acl(path, acl)
     with group.process() as authority:
-        found = authority.session.access_lists(lists)
+        found = authority.session.get_acls(lists)
         store = group.stores[-1]
         sent = store.packets_sent
-        lacking = lacking_admin(authority.session, found)
+        lacking = paths_without_admin(authority.session, found)
         asked = store.packets_sent - sent
     assert all(node.aversion <= 1 for node in group.zookeeper.tree._nodes.values()), "asked without a change"
     return lacking, asked
@@ -261,13 +261,13 @@ def test_a_node_that_went_tells_nothing_of_those_with_the_same_list() -> None:
     group = Group()
     locked = (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)
     lists = {f"/x/{number}": locked for number in range(4)}
-    group.zookeeper.refuse_next(lambda request: isinstance(request, SetAcl) and request.path == "/x/0", NoNode)
+    group.zookeeper.fail_next(lambda request: isinstance(request, SetAcl) and request.path == "/x/0", NoNode)
     assert with_lists(group, lists) == (["/x/1", "/x/2", "/x/3"], 3)
 
 
 def test_a_right_that_the_server_does_not_tell_of_is_no_right() -> None:
     group = Group()
-    group.zookeeper.refuse_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
+    group.zookeeper.fail_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
     with pytest.raises(ZkTimeoutException, match="did not tell whether we may change the list of /x"):
         with_lists(group, {"/x": (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)})
 
@@ -294,7 +294,7 @@ def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(ha
         with pytest.raises(PreconditionFailed, match=named):
             carry_out(authority, [MayCarryOut(session, nodes)])
     check = sent[1] - sent[0]
-    assert check == len(nodes.all) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+    assert check == len(nodes.all_paths) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
 
 
 def test_each_offset_that_we_may_not_write_is_named_and_one_that_went_meanwhile_is_not() -> None:
@@ -310,11 +310,11 @@ def test_each_offset_that_we_may_not_write_is_named_and_one_that_went_meanwhile_
     with group.process() as authority:
 
         def deletes(request: object) -> bool:
-            if isinstance(request, Multi) and group.zookeeper.tree.holds(gone):
+            if isinstance(request, Multi) and group.zookeeper.tree.has_node(gone):
                 group.zookeeper.remove(gone)
             return False
 
-        group.zookeeper.refuse_next(deletes, NoNode)
+        group.zookeeper.fail_next(deletes, NoNode)
         assert sorted(unwritable(authority.session, [*offsets, f"{offsets[0]}0000"])) == sorted(forbidden)
 
 
@@ -324,7 +324,7 @@ def test_a_lost_answer_about_writes_is_asked_for_again_three_times_at_most(times
     offset = paths.offset(GROUP, TopicPartition("clicks", 0))
     with group.process() as authority:
         for _ in range(times):
-            group.zookeeper.refuse_next(lambda request: isinstance(request, Multi), ConnectionLost)
+            group.zookeeper.fail_next(lambda request: isinstance(request, Multi), ConnectionLost)
         if is_told:
             assert unwritable(authority.session, [offset]) == []
         else:
@@ -378,7 +378,7 @@ def test_a_run_with_another_login_takes_the_nodes_back() -> None:
         group.login = Digest(RANDOM_USER, "second")
         with group.process() as authority:
             run_of(lambda one: fence_all(one, PLAIN))(authority)
-            [us] = authority.identity()
+            [us] = authority.own_acl_entries()
             assert all(us in acl for path, acl in lists_of(group).items() if path in NODES)
             carry_out(authority, [to(authority, Phase.UNDOING), *lift_all(authority, PLAIN)])
         assert lists_of(group) == PLAIN
@@ -404,9 +404,9 @@ def test_on_the_way_back_the_offsets_are_taken_back_for_writing() -> None:
     group.login = Digest(RANDOM_USER, "second")
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO), *(make(authority) for make in moved_on)])
-        assert authority.session.ask([SetData(OFFSET_0, b"50")]) == [NoAuth(OFFSET_0)]
+        assert authority.session.request([SetData(OFFSET_0, b"50")]) == [NoAuth(OFFSET_0)]
         carry_out(authority, [acls(authority, PLAIN, members_leave=False)])
-        assert authority.session.ask([SetData(OFFSET_0, b"50")]) != [NoAuth(OFFSET_0)]
+        assert authority.session.request([SetData(OFFSET_0, b"50")]) != [NoAuth(OFFSET_0)]
 
 
 @pytest.mark.parametrize("acl", [
@@ -435,12 +435,12 @@ def test_a_stale_run_changes_no_list() -> None:
     with group.process() as stale:
         carry_out(stale, [HoldRun(stale, WHO)])
         store = group.stores[-1]
-        session_id = stale.run_session()
+        session_id = stale.require_lock_session()
         group.zookeeper.expire(store)
         with group.process() as other:
             run_of(lambda one: [to(one, Phase.UNDOING), to(one, Phase.UNDONE)])(other)
         before = group.state()
-        stale.session.ask([SetAcl(IDS, (READABLE,))], session_id)
+        stale.session.request([SetAcl(IDS, (READABLE,))], session_id)
         with pytest.raises(PartlyDone):
             acls(stale, PLAIN).do()
         with pytest.raises(PartlyDone):
@@ -501,7 +501,7 @@ def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out(tmp_path: Path) -
     moved(*FENCING, group=group)
     store = FakeZkStore(group.zookeeper, "", 6_000, alice)
     store.start(1_000)
-    call(store, [SetAcl(OFFSET_0, (Acl(PERM_ALL, "auth", ""), READABLE))], 1_000)
+    submit_and_wait(store, [SetAcl(OFFSET_0, (Acl(PERM_ALL, "auth", ""), READABLE))], 1_000)
     [told] = ask(group, GetAcl(OFFSET_0))
     assert told == (Acl(PERM_ALL, "digest", "alice:x"), READABLE)
     before = lists_of(group)
@@ -534,10 +534,10 @@ def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeyp
     group = moved(*FENCING)
     many = {f"/n{number}": (READABLE,) for number in range(10)}
     with group.process() as authority:
-        keep_late_lists(authority, many)
-        keep_late_lists(authority, {"/n3": OPEN_ACL})
-        assert read_late_lists(authority) == {**many, "/n3": OPEN_ACL}
-        assert group.zookeeper.data(paths.control_child(GROUP, acl_piece(4))) is not None
+        store_late_acls(authority, many)
+        store_late_acls(authority, {"/n3": OPEN_ACL})
+        assert read_late_acls(authority) == {**many, "/n3": OPEN_ACL}
+        assert group.zookeeper.data(paths.control_child(GROUP, acl_piece_name(4))) is not None
 
 
 @pytest.mark.parametrize("data", [
@@ -546,7 +546,7 @@ def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeyp
 ])  # fmt: skip
 def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
     group = fenced()
-    group.zookeeper.ensure(paths.control_child(GROUP, acl_piece(0)), data)
+    group.zookeeper.ensure(paths.control_child(GROUP, acl_piece_name(0)), data)
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO), to(authority, Phase.UNDOING)])
         before = group.state()
@@ -602,7 +602,7 @@ def test_what_was_made_for_the_fence_and_has_children_now_is_open() -> None:
     group = fenced()
     path = paths.offset(GROUP, TopicPartition("views", 0))
     with group.process() as authority:
-        assert authority.session.ask([Create(path, b"7")]) == [path]
+        assert authority.session.request([Create(path, b"7")]) == [path]
         run_of(lambda one: [to(one, Phase.UNDOING), *lift_all(one, PLAIN)])(authority)
     lists = lists_of(group)
     assert lists[path] == lists[paths.offsets_of_topic(GROUP, "views")] == OPEN_ACL
@@ -646,20 +646,20 @@ def config(**more: str) -> ConsumerConfig:
 
 
 def test_without_a_login_one_is_made_up_and_never_the_same(tmp_path: Path) -> None:
-    first, second = (security_for(config(), acl_fence=True).login for _ in range(2))
+    first, second = (fence_security(config(), acl_fence=True).login for _ in range(2))
     assert isinstance(first, Digest)
     assert isinstance(second, Digest)
     assert first.user == second.user == RANDOM_USER
     assert first.password != second.password
     assert len(first.password) >= 32
     assert first.password not in repr(first)
-    assert security_for(config(), acl_fence=False).login is None
+    assert fence_security(config(), acl_fence=False).login is None
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_text("bob:secret")
     auth = {"zookeeper.auth": f"digest:{secret}"}
-    assert security_for(config(**auth), acl_fence=True).login == Digest("bob", "secret")
-    assert security_for(config(**auth), acl_fence=False).login == Digest("bob", "secret")
+    assert fence_security(config(**auth), acl_fence=True).login == Digest("bob", "secret")
+    assert fence_security(config(**auth), acl_fence=False).login == Digest("bob", "secret")
 
 
 def test_the_flag_wins_over_the_file_and_a_session_is_opened_with_it(tmp_path: Path) -> None:
@@ -677,20 +677,20 @@ def test_the_flag_wins_over_the_file_and_a_session_is_opened_with_it(tmp_path: P
     for flag, acl_fence, user in (
         (f"digest:{tmp_path}/two", True, "two"), (None, True, "one"), (None, False, "one"),
     ):  # fmt: skip
-        with open_session(
+        with open_fence_session(
             ADDRESS, tmp_path / "config", Doors(store=store), zookeeper_auth=flag, acl_fence=acl_fence
         ) as session:
-            assert session.ask([Exists(IDS)]) != [None]
+            assert session.request([Exists(IDS)]) != [None]
         login = told[-1].login
         assert isinstance(login, Digest)
         assert login.user == user
-    with open_session(ADDRESS, None, Doors(store=store)) as session:
-        assert session.ask([Exists(IDS)]) != [None]
-        assert session.largest_session_timeout_ms() == 40_000
+    with open_fence_session(ADDRESS, None, Doors(store=store)) as session:
+        assert session.request([Exists(IDS)]) != [None]
+        assert session.max_session_timeout_ms() == 40_000
     assert isinstance(told[-1].login, Digest)
     assert told[-1].login.user == RANDOM_USER
     with pytest.raises(InvalidConfigException, match=r"zookeeper\.auth"):
-        open_session(ADDRESS, None, Doors(store=store), zookeeper_auth="password")
+        open_fence_session(ADDRESS, None, Doors(store=store), zookeeper_auth="password")
 
 
 def test_no_secret_is_in_any_node_or_text() -> None:

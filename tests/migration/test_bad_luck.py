@@ -17,7 +17,7 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, StoreError
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["lab", "shell"]
 
@@ -103,7 +103,7 @@ def test_an_old_member_that_comes_back_at_every_step_reads_nothing_behind_the_fe
     def come(step: str) -> None:
         store = FakeZkStore(lab.zookeeper)
         store.start(1_000)
-        registered, claimed = call(store, [
+        registered, claimed = submit_and_wait(store, [
             Create(f"{paths.ids(group)}/old", b"x", ephemeral=True),
             Create(paths.owner(group, T0), b"old-0", ephemeral=True),
         ], 5_000)  # fmt: skip
@@ -141,7 +141,7 @@ def test_what_somebody_commits_while_the_seat_is_empty_is_found_and_never_writte
 
         def commit(group: str = group) -> None:
             with lab.process() as session:
-                lab.moving(session, lab.kept(session, group)).seat.leave()
+                lab.moving(session, lab.kept(session, group)).placeholder.leave()
             assert lab.commit_first(group, 0, FOREIGN) == 0
 
         shell.happens(*moment, commit)

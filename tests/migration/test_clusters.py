@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bridge.migration.clusters import clusters_of, kafka_cluster
+from bridge.migration.clusters import read_cluster_ids, read_kafka_cluster_id
 from bridge.migration.errors import GaveUpWaiting, PlanIsStale
-from bridge.migration.plan_file import plan_bytes, plan_of, read_plan
+from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes, read_plan_file
 from bridge.migration.seen import Clusters
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import doors
@@ -51,17 +51,17 @@ def named(lab: Lab) -> Iterator[Lab]:
 
 def test_a_plan_knows_where_it_was_made(named: Lab) -> None:
     made = named.plan(named.new_group(), DECISIONS)
-    assert made.seen.clusters.zookeeper == "here"
-    assert len(made.seen.clusters.kafka) == 22, "the broker's own"
-    assert plan_of(plan_bytes(made)) == made
+    assert made.snapshot.clusters.zookeeper == "here"
+    assert len(made.snapshot.clusters.kafka) == 22, "the broker's own"
+    assert plan_from_bytes(plan_to_bytes(made)) == made
 
 
 def test_a_plan_of_a_release_that_did_not_ask_is_read_as_before() -> None:
     old = plan(partition(0, 42))
-    assert b"_cluster" not in plan_bytes(old)
+    assert b"_cluster" not in plan_to_bytes(old)
     assert old.digest == "ca3e5e6fd0dc52af27fc28d9ffaa6b7edc12815ccb0080ce7c736d8ddcb6b421"
-    assert plan_of(plan_bytes(old)).seen.clusters == Clusters()
-    assert b'"kafka_cluster":"kafka-id","zookeeper_cluster":"zookeeper-id"' in plan_bytes(rich_plan())
+    assert plan_from_bytes(plan_to_bytes(old)).snapshot.clusters == Clusters()
+    assert b'"kafka_cluster":"kafka-id","zookeeper_cluster":"zookeeper-id"' in plan_to_bytes(rich_plan())
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_another_zookeeper_is_refused_and_nothing_is_changed(named: Lab, data: b
 
 def test_an_id_that_nobody_may_read_is_none(named: Lab) -> None:
     named.zookeeper.set_acl(paths.CLUSTER_ID, (Acl(PERM_ALL & ~PERM_READ, "world", "anyone"),))
-    assert named.plan(named.new_group(), DECISIONS).seen.clusters.zookeeper == ""
+    assert named.plan(named.new_group(), DECISIONS).snapshot.clusters.zookeeper == ""
 
 
 def test_what_a_plan_does_not_know_is_not_held_against_it(named: Lab) -> None:
     made = named.plan(named.new_group(), DECISIONS)
-    made = replace(made, seen=replace(made.seen, clusters=Clusters()))
+    made = replace(made, snapshot=replace(made.snapshot, clusters=Clusters()))
     with named.process() as session:
         named.apply(session, made)
     assert named.stands(made.group) == ("switched", "kafka")
@@ -94,10 +94,10 @@ def test_what_a_plan_does_not_know_is_not_held_against_it(named: Lab) -> None:
 def test_on_its_way_a_migration_is_not_carried_on_with_other_brokers(lab: Lab) -> None:
     """Nor back: what another cluster has for the group would become its offsets."""
     made = lab.plan(lab.new_group(), DECISIONS)
-    ours = made.seen.clusters.kafka
+    ours = made.snapshot.clusters.kafka
     with lab.process() as session:
         lab.apply(session, made)
-    elsewhere = replace(made, seen=replace(made.seen, clusters=Clusters("elsewhere")))
+    elsewhere = replace(made, snapshot=replace(made.snapshot, clusters=Clusters("elsewhere")))
     for carry_out in (lab.apply, lab.rollback):
         with lab.process() as session:
             with pytest.raises(PreconditionFailed, match=f"{KAFKA} elsewhere, and these are of {ours}") as it:
@@ -142,12 +142,12 @@ def test_the_first_broker_that_has_an_id_says_it() -> None:
     with FakeWorld(2) as world:
         world.cluster = FakeCluster(2, release={0: "0.8.2.2", 1: "3.9.1"}, zookeeper=world.zookeeper)
         with AdminSession.open(ADDRESS, None, doors(world)) as session:
-            assert kafka_cluster(session) == CLUSTER_ID
+            assert read_kafka_cluster_id(session) == CLUSTER_ID
         world.cluster.stop_broker(1)
         with AdminSession.open(ADDRESS, None, doors(world)) as session:
             with pytest.raises(BrokerUnreachable, match=r"^1 of 2 brokers did not answer.*start the broker"):
-                kafka_cluster(session)
-            assert clusters_of(session).kafka == ""
+                read_kafka_cluster_id(session)
+            assert read_cluster_ids(session).kafka == ""
 
 
 def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_time() -> None:
@@ -160,7 +160,7 @@ def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_ti
     with FakeWorld(100) as world, AdminSession.open(ADDRESS, None, Doors(world.store, swallows, clock)) as session:
         began_ms = clock.now_ms()
         with pytest.raises(BrokerUnreachable, match="none of the first 15 of 100 brokers answers; the last"):
-            kafka_cluster(session)
+            read_kafka_cluster_id(session)
         assert clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
@@ -179,7 +179,7 @@ def test_the_command_says_whose_plan_it_is(tmp_path: Path, lab: Lab) -> None:
             other.append("t", number, [b"x"] * 50)
         words = ("--offset-convention", "next", "--missing", "earliest")
         assert run(lab.broker, "plan", group, "-f", str(file), *words).exit_code == 0
-        planned = read_plan(file).seen.clusters.kafka
+        planned = read_plan_file(file).snapshot.clusters.kafka
         for execute in ((), ("--execute",)):
             done = run(other, "apply", str(file), *execute)
             assert done.exit_code == 4

@@ -12,10 +12,10 @@ from bridge.migration.authority import Authority
 from bridge.migration.complete import complete_steps
 from bridge.migration.decisions import Decisions, Existing
 from bridge.migration.errors import PlanIsStale
-from bridge.migration.fences.late_lists import read_late_lists
+from bridge.migration.fences.late_lists import read_late_acls
 from bridge.migration.phases import Phase
 from bridge.migration.plan import Plan
-from bridge.migration.preflight import next_of
+from bridge.migration.preflight import next_command
 from tests.migration.fix_access import MALLORY, OPERATOR, PROTECTED, lists_below, log_in, protected_ground
 from tests.migration.fix_cuts import How, Killed
 from tests.migration.fix_kill import GROUP, Ground
@@ -26,7 +26,7 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_READ, Acl, Create, StoreError
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["lab", "shell"]
 
@@ -62,7 +62,7 @@ def claims(lab: Lab, group: str) -> tuple[bool, bool]:
     old.start(1_000)
     tries = [Create(f"{paths.ids(group)}/old", b"{}", ephemeral=True),
              Create(paths.owner(group, T0), b"old-0", ephemeral=True)]  # fmt: skip
-    registered, owns = (not isinstance(one, StoreError) for one in call(old, tries, 1_000))
+    registered, owns = (not isinstance(one, StoreError) for one in submit_and_wait(old, tries, 1_000))
     old.close(1_000)
     return registered, owns
 
@@ -106,9 +106,9 @@ def test_a_new_plan_has_the_lists_of_before_the_fences_and_says_whose_fences_the
 ) -> None:
     group, first = completed(lab, tmp_path)
     made = lab.plan(group, KEEPS_KAFKA, name="m1")
-    assert made.seen.fences_of == first.migration_id
-    assert made.seen.acls == first.seen.acls
-    assert made.seen.acls[paths.offsets_of_topic(group, "t")] == NAMED
+    assert made.snapshot.fences_migration_id == first.migration_id
+    assert made.snapshot.acls == first.snapshot.acls
+    assert made.snapshot.acls[paths.offsets_of_topic(group, "t")] == NAMED
     [said] = [words for words in made.warnings if "has moved to Kafka already" in words]
     assert "its fences are still there, and apply takes them over" in said
 
@@ -116,7 +116,7 @@ def test_a_new_plan_has_the_lists_of_before_the_fences_and_says_whose_fences_the
 def test_a_plan_over_fences_that_were_lifted_says_that_none_are_there(lab: Lab, tmp_path: Path) -> None:
     group, _ = completed(lab, tmp_path, lift_fences=True)
     made = lab.plan(group, KEEPS_KAFKA, name="m1")
-    assert made.seen.fences_of == ""
+    assert made.snapshot.fences_migration_id == ""
     assert any("no fence is there" in words for words in made.warnings)
 
 
@@ -163,12 +163,12 @@ def test_the_saved_lists_survive_a_kill_at_any_write_of_the_second_migration(
         except Killed:
             pass
         with lab.process() as session:
-            late = read_late_lists(Authority(session, group, second.migration_id))
+            late = read_late_acls(Authority(session, group, second.migration_id))
         control = lab.control(group)
         assert control is not None
         if control.migration_id == second.migration_id:
             between += 1
-            assert late.items() >= first.seen.acls.items(), f"write {at}"
+            assert late.items() >= first.snapshot.acls.items(), f"write {at}"
         with lab.process() as session:
             lab.apply(session, second)
         complete(lab, second, tmp_path / "again", lift_fences=True)
@@ -189,7 +189,7 @@ def test_a_plan_that_cannot_take_the_fences_over_names_the_command_that_removes_
     group, _ = completed(lab, tmp_path)
     refusal, code = left_fences_refused(shell, tmp_path, group, option)
     assert (code, words in refusal) == (4, True)
-    lift = next_of(refusal)
+    lift = next_command(refusal)
     assert lift.startswith(f"zkconsumer migrate complete {group} --lift-fences")
     done = shell(*lift.split()[2:], "--execute", "--confirm", group)
     assert done.exit_code == 0, done.stderr
@@ -277,8 +277,8 @@ def test_only_the_login_of_the_migration_lifts_the_fences_of_a_protected_group(t
 def test_a_second_migration_of_a_protected_group_restores_its_lists(tmp_path: Path) -> None:
     ground, before = protected_and_completed(tmp_path)
     second = ground.plan(GROUP, KEEPS_KAFKA, name="second")
-    assert second.seen.fences_of
-    assert {frozenset(acl) for acl in second.seen.acls.values()} == {frozenset(PROTECTED)}
+    assert second.snapshot.fences_migration_id
+    assert {frozenset(acl) for acl in second.snapshot.acls.values()} == {frozenset(PROTECTED)}
     with ground.process() as session:
         ground.apply(session, second)
     with ground.process() as session:

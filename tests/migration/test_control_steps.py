@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.migration import control as ctl
 from bridge.migration import pieces as pieces_module
-from bridge.migration.authority import Authority, format_run
+from bridge.migration.authority import Authority, format_lock
 from bridge.migration.control_steps import RUN_PATIENCE_MS, BeginControl, ControlTo, HoldRun, request_abort
 from bridge.migration.errors import EXIT_PARTIAL, GaveUpWaiting, PartlyDone, RunLost, VerificationFailed
 from bridge.migration.journal import (
@@ -24,14 +24,14 @@ from bridge.migration.journal import (
     read_journal,
 )
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import Damaged, KeepPlan, keep_child, pack, read_plan, unpack
+from bridge.migration.pieces import Damaged, KeepPlan, store_child, pack, read_plan_text, unpack
 from bridge.migration.step import Done, Refused, Step, Todo, Waiting
 from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, CutStore, Group, Killed, at_every_cut, carry_out
 from zkconsumer.errors import Bug, MayNotRead, PreconditionFailed, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control, parse_control
 
 CONTROL = paths.control(GROUP)
@@ -75,7 +75,7 @@ def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() ->
     with group.process() as authority:
         forward(authority)
         assert control_of(group) == Control(MIGRATION, 3, "switched", "kafka", "copy")
-        assert read_plan(authority.session, GROUP) == PLAN
+        assert read_plan_text(authority.session, GROUP) == PLAN
         forward(authority)
     assert control_of(group).epoch == 3, "once more changes nothing"
 
@@ -176,20 +176,20 @@ def test_a_stale_run_cannot_write() -> None:
     """K1: whatever it has in hand is bound to the control znode that it read."""
     group = begun(Phase.FENCING)
     with group.process() as stale, group.process() as other:
-        held = stale.require(Phase.FENCING)
+        held = stale.require_phase(Phase.FENCING)
         carry_out(stale, [HoldRun(stale, WHO)])
         group.zookeeper.remove(paths.control_child(GROUP, "run"))  # by hand, while its session lives
         carry_out(other, [ControlTo(other, Phase.UNDOING)])
         with pytest.raises(PartlyDone, match=r"says migration m1 in phase undoing.*this run stops"):
             stale.transact(held, [])
         with pytest.raises(PartlyDone, match="needs migration m1 in phase fencing"):
-            stale.require(Phase.FENCING)
+            stale.require_phase(Phase.FENCING)
         with pytest.raises(PartlyDone):
-            keep_child(stale, "journal", b"x", Phase.FENCING)
+            store_child(stale, "journal", b"x", Phase.FENCING)
         group.zookeeper.remove(paths.control_child(GROUP, "run"))
         group.zookeeper.remove(CONTROL)
         with pytest.raises(PartlyDone, match="is gone"):
-            stale.require(Phase.UNDOING)
+            stale.require_phase(Phase.UNDOING)
 
 
 def test_an_old_tool_that_deletes_the_group_does_not_reach_the_control_znode() -> None:
@@ -198,7 +198,7 @@ def test_an_old_tool_that_deletes_the_group_does_not_reach_the_control_znode() -
     for path in sorted((path for path in group.state() if path.startswith(paths.group_root(GROUP))), reverse=True):
         group.zookeeper.remove(path)
     with group.process() as authority:
-        assert isinstance(authority.transact(authority.require(Phase.PLANNED), []), MultiOk)
+        assert isinstance(authority.transact(authority.require_phase(Phase.PLANNED), []), MultiOk)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def test_the_second_operator_waits_for_the_first_and_is_refused_while_that_is_al
         with pytest.raises(PreconditionFailed, match=r"alice@host, process 1 runs a command.*migrate abort g1"):
             carry_out(second, [HoldRun(second, "bob")])
         with pytest.raises(PartlyDone, match="session of this run"):
-            second.run_session()
+            second.require_lock_session()
         with pytest.raises(GaveUpWaiting, match=r"the run of alice.*nothing was changed"):
             carry_out(second, [HoldRun(second, "bob")], timeout_ms=RUN_PATIENCE_MS // 2)
-        assert second.is_aborted() is False, "it holds nothing that could be aborted"
+        assert second.is_abort_requested() is False, "it holds nothing that could be aborted"
 
 
 def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
@@ -226,9 +226,9 @@ def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
             assert step.check() == Waiting("the run of alice@host, process 1 to end")
             group.zookeeper.expire(group.stores[-2], reconnects=False)
             carry_out(second, [step])
-            run = second.run()
+            run = second.read_lock()
             assert run is not None
-            assert (run.who, run.session_id) == ("bob", second.session.session_id)
+            assert (run.owner, run.session_id) == ("bob", second.session.session_id)
 
 
 def test_whoever_came_first_between_look_and_write_has_the_run() -> None:
@@ -275,7 +275,7 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
             asked, at = count(1), at + 1
 
             def step(authority: Authority = authority) -> list[Step]:
-                authority.begin_anew()
+                authority.reset_lock()
                 taken = Authority(authority.session, GROUP, MIGRATION) if is_of_completed else authority
                 return [HoldRun(taken, WHO)]
 
@@ -286,7 +286,7 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
             has_ended = next(asked) > at
             at, before = 0, at  # no session ends in the second run
             carry_out(authority, step())
-            run = authority.run()
+            run = authority.read_lock()
             assert run is not None
             assert run.session_id == authority.session.session_id
             at = before
@@ -300,9 +300,9 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
 def test_the_server_says_who_we_are() -> None:
     group = begun()
     with group.process() as authority:
-        assert authority.identity() == ()
+        assert authority.own_acl_entries() == ()
         carry_out(authority, [HoldRun(authority, WHO)])
-        [entry] = authority.identity()
+        [entry] = authority.own_acl_entries()
         assert (entry.perms, entry.scheme, entry.id.partition(":")[0]) == (31, "digest", "operator")
 
 
@@ -310,15 +310,15 @@ def test_a_run_needs_no_login() -> None:
     group = begun(login=None)
     with group.process() as authority:
         carry_out(authority, [HoldRun(authority, WHO)])
-        assert authority.identity() == ()
-        assert authority.run_session() == authority.session.session_id
+        assert authority.own_acl_entries() == ()
+        assert authority.require_lock_session() == authority.session.session_id
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"who":1}', b"[" * 100_000, b'{"who":"x","since_ms":1e999}'])
 def test_a_run_of_whatever_content_is_somebodys(data: bytes) -> None:
     group = begun()
     path = paths.control_child(GROUP, ctl.RUN)
-    call(group.member(), [Create(path, data, ephemeral=True)], 1_000)
+    submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000)
     with group.process() as authority:
         assert HoldRun(authority, WHO).check() == Waiting("the run of somebody to end")
 
@@ -394,12 +394,12 @@ def test_a_long_plan_is_kept_in_pieces_and_may_be_cut_off_at_each(monkeypatch: p
     def make() -> Group:
         group = begun()
         for number in range(count + 3):  # of a plan that was longer, and cut off
-            group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece(number)), b"old")
+            group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece_name(number)), b"old")
         return group
 
     def run(authority: Authority) -> None:
         carry_out(authority, [HoldRun(authority, WHO), KeepPlan(authority, LONG)])
-        assert read_plan(authority.session, GROUP) == LONG
+        assert read_plan_text(authority.session, GROUP) == LONG
 
     at_every_cut(make, run, writes_min=count + 3)
 
@@ -411,21 +411,21 @@ def test_another_plan_of_the_same_migration_is_refused() -> None:
         carry_out(authority, [KeepPlan(authority, PLAN)])
         with pytest.raises(PreconditionFailed, match=r"another plan than this file.*--resume g1"):
             carry_out(authority, [KeepPlan(authority, PLAN + b" ")])
-        assert read_plan(authority.session, GROUP) == PLAN
+        assert read_plan_text(authority.session, GROUP) == PLAN
 
 
 def test_a_plan_that_was_damaged_after_the_fence_is_told_and_not_written_again() -> None:
     group = begun()
     with group.process() as authority:
         carry_out(authority, [KeepPlan(authority, PLAN), ControlTo(authority, Phase.FENCING)])
-        group.zookeeper.remove(paths.control_child(GROUP, ctl.plan_piece(0)))
+        group.zookeeper.remove(paths.control_child(GROUP, ctl.plan_piece_name(0)))
         with pytest.raises(VerificationFailed, match="somebody else writes there"):
             carry_out(authority, [KeepPlan(authority, PLAN)])
         with pytest.raises(PreconditionFailed, match="keeps no plan"):
-            read_plan(authority.session, GROUP)
-        group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece(0)), b"x")
+            read_plan_text(authority.session, GROUP)
+        group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece_name(0)), b"x")
         with pytest.raises(PreconditionFailed, match="go on with the plan's file"):
-            read_plan(authority.session, GROUP)
+            read_plan_text(authority.session, GROUP)
 
 
 def test_children_of_other_names_are_no_pieces() -> None:
@@ -434,7 +434,7 @@ def test_children_of_other_names_are_no_pieces() -> None:
         group.zookeeper.ensure(f"{CONTROL}/{name}", b"x")
     with group.process() as authority:
         carry_out(authority, [KeepPlan(authority, PLAN)])
-        assert read_plan(authority.session, GROUP) == PLAN
+        assert read_plan_text(authority.session, GROUP) == PLAN
 
 
 def test_what_zookeeper_refuses_is_told() -> None:
@@ -449,7 +449,7 @@ def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
     """Nothing here loops for ever, or ends in something else than an error that says who must act."""
     group = begun()
     with group.process() as authority:
-        group.zookeeper.refuse_next(lambda one: isinstance(one, request_), NoAuth)
+        group.zookeeper.fail_next(lambda one: isinstance(one, request_), NoAuth)
         try:
             carry_out(authority, [HoldRun(authority, WHO), ControlTo(authority, Phase.FENCING)])
         except ZkConsumerError as error:
@@ -462,8 +462,8 @@ def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
 def test_entries_come_back_the_newest_last_and_may_be_cut_off_anywhere() -> None:
     def run(authority: Authority) -> None:
         journal = Journal(authority, WHO)
-        journal.add("take the seat", {"member": "x", "instance": "y"})
-        journal.add("copy")
+        journal.append("take the seat", {"member": "x", "instance": "y"})
+        journal.append("copy")
 
     at_every_cut(begun, run, writes_min=2)
     group = begun()
@@ -494,22 +494,22 @@ def test_long_entries_push_older_ones_out(monkeypatch: pytest.MonkeyPatch) -> No
 @given(st.binary(max_size=200) | st.text().map(lambda text: b"".join(pack(text.encode()))))
 def test_any_bytes_are_a_journal_or_have_a_problem(data: bytes) -> None:
     read = parse_journal(data)
-    assert read.problem or read.entries == ()
+    assert read.error or read.entries == ()
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{}", b'{"schema":"zkconsumer.migration.journal/1"}', b"[" * 100_000])
 def test_what_is_no_journal_is_told(text: bytes) -> None:
-    assert parse_journal(pack(text)[0]).problem
+    assert parse_journal(pack(text)[0]).error
 
 
 def test_every_prefix_of_a_journal_is_told_and_written_over() -> None:
     whole = format_journal((Entry(1, "w", "x"),))
     for end in range(len(whole)):
-        assert parse_journal(whole[:end]) == Entries(problem="it cannot be read: Damaged")
+        assert parse_journal(whole[:end]) == Entries(error="it cannot be read: Damaged")
     group = begun()
     group.zookeeper.ensure(paths.control_child(GROUP, ctl.JOURNAL), whole[:-1])
     with group.process() as authority:
-        Journal(authority, WHO).add("copy")
+        Journal(authority, WHO).append("copy")
         texts = [entry.what for entry in read_journal(authority.session, GROUP).entries]
     assert texts == ["the journal before this: it cannot be read: Damaged", "copy"]
 
@@ -518,6 +518,6 @@ def test_a_killed_process_is_killed() -> None:
     """The harness itself: nothing catches it, and what came before the write is done."""
     group = begun()
     with pytest.raises(Killed), group.process(Cut(1, "before")) as authority:
-        authority.session.ask([Exists("/"), Create("/a")])
+        authority.session.request([Exists("/"), Create("/a")])
     assert group.zookeeper.data("/a") is None
-    assert format_run("a", 1) == b'{"who": "a", "since_ms": 1}'
+    assert format_lock("a", 1) == b'{"who": "a", "since_ms": 1}'

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from bridge.migration.copies import (
     Copy,
     Verdict,
-    differences_of_copy,
-    differences_of_return,
-    judge,
-    sorted_out,
-    stored_of,
-    words_of,
-    writes_back,
+    copy_differences,
+    zookeeper_differences,
+    copy_status,
+    pending_and_drifted,
+    zookeeper_offset_for,
+    format_differences,
+    pending_zookeeper_writes,
 )
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.seen import KafkaValue
@@ -44,12 +44,12 @@ COPY = Copy(T0, 42, 42, 7, SEEN)
     ("found", "verdict"),
     [
         (mine(42), Verdict.DONE),
-        (mine(42, epoch=2), Verdict.WRITE),
-        (mine(41, epoch=2), Verdict.WRITE),
-        (mine(41), Verdict.WRITE),
-        (mine(42, version=8), Verdict.WRITE),
-        (SEEN, Verdict.WRITE),
-        (None, Verdict.WRITE),
+        (mine(42, epoch=2), Verdict.PENDING),
+        (mine(41, epoch=2), Verdict.PENDING),
+        (mine(41), Verdict.PENDING),
+        (mine(42, version=8), Verdict.PENDING),
+        (SEEN, Verdict.PENDING),
+        (None, Verdict.PENDING),
         (KafkaValue(42, ""), Verdict.DRIFT),
         (KafkaValue(41, "app"), Verdict.DRIFT),
         (KafkaValue(40, ""), Verdict.DRIFT),
@@ -57,18 +57,18 @@ COPY = Copy(T0, 42, 42, 7, SEEN)
     ],
 )
 def test_a_value_is_done_to_be_written_or_somebody_elses(found: KafkaValue | None, verdict: Verdict) -> None:
-    assert judge(COPY, found, "m1", 3) is verdict
-    left, drift = sorted_out([COPY], {} if found is None else {T0: found}, "m1", 3)
+    assert copy_status(COPY, found, "m1", 3) is verdict
+    left, drift = pending_and_drifted([COPY], {} if found is None else {T0: found}, "m1", 3)
     assert bool(drift) == (verdict is Verdict.DRIFT)
-    assert left == ([COPY] if verdict is Verdict.WRITE else [])
+    assert left == ([COPY] if verdict is Verdict.PENDING else [])
 
 
 def test_drift_says_what_is_there_and_what_the_plan_saw() -> None:
-    left, [drift] = sorted_out([COPY], {T0: KafkaValue(57, "x")}, "m1", 3)
+    left, [drift] = pending_and_drifted([COPY], {T0: KafkaValue(57, "x")}, "m1", 3)
     assert left == []
     assert str(drift) == "t/0: Kafka has 57 (x), not 40 (app), as the plan saw"
     many = [Copy(TopicPartition("t", n), n) for n in range(13)]
-    words = words_of(sorted_out(many, {copy.tp: KafkaValue(9) for copy in many}, "m1", 3)[1])
+    words = format_differences(pending_and_drifted(many, {copy.tp: KafkaValue(9) for copy in many}, "m1", 3)[1])
     assert words.startswith("t/0: Kafka has 9, not nothing, as the plan saw; ")
     assert words.endswith("; and 3 more")
 
@@ -78,9 +78,9 @@ def test_drift_says_what_is_there_and_what_the_plan_saw() -> None:
 def test_what_was_written_is_done_at_its_epoch_and_no_other(offset: int, version: int, epoch: int) -> None:
     copy = Copy(T0, offset, None, version)
     value = KafkaValue(offset, copy.metadata("m1", epoch))
-    assert judge(copy, value, "m1", epoch) is Verdict.DONE
-    assert judge(copy, value, "m1", epoch + 1) is Verdict.WRITE
-    assert judge(copy, value, "m", epoch) is Verdict.DRIFT
+    assert copy_status(copy, value, "m1", epoch) is Verdict.DONE
+    assert copy_status(copy, value, "m1", epoch + 1) is Verdict.PENDING
+    assert copy_status(copy, value, "m", epoch) is Verdict.DRIFT
 
 
 def test_after_a_copy_every_difference_is_named() -> None:
@@ -89,7 +89,7 @@ def test_after_a_copy_every_difference_is_named() -> None:
     nodes = {T0: node(T0, 42), T2: node(T2, 6, 1)}
 
     def differences(kafka: dict[TopicPartition, KafkaValue], there: dict[TopicPartition, OffsetNode]) -> list[str]:
-        return list(map(str, differences_of_copy(copies, [], kafka, there, "m1", 3)))
+        return list(map(str, copy_differences(copies, [], kafka, there, "m1", 3)))
 
     assert differences(right, nodes) == []
     assert differences({**right, T0: mine(43)}, nodes) == [
@@ -113,30 +113,30 @@ def test_after_a_copy_every_difference_is_named() -> None:
     assert differences(right, {**nodes, came: node(came, 3, 0)}) == [
         "new/0: ZooKeeper has 3 at version 0, not no znode"
     ]
-    assert differences_of_copy(copies, [came], right, {**nodes, came: node(came, 3, 0)}, "m1", 3) == []
+    assert copy_differences(copies, [came], right, {**nodes, came: node(came, 3, 0)}, "m1", 3) == []
 
 
 @pytest.mark.parametrize(("convention", "next_", "stored"), [(NEXT, 0, 0), (NEXT, 5, 5), (LAST, 5, 4), (LAST, 0, None)])
 def test_what_goes_back_is_in_the_groups_own_convention(
     convention: OffsetConvention, next_: int, stored: int | None
 ) -> None:
-    assert stored_of(next_, convention) == stored
+    assert zookeeper_offset_for(next_, convention) == stored
 
 
 def test_only_what_differs_goes_back_and_what_kafka_does_not_know_stays() -> None:
     kafka = {T0: KafkaValue(42), T1: KafkaValue(50, "app"), T2: KafkaValue(0)}
     nodes = {T0: node(T0, 42), T1: node(T1, 49, 3)}
-    assert writes_back(kafka, nodes, NEXT) == [OffsetWrite(T1, 50, 3), OffsetWrite(T2, 0, MISSING)]
-    assert writes_back(kafka, nodes, LAST) == [OffsetWrite(T0, 41, 7)], "49 is the last one before 50"
-    assert writes_back({}, nodes, NEXT) == []
-    assert writes_back({T0: KafkaValue(0)}, nodes, LAST) == [OffsetWrite(T0, None, 7)]
-    assert writes_back({T0: KafkaValue(0)}, {T0: node(T0, None, 1, "no offset")}, LAST) == [OffsetWrite(T0, None, 1)]
+    assert pending_zookeeper_writes(kafka, nodes, NEXT) == [OffsetWrite(T1, 50, 3), OffsetWrite(T2, 0, MISSING)]
+    assert pending_zookeeper_writes(kafka, nodes, LAST) == [OffsetWrite(T0, 41, 7)], "49 is the last one before 50"
+    assert pending_zookeeper_writes({}, nodes, NEXT) == []
+    assert pending_zookeeper_writes({T0: KafkaValue(0)}, nodes, LAST) == [OffsetWrite(T0, None, 7)]
+    assert pending_zookeeper_writes({T0: KafkaValue(0)}, {T0: node(T0, None, 1, "no offset")}, LAST) == [OffsetWrite(T0, None, 1)]
 
 
 def test_after_the_way_back_every_difference_is_named() -> None:
     kafka = {T0: KafkaValue(42), T1: KafkaValue(50)}
-    assert differences_of_return(kafka, {T0: node(T0, 42), T1: node(T1, 50), T2: node(T2, 1)}, NEXT) == []
-    assert list(map(str, differences_of_return(kafka, {T0: node(T0, 40)}, NEXT))) == [
+    assert zookeeper_differences(kafka, {T0: node(T0, 42), T1: node(T1, 50), T2: node(T2, 1)}, NEXT) == []
+    assert list(map(str, zookeeper_differences(kafka, {T0: node(T0, 40)}, NEXT))) == [
         "t/0: ZooKeeper has 40 at version 7, not 42",
         "t/1: ZooKeeper has no znode, not 50",
     ]

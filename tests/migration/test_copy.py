@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.archive import BadArchive, put_back, read_archive
+from bridge.migration.archive import BadArchive, restore_znodes, read_archive
 from bridge.migration.complete import complete_steps
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copy import CopyOptions, copy_steps
@@ -21,13 +21,13 @@ from bridge.migration.errors import (
     VerificationFailed,
 )
 from bridge.migration.fences.standing import FencesStand
-from bridge.migration.moving import kept_plan
+from bridge.migration.moving import read_effective_plan
 from bridge.migration.performers import Explain
 from bridge.migration.phases import Phase
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.status import look_at_status
+from bridge.migration.status import read_migration_status
 from bridge.migration.step import Run
 from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, Cuts, Lab, judge, lab
 from zkconsumer.errors import PreconditionFailed
@@ -35,7 +35,7 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["lab"]
 
@@ -54,7 +54,7 @@ def registered(lab: Lab, group: str) -> FakeZkStore:
     """Somebody is in the old group, until his store is closed."""
     store = FakeZkStore(lab.zookeeper)
     store.start(1_000)
-    call(store, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
     return store
 
 
@@ -63,8 +63,8 @@ def explained(lab: Lab, plan: Plan, **options: object) -> Explain:
     cuts = Cuts()
     with lab.process(cuts) as session:
         moving = lab.moving(session, plan)
-        steps = copy_steps(moving, CopyOptions(plan_bytes(plan), **options))  # type: ignore[arg-type]
-        Run(performer, lab.clock, 1_000, "again", lambda: False).carry_out(steps)
+        steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan), **options))  # type: ignore[arg-type]
+        Run(performer, lab.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert not cuts.seen, "a dry run writes nothing"
     return performer
 
@@ -74,7 +74,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
     plan = lab.plan(group, DECISIONS)
     performer = explained(lab, plan)
     assert performer.error is None
-    planned = [one.name for one in performer.steps if one.standing == "to do"]
+    planned = [one.name for one in performer.steps if one.status == "to do"]
     assert planned == [
         "control znode: planned",
         "nobody else runs",
@@ -98,7 +98,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         "confirm switched",
     ]
     member = registered(lab, group)
-    waits = [one for one in explained(lab, plan).steps if one.standing == "waits"]
+    waits = [one for one in explained(lab, plan).steps if one.status == "waits"]
     assert waits[0].lines == ["waits for c1 to leave: stop the old members"]
     assert all("waits for c1 to leave" in one.lines[0] for one in waits)
     member.close(1_000)
@@ -112,7 +112,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
     )
     again = explained(lab, plan)
     assert not again.would_change
-    assert {one.name: one.standing for one in again.steps} == {
+    assert {one.name: one.status for one in again.steps} == {
         "the control znode belongs to this run's login": "done",
         "these are the servers of the plan": "done",
         "control znode: planned": "done",
@@ -127,7 +127,7 @@ def test_members_are_waited_for_and_the_run_goes_on_when_they_have_left(lab: Lab
     member = registered(lab, group)
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        steps = copy_steps(moving, CopyOptions(plan_bytes(plan)))
+        steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan)))
         with pytest.raises(PartlyDone, match="waited long enough for c1 to leave"):
             lab.carry_out(moving, steps, 5_000)
     assert lab.stands(group) == ("fencing", "zookeeper")
@@ -174,10 +174,10 @@ def test_drift_behind_the_fences_stops_it_until_it_is_accepted_and_is_kept(lab: 
     assert lab.kafka(group) == {}
     with lab.process() as session:
         lab.apply(session, plan, accept_drift=True, hold_at=Phase.COPIED)
-        assert kept_plan(session, group).targets == EXPECTED | {T0: 12}
+        assert read_effective_plan(session, group).targets == EXPECTED | {T0: 12}
     with lab.process() as session:
-        moving = lab.moving(session, kept_plan(session, group))
-        lab.carry_out(moving, copy_steps(moving, CopyOptions(plan_bytes(plan))))
+        moving = lab.moving(session, read_effective_plan(session, group))
+        lab.carry_out(moving, copy_steps(moving, CopyOptions(plan_to_bytes(plan))))
     assert lab.stands(group) == ("switched", "kafka")
     assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED | {T0: 12}
 
@@ -199,7 +199,7 @@ def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
 def test_a_foreign_value_after_the_seat_ended_is_found_and_not_written_over(lab: Lab) -> None:
     group, plan = moved(lab, hold_at=Phase.COPIED)
     with lab.process() as session:
-        lab.moving(session, plan).seat.leave()  # as when the session of a seat ends
+        lab.moving(session, plan).placeholder.leave()  # as when the session of a seat ends
     assert lab.commit_first(group, 0, 44) == 0
     with lab.process() as session, pytest.raises(VerificationFailed, match="Kafka had none and has 44") as it:
         lab.apply(session, plan)
@@ -215,9 +215,9 @@ def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: La
     with lab.process() as session, lab.process() as elsewhere:
         moving = lab.moving(session, plan)
         with pytest.raises(PartlyDone, match=r"the seat in group .* was lost .* every offset is compared before") as it:
-            for step in copy_steps(moving, CopyOptions(plan_bytes(plan))):
+            for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
                 if isinstance(step, FencesStand) and moving.phase is Phase.VERIFIED:
-                    lab.moving(elsewhere, plan).seat.leave()  # as when the session of a seat ends
+                    lab.moving(elsewhere, plan).placeholder.leave()  # as when the session of a seat ends
                     assert lab.commit_first(group, 0, 44) == 0
                 lab.carry_out(moving, iter([step]))
         assert it.value.exit_code == 6
@@ -267,10 +267,10 @@ def test_a_run_may_end_behind_a_phase_and_the_seat_stays(lab: Lab, phase: Phase)
     assert lab.stands(group) == (phase.value, "zookeeper")
     assert lab.commit(group, 0, 1) in (22, 25)
     with lab.process() as session:
-        found = look_at_status(session, group)
-    assert found.seat is not None
+        found = read_migration_status(session, group)
+    assert found.placeholder is not None
     assert found.fences == 3
-    assert found.next_steps[0] == f"zkconsumer migrate apply --resume {group} --execute"
+    assert found.next_commands[0] == f"zkconsumer migrate apply --resume {group} --execute"
     with lab.process() as session:
         lab.apply(session, plan)
     assert lab.stands(group) == ("switched", "kafka")
@@ -284,7 +284,7 @@ def test_without_the_fence_of_access_lists_it_moves_too_and_comes_back(lab: Lab)
     started = lab.clock.now_ms()
     with lab.process() as session:
         told = lab.apply(session, plan, hold_at=Phase.VERIFIED)
-        longest = session.largest_session_timeout_ms()
+        longest = session.max_session_timeout_ms()
     assert lab.clock.now_ms() - started >= longest, "only then no member that left can write any more"
     assert not any(line.startswith("access lists") for line in told)
     with lab.process() as session:
@@ -296,13 +296,13 @@ def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_hav
     group, plan = moved(lab)
     with lab.process() as session, lab.process() as modern:
         other = lab.moving(modern, replace(plan, migration_id="app"))
-        other.seat.sit()
+        other.placeholder.join()
         moving = lab.moving(session, plan)
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000))
         with pytest.raises(PartlyDone, match=r"waited long enough for .*app"):
             lab.carry_out(moving, steps, 3_000)
         assert lab.stands(group) == ("switched", "kafka")
-        other.seat.leave()
+        other.placeholder.leave()
     with lab.process() as session:
         lab.rollback(session, plan)
     assert lab.stands(group) == ("undone", "zookeeper")
@@ -327,7 +327,7 @@ def test_a_plan_that_was_not_kept_whole_can_be_rolled_back(lab: Lab) -> None:
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        for step in copy_steps(moving, CopyOptions(plan_bytes(plan))):
+        for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
             if step.name == "keep the plan":
                 break
             lab.carry_out(moving, iter([step]))
@@ -355,11 +355,11 @@ def test_waiting_in_vain_before_the_first_change_changes_nothing(lab: Lab) -> No
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, lab.process() as modern:
         other = lab.moving(modern, replace(plan, migration_id="app"))
-        other.seat.sit()
+        other.placeholder.join()
         with pytest.raises(GaveUpWaiting) as it:
             moving = lab.moving(session, plan)
-            lab.carry_out(moving, copy_steps(moving, CopyOptions(plan_bytes(plan))), 3_000)
-        other.seat.leave()
+            lab.carry_out(moving, copy_steps(moving, CopyOptions(plan_to_bytes(plan))), 3_000)
+        other.placeholder.leave()
     assert it.value.exit_code == 7
     assert lab.control(group) is None
 
@@ -409,8 +409,8 @@ def test_an_archive_puts_missing_nodes_back_and_changes_none(lab: Lab, tmp_path:
     lab.zookeeper.ensure(paths.offset(group, TopicPartition("t", 1)), b"21")
     archive = read_archive(file)
     with lab.process() as session:
-        assert put_back(session, archive) == [paths.offset(group, T0)]
-        assert put_back(session, archive) == []
+        assert restore_znodes(session, archive) == [paths.offset(group, T0)]
+        assert restore_znodes(session, archive) == []
     assert lab.offsets(group) == {T0: 10, TopicPartition("t", 1): 21}
     for change in (b"x", b"{}", b'{"sha256":"00"}'):
         broken = tmp_path / "broken"
@@ -464,16 +464,16 @@ def test_a_program_may_veto_and_the_next_run_asks_it_again(lab: Lab, tmp_path: P
 
 
 def test_a_program_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path) -> None:
-    from bridge.migration.hooks import hooks_of, run_program
+    from bridge.migration.hooks import find_hooks, run_hook_program
 
     beats: list[int] = []
     hook(tmp_path, "zkconsumer-on-x", "sleep 60")
-    words = run_program(tmp_path / "zkconsumer-on-x", {}, 0.6, lambda: beats.append(1))
+    words = run_hook_program(tmp_path / "zkconsumer-on-x", {}, 0.6, lambda: beats.append(1))
     assert words == "did not end within 0.6 s"
     assert beats, "the seat beats meanwhile"
     (tmp_path / "zkconsumer-on-x").chmod(0o644)
     with pytest.raises(PreconditionFailed, match="make it executable"):
-        hooks_of(tmp_path, "zkconsumer-on-x")
+        find_hooks(tmp_path, "zkconsumer-on-x")
     with pytest.raises(PreconditionFailed, match="cannot be read"):
-        hooks_of(tmp_path / "none", "zkconsumer-on-x")
-    assert hooks_of(None, "zkconsumer-on-x") == []
+        find_hooks(tmp_path / "none", "zkconsumer-on-x")
+    assert find_hooks(None, "zkconsumer-on-x") == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.drift import drift_lines, drift_of, not_told
+from bridge.migration.drift import drift_lines, find_drift, unknown_broker_data
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import KafkaValue, SeenOwner, SeenPartition
 from tests.migration.seen_groups import at_end, member, partition, plan, seen
@@ -18,7 +18,7 @@ OTHERS = format_provenance(Provenance("m0", 2, 3))
 
 
 def drift(before: list[SeenPartition], after: list[SeenPartition], **more: Any) -> list[str]:
-    return drift_lines(drift_of(plan(*before, members=(member(),)), seen(*after, **more)))
+    return drift_lines(find_drift(plan(*before, members=(member(),)), seen(*after, **more)))
 
 
 def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
@@ -53,10 +53,10 @@ def test_what_brokers_do_not_tell_is_no_drift() -> None:
     """A leader that is away is not an offset that moved: whoever compares waits for it."""
     silent = partition(1, 100, log="nobody leads it")
     assert drift([at_end()], [partition(0, 100, log="nobody leads it")]) == []
-    assert not_told(seen(at_end())) == ""
-    assert not_told(seen(at_end(), silent)) == "the logs of clicks/1: nobody leads it"
+    assert unknown_broker_data(seen(at_end())) == ""
+    assert unknown_broker_data(seen(at_end(), silent)) == "the logs of clicks/1: nobody leads it"
     asleep = seen(at_end(), kafka_problem="no broker answers")
-    assert not_told(asleep) == "what Kafka has stored for group g1: no broker answers"
+    assert unknown_broker_data(asleep) == "what Kafka has stored for group g1: no broker answers"
 
 
 def test_what_this_migration_wrote_to_kafka_is_no_drift() -> None:

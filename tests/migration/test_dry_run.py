@@ -20,7 +20,7 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 
 class Explain:
@@ -39,7 +39,7 @@ class Explain:
         self.said.append(f"done {step.name}")
 
     def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
-        self.said.append(f"wait for {waiting.whom}")
+        self.said.append(f"wait for {waiting.waits_for}")
         return False
 
     def refused(self, step: Step, error: ZkConsumerError) -> None:
@@ -78,15 +78,15 @@ def explained(group: Group, steps: str) -> list[str]:
     before = group.state()
     explain = Explain()
     with group.process() as authority:
-        run = Run(explain, group.clock, 1_000, "again", authority.is_aborted)
-        run.carry_out(forward(authority) if steps == "forward" else back(authority))
+        run = Run(explain, group.clock, 1_000, "again", authority.is_abort_requested)
+        run.run_steps(forward(authority) if steps == "forward" else back(authority))
     assert group.state() == before
     return explain.said
 
 
 def live(group: Group) -> Group:
     store = group.member()
-    call(store, [
+    submit_and_wait(store, [
         Create(paths.registration(GROUP, "g1_a-1"), b"{}", ephemeral=True),
         Create(paths.owner(GROUP, TopicPartition("clicks", 0)), b"g1_a-1-0", ephemeral=True),
     ], 1_000)  # fmt: skip

@@ -15,16 +15,16 @@ from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
 from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.errors import GaveUpWaiting, HookVetoed, PartlyDone, PlanIsStale, VerificationFailed
-from bridge.migration.fences.mark import parse_mark
-from bridge.migration.guests import guest_name
+from bridge.migration.fences.mark import parse_fence_record
+from bridge.migration.guests import non_acknowledging_name
 from bridge.migration.performers import Explain
 from bridge.migration.phases import Phase
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
-from bridge.migration.plan_json import digest_of
+from bridge.migration.plan_file import plan_to_bytes
+from bridge.migration.plan_json import digest_of_plan
 from bridge.migration.provenance import parse_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.status import Status, look_at_status
+from bridge.migration.status import Status, read_migration_status
 from bridge.migration.step import Run
 from tests.broker.fix_talk import Talk
 from tests.migration.fix_crowd import LOG_END, PARTITIONS, Crowd, DualLab, dual, lab
@@ -35,7 +35,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.registration import Registration, format_registration
 from zkconsumer.zk.requests import Create, Delete
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["dual", "lab"]
 
@@ -49,20 +49,20 @@ def original(dual: DualLab, group: str, *owned: TopicPartition) -> FakeZkStore:
     store.start(1_000)
     data = format_registration(Registration("static", {"t": 1}, "1"))
     claims = [Create(paths.owner(group, tp), f"{group}_scala-1-0".encode(), ephemeral=True) for tp in owned]
-    call(store, [Create(paths.registration(group, f"{group}_scala-1"), data, ephemeral=True), *claims], 1_000)
+    submit_and_wait(store, [Create(paths.registration(group, f"{group}_scala-1"), data, ephemeral=True), *claims], 1_000)
     return store
 
 
 def status_of(dual: DualLab, crowd: Crowd) -> Status:
     with dual.process() as session:
-        return look_at_status(session, crowd.group)
+        return read_migration_status(session, crowd.group)
 
 
 def fenced(dual: DualLab, crowd: Crowd) -> list[TopicPartition]:
     found = []
     for tp in PARTITIONS:
         data = dual.zookeeper.data(paths.owner(crowd.group, tp))
-        if data is not None and parse_mark(data) is not None:
+        if data is not None and parse_fence_record(data) is not None:
             found.append(tp)
     return found
 
@@ -104,7 +104,7 @@ def test_on_the_way_back_zookeeper_has_what_a_query_read_before_it_has_the_autho
     with dual.process() as session:
         dual.move(session, plan)
     crowd.is_loaded = False
-    query = crowd.add("spark", is_mute=True, name_in_group=guest_name(f"{crowd.group}_spark"))
+    query = crowd.add("spark", is_mute=True, name_in_group=non_acknowledging_name(f"{crowd.group}_spark"))
     query.ask(Delete(paths.registration(crowd.group, query.consumer)))
     query.control = crowd.members[0].control
     crowd.acts()
@@ -160,11 +160,11 @@ def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
     plan = dual.dual_plan(crowd)
     performer, cuts = Explain(), Cuts()
     with dual.process(cuts) as session:
-        steps = dual_steps(dual.moving(session, plan), DualOptions(plan_bytes(plan)))
-        Run(performer, dual.clock, 1_000, "again", lambda: False).carry_out(steps)
+        steps = dual_steps(dual.moving(session, plan), DualOptions(plan_to_bytes(plan)))
+        Run(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert not cuts.seen
     assert performer.error is None
-    assert [one.name for one in performer.steps if one.standing == "to do"] == [
+    assert [one.name for one in performer.steps if one.status == "to do"] == [
         "control znode: planned", "nobody else runs", "keep the plan", "journal: apply",
         "every member acts by planned", "control znode: armed",
         "every member acts by armed", "control znode: ready",
@@ -181,8 +181,8 @@ def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
 @pytest.mark.parametrize("phase", [Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED])
 def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual: DualLab, phase: Phase) -> None:
     crowd, plan = held_at(dual, phase)
-    assert status_of(dual, crowd).waits_for == []
-    assert {one.said.phase for one in status_of(dual, crowd).roster.followers.values()} == {phase.value}  # type: ignore
+    assert status_of(dual, crowd).waiting_for == []
+    assert {one.acknowledgement.phase for one in status_of(dual, crowd).participants.by_consumer_id.values()} == {phase.value}  # type: ignore
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")
@@ -215,7 +215,7 @@ def test_a_member_that_never_acknowledges_stops_the_first_step_and_is_named(dual
     with dual.process() as session, pytest.raises(PartlyDone, match=f"{mute.consumer} to acknowledge, as every Migrat"):
         dual.move(session, plan, timeout_ms=3_000)
     assert dual.stands(crowd.group) == ("planned", "zookeeper")
-    assert f"{mute.consumer} to acknowledge" in status_of(dual, crowd).waits_for[0]
+    assert f"{mute.consumer} to acknowledge" in status_of(dual, crowd).waiting_for[0]
     with dual.process() as session:
         dual.take_back(session, plan)
     assert dual.stands(crowd.group) == ("undone", "zookeeper"), "nobody has to answer for that"
@@ -261,8 +261,8 @@ def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_
         dual.move(session, plan)
     assert fenced(dual, crowd) == [T0, T1, T2]
     late = original(dual, crowd.group, T1)
-    assert parse_mark(dual.zookeeper.data(paths.owner(crowd.group, T1)) or b"") is not None
-    words = [str(one.consumer) for one in status_of(dual, crowd).roster.followers.values() if one.said is None]  # type: ignore
+    assert parse_fence_record(dual.zookeeper.data(paths.owner(crowd.group, T1)) or b"") is not None
+    words = [str(one.consumer_id) for one in status_of(dual, crowd).participants.by_consumer_id.values() if one.acknowledgement is None]  # type: ignore
     assert words == [f"{crowd.group}_scala-1"], "status names it"
     dual.zookeeper.expire(late, reconnects=False)
 
@@ -275,8 +275,8 @@ def test_a_stranger_in_the_coordinators_group_is_named(dual: DualLab) -> None:
     with dual.process() as session, pytest.raises(PartlyDone, match=r"\(app, .*\) to leave the coordinator's group"):
         dual.move(session, plan, timeout_ms=3_000)
     found = status_of(dual, crowd)
-    assert len(found.roster.strangers) == 1  # type: ignore[union-attr]
-    assert "(app, " in found.modern_members
+    assert len(found.participants.unknown_members) == 1  # type: ignore[union-attr]
+    assert "(app, " in found.coordinator_members
     assert dual.stands(crowd.group) == ("armed", "zookeeper")
 
 
@@ -336,7 +336,7 @@ def test_a_start_that_does_not_follow_from_the_decisions_is_not_committed_by_the
     plan = dual.dual_plan(crowd)
     rows = tuple(replace(row, target=48) if row.tp == T2 else row for row in plan.partitions)
     forged = replace(plan, partitions=rows)
-    forged = replace(forged, digest=digest_of(forged))
+    forged = replace(forged, digest=digest_of_plan(forged))
     with dual.process() as session, pytest.raises(VerificationFailed, match=r"t/2: the plan says 48 \(missing: earl"):
         dual.move(session, forged)
     assert dual.stands(crowd.group)[0] == "planned"
@@ -422,7 +422,7 @@ def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab)
     with dual.process() as session:
         moving = dual.moving(session, plan)
         with pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
-            for step in dual_steps(moving, DualOptions(plan_bytes(plan))):
+            for step in dual_steps(moving, DualOptions(plan_to_bytes(plan))):
                 dual.carry_out(moving, iter([step]), 60_000)
                 if isinstance(step, CompareStores) and moving.phase is Phase.COPIED:
                     scala = original(dual, crowd.group)
@@ -478,7 +478,7 @@ def test_back_when_every_member_has_stopped_is_the_way_of_a_copy(dual: DualLab) 
     performer, cuts = Explain(), Cuts()
     with dual.process(cuts) as session:
         steps = rollback_steps(dual.moving(session, plan), RollbackOptions(print, 1_000))
-        Run(performer, dual.clock, 1_000, "again", lambda: False).carry_out(steps)
+        Run(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert (performer.error, cuts.seen) == (None, [])
     with dual.process() as session:
         dual.take_back(session, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.migration.dual.comparing import Kept, Wanted, compared
+from bridge.migration.dual.comparing import Kept, Wanted, compare_offsets
 from bridge.migration.phases import Phase
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import KafkaValue
@@ -56,7 +56,7 @@ def test_what_agrees(
     nodes = {} if stored is None else {tp: node(tp, stored)}
     wanted = Wanted(frozenset({READ}) & {tp}, {} if target is None else {tp: target})
     kept = Kept(nodes, {} if value is None else {tp: value}, nodes)
-    agree, differ = compared(wanted, kept, phase, "m1", EPOCH)
+    agree, differ = compare_offsets(wanted, kept, phase, "m1", EPOCH)
     assert (tp in agree, len(differ)) == (agrees, 0 if agrees else 1)
 
 
@@ -66,7 +66,7 @@ def test_what_is_committed_more_often_than_one_can_look_agrees_when_zookeeper_ca
     phase: Phase, value: int
 ) -> None:
     kept = Kept({READ: node(READ, 5)}, {READ: ours(value)}, {READ: node(READ, 9, version=4)})
-    assert compared(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == ({READ}, [])
+    assert compare_offsets(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == ({READ}, [])
 
 
 @pytest.mark.parametrize("value", [ours(4), ours(10), None])
@@ -74,21 +74,21 @@ def test_what_moved_and_did_not_come_past_it_is_looked_at_again(value: KafkaValu
     """Kafka has not what ZooKeeper had before, or on the way back ZooKeeper has not come to it yet."""
     kept = Kept({READ: node(READ, 5)}, {} if value is None else {READ: value}, {READ: node(READ, 9, version=4)})
     for phase in (Phase.LOCKED, Phase.RETURNING):
-        assert compared(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == (set(), [])
+        assert compare_offsets(Wanted(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == (set(), [])
 
 
 def test_somebody_elses_value_that_it_came_past_is_told() -> None:
     kept = Kept({READ: node(READ, 5)}, {READ: KafkaValue(7)}, {READ: node(READ, 9, version=4)})
-    agree, [differ] = compared(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH)
+    agree, [differ] = compare_offsets(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH)
     assert (agree, differ.tp) == (set(), READ)
 
 
 def test_what_no_member_carries_over_and_moves_is_looked_at_again() -> None:
     kept = Kept({UNREAD: node(UNREAD, 5)}, {UNREAD: ours(5)}, {UNREAD: node(UNREAD, 9, version=4)})
-    assert compared(Wanted(frozenset(), {UNREAD: 5}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])
+    assert compare_offsets(Wanted(frozenset(), {UNREAD: 5}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])
 
 
 @pytest.mark.parametrize("behind", [node(READ, 4, version=2), node(READ, 5, czxid=2), None])
 def test_what_moved_while_it_was_looked_at_is_looked_at_again(behind: OffsetNode | None) -> None:
     kept = Kept({READ: node(READ, 5)}, {READ: ours(5)}, {} if behind is None else {READ: behind})
-    assert compared(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])
+    assert compare_offsets(Wanted(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])

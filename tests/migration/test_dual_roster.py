@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.dual.roster import NO_QUERIES, Follower, Roster, waited_for
+from bridge.migration.dual.roster import NO_QUERIES, Follower, Roster, pending_conditions
 from bridge.migration.dual.steps import HELD
-from bridge.migration.guests import guest_name
+from bridge.migration.guests import non_acknowledging_name
 from bridge.migration.member.acknowledgement import Acknowledgement
 from bridge.migration.phases import Phase, authority_of
 from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
@@ -33,22 +33,22 @@ def group(*consumers: str, protocol: str = PRIVATE, state: str = "Stable") -> Mo
 
 
 def roster(phase: Phase, *followers: Follower, modern: ModernGroup | None) -> Roster:
-    return Roster(control(phase), {one.consumer: one for one in followers}, modern)
+    return Roster(control(phase), {one.consumer_id: one for one in followers}, modern)
 
 
 @pytest.mark.parametrize("phase", [*HELD, Phase.SWITCHED, Phase.RETURNING])
 def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
     a, b = Follower("a", said(phase)), Follower("b", said(phase))
-    assert waited_for(roster(phase, a, b, modern=group("b", "a"))) == []
-    assert waited_for(roster(phase, a, b, modern=group("a", "c"))) == [
+    assert pending_conditions(roster(phase, a, b, modern=group("b", "a"))) == []
+    assert pending_conditions(roster(phase, a, b, modern=group("a", "c"))) == [
         "b to be in the coordinator's group",
         "app-1 (app, h) to leave the coordinator's group: it is no member that moves; stop it",
     ], "two and two are not the same two"
-    assert waited_for(roster(phase, a, b, modern=None)) == ["the coordinator to tell who is in the group"]
-    assert waited_for(roster(phase, a, b, modern=group("a", "b", state="PreparingRebalance"))) == [
+    assert pending_conditions(roster(phase, a, b, modern=None)) == ["the coordinator to tell who is in the group"]
+    assert pending_conditions(roster(phase, a, b, modern=group("a", "b", state="PreparingRebalance"))) == [
         "the coordinator's group to come to rest (it is PreparingRebalance)"
     ]
-    [words] = waited_for(roster(phase, a, b, modern=group("a", "", protocol="range")))
+    [words] = pending_conditions(roster(phase, a, b, modern=group("a", "", protocol="range")))
     assert words.startswith(f"the coordinator's group to divide by {PRIVATE} (it does by range: app-0 (app, h), app-1")
 
 
@@ -56,8 +56,8 @@ def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
     ("follower", "words"),
     [
         (Follower("a"), "a to acknowledge, as every MigratingConsumerConnector does"),
-        (Follower("a", is_original=True), "a to leave: it is no member that can follow (an original one, as its"),
-        (Follower("a", problem="no JSON"), "a to acknowledge in words of this release (no JSON)"),
+        (Follower("a", is_scala_consumer=True), "a to leave: it is no member that can follow (an original one, as its"),
+        (Follower("a", error="no JSON"), "a to acknowledge in words of this release (no JSON)"),
         (Follower("a", said(Phase.READY)), "a to follow to locked, epoch 3 (at ready, epoch 3)"),
         (Follower("a", said(Phase.LOCKED, epoch=2)), "a to follow to locked, epoch 3 (at locked, epoch 2)"),
         (Follower("a", replace(said(Phase.LOCKED), migration_id="m0")), "a to follow to locked"),
@@ -68,42 +68,42 @@ def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
 )
 def test_each_who_is_late_is_named_with_what_he_has_to_do(follower: Follower, words: str) -> None:
     b = Follower("b", said(Phase.LOCKED))
-    [found] = waited_for(roster(Phase.LOCKED, follower, b, modern=group("a", "b")))
+    [found] = pending_conditions(roster(Phase.LOCKED, follower, b, modern=group("a", "b")))
     assert found.startswith(words)
 
 
 def test_two_generations_are_waited_for() -> None:
     a, b = Follower("a", said(Phase.SWITCHED)), Follower("b", said(Phase.SWITCHED, generation=5))
-    assert waited_for(roster(Phase.SWITCHED, a, b, modern=group("a", "b"))) == [
+    assert pending_conditions(roster(Phase.SWITCHED, a, b, modern=group("a", "b"))) == [
         "the members to be in one generation (they say 4, 5)"
     ]
 
 
 def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is() -> None:
-    a, silent = Follower("a", said(Phase.SWITCHED)), Follower("scala", is_original=True)
-    assert waited_for(roster(Phase.SWITCHED, a, silent, modern=group("a"))) == []
+    a, silent = Follower("a", said(Phase.SWITCHED)), Follower("scala", is_scala_consumer=True)
+    assert pending_conditions(roster(Phase.SWITCHED, a, silent, modern=group("a"))) == []
     late = Follower("late", said(Phase.COPIED))
-    [words] = waited_for(roster(Phase.SWITCHED, a, late, silent, modern=group("a")))
+    [words] = pending_conditions(roster(Phase.SWITCHED, a, late, silent, modern=group("a")))
     assert words.startswith("late to follow to switched")
-    assert waited_for(roster(Phase.SWITCHED, modern=ModernGroup("Empty"))) == [], "members may all stop by then"
+    assert pending_conditions(roster(Phase.SWITCHED, modern=ModernGroup("Empty"))) == [], "members may all stop by then"
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.ARMED, Phase.LOCKED, Phase.RETURNING])
 def test_without_members_it_is_not_gone_on(phase: Phase) -> None:
-    [words, *_] = waited_for(roster(phase, modern=ModernGroup("Empty")))
+    [words, *_] = pending_conditions(roster(phase, modern=ModernGroup("Empty")))
     assert words == f"a member to register: nobody is in the group{NO_QUERIES}"
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.UNDOING, Phase.UNDONE])
 def test_where_the_phase_wants_nobody_in_the_coordinators_group_they_have_left(phase: Phase) -> None:
     a = Follower("a", said(phase, generation=-1))
-    assert waited_for(roster(phase, a, modern=ModernGroup("Empty"))) == []
-    assert waited_for(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator's group"]
+    assert pending_conditions(roster(phase, a, modern=ModernGroup("Empty"))) == []
+    assert pending_conditions(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator's group"]
 
 
 def test_completed_members_are_like_any_others() -> None:
     gone = Follower("a", said(Phase.COMPLETED), is_registered=False)
-    assert waited_for(roster(Phase.COMPLETED, gone, modern=group("", "", protocol="range"))) == []
+    assert pending_conditions(roster(Phase.COMPLETED, gone, modern=group("", "", protocol="range"))) == []
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_completed_members_are_like_any_others() -> None:
 def test_a_spark_query_is_a_guest_behind_the_switch_and_leaves_before_the_group_goes_back(
     phase: Phase, is_welcome: bool
 ) -> None:
-    a, there = Follower("a", said(phase)), group("a", guest_name("g_q"))
+    a, there = Follower("a", said(phase)), group("a", non_acknowledging_name("g_q"))
     found = roster(phase, a, modern=there)
-    assert (found.guests, found.strangers, found.joined) == (("g_q",), (), {"a"})
+    assert (found.non_acknowledging_members, found.unknown_members, found.in_coordinator_group) == (("g_q",), (), {"a"})
     words = "g_q, a Spark query, to leave the coordinator's group, as it does behind its batch"
-    assert waited_for(found) == ([] if is_welcome else [words])
-    assert roster(phase, a, modern=group("a", "", protocol="range")).guests == (), "by range nobody says his name"
+    assert pending_conditions(found) == ([] if is_welcome else [words])
+    assert roster(phase, a, modern=group("a", "", protocol="range")).non_acknowledging_members == (), "by range nobody says his name"

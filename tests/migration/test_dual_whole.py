@@ -13,11 +13,11 @@ import pytest
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from bridge.migration.decisions import Decisions, OffsetConvention
 from bridge.migration.dual.steps import DualOptions, dual_steps
-from bridge.migration.look import look_at_group
-from bridge.migration.moving import open_moving
+from bridge.migration.look import inspect_group
+from bridge.migration.moving import open_migration
 from bridge.migration.performers import Real
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.step import Run
 from bridge.migration.targets import make_plan
@@ -99,7 +99,7 @@ def tool(dual: Dual) -> Iterator[AdminSession]:
 
 def plan_of(dual: Dual, name: str, decisions: Decisions = FIRST) -> Plan:
     with tool(dual) as session:
-        seen = look_at_group(session, GROUP, with_acls=False)
+        seen = inspect_group(session, GROUP, with_acls=False)
     assert seen is not None
     made = make_plan(seen, decisions, migration_id=name, strategy="dual", made_at_ms=1)
     assert made.can_be_applied, (made.refusals, [row.refusal for row in made.partitions])
@@ -110,13 +110,13 @@ def carry_out(dual: Dual, plan: Plan, what: str) -> None:
     """``apply`` or ``rollback``."""
     told: list[str] = []
     with tool(dual) as session:
-        moving = open_moving(session, plan, WHO, patience=Patience(at_least_ms=5_000))
-        real = Real(told.append, moving.seat.beat_if_due, lambda ms: StopSignal().wait(min(ms, LOOK_MS)), session.clock)
-        run = Run(real, SystemClock(), TIMEOUT_MS, "again", moving.authority.is_aborted, moving.phase is not None)
+        moving = open_migration(session, plan, WHO, patience=Patience(min_duration_ms=5_000))
+        real = Real(told.append, moving.placeholder.heartbeat_if_due, lambda ms: StopSignal().wait(min(ms, LOOK_MS)), session.clock)
+        run = Run(real, SystemClock(), TIMEOUT_MS, "again", moving.control_znode.is_abort_requested, moving.phase is not None)
         if what == "apply":
-            run.carry_out(dual_steps(moving, DualOptions(plan_bytes(plan))))
+            run.run_steps(dual_steps(moving, DualOptions(plan_to_bytes(plan))))
         else:
-            run.carry_out(rollback_steps(moving, RollbackOptions(told.append, 1_000)))
+            run.run_steps(rollback_steps(moving, RollbackOptions(told.append, 1_000)))
 
 
 def stands(dual: Dual) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.migration.fences.mark import Mark, format_mark
+from bridge.migration.fences.mark import Mark, format_fence_record
 from bridge.testing import HistoryRecorder
 from tests.broker.fix_talk import Talk
 from tests.migration.fix_seat import GROUP, Desk
@@ -25,7 +25,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CheckOp, Create, CreateOp, Delete, Multi, SetData, SetOp
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control
 
 T0 = TopicPartition("t", 0)
@@ -41,20 +41,20 @@ def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
     zookeeper.ensure(paths.owners_of_topic(GROUP, "t"))
     zookeeper.ensure(paths.offset(GROUP, T0), b"5")
     zookeeper.ensure(paths.offset("other", T0), b"5")
-    zookeeper.on_changes = recorder.of_zookeeper(zookeeper)
+    zookeeper.on_changes = recorder.zookeeper_callback(zookeeper)
     store = FakeZkStore(zookeeper)
     store.start(1_000)
     recorder.member("tool", "migrator", store.session_id)
     offset, owner, child = paths.offset(GROUP, T0), paths.owner(GROUP, T0), paths.fence_child(GROUP, T0)
     control = format_control(Control("m1", 2, "fencing", "zookeeper", "copy"))
-    call(store, [
+    submit_and_wait(store, [
         SetData(offset, b"6", -1),
         SetData(offset, b"7", 99),
         Multi((SetOp(offset, b"8", -1), CheckOp(offset, 99))),
         SetData(paths.offset("other", T0), b"9", -1),
         *map(Create, paths.parents(paths.control(GROUP))),
         Create(paths.control(GROUP), control),
-        Multi((CreateOp(owner, format_mark(Mark("m1", 2))), CreateOp(child))),
+        Multi((CreateOp(owner, format_fence_record(Mark("m1", 2))), CreateOp(child))),
         Delete(child),
         SetData(offset, b"-1", -1),
         SetData(offset, b"abc", -1),
@@ -75,10 +75,10 @@ def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
 def test_the_end_of_a_session_lifts_no_fence_and_its_claims_are_no_lines() -> None:
     zookeeper, recorder = FakeZooKeeper(), HistoryRecorder(GROUP)
     zookeeper.ensure(paths.owners_of_topic(GROUP, "t"))
-    zookeeper.on_changes = recorder.of_zookeeper(zookeeper)
+    zookeeper.on_changes = recorder.zookeeper_callback(zookeeper)
     store = FakeZkStore(zookeeper)
     store.start(1_000)
-    call(store, [Create(paths.owner(GROUP, T0), b"old", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(paths.owner(GROUP, T0), b"old", ephemeral=True)], 1_000)
     store.close(1_000)
     assert recorder.events == []
 
@@ -87,7 +87,7 @@ def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(d
     recorder = HistoryRecorder(GROUP)
     recorder.member("tool", "migrator")
     names = {"stock": None, "other": None}
-    desk.broker.listen(recorder.of_kafka(lambda asked, body: names.get(asked.client_id, "tool")))
+    desk.broker.on_group_response(recorder.kafka_callback(lambda asked, body: names.get(asked.client_id, "tool")))
 
     def commit(offset: int) -> int:
         with Talk(desk.broker.addresses()[0], "stock") as talk:
@@ -98,10 +98,10 @@ def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(d
     with desk.process() as session:
         seat = desk.seat(session)
         assert commit(1) == 0
-        seat.sit()
+        seat.join()
         assert commit(2) == 25, "refused, and no line"
         seat.commit({T0: OffsetAndMetadata(3, "")})
-        seat.sit()  # takes its own seat again: it was never away
+        seat.join()  # takes its own seat again: it was never away
         seat.leave()
         assert commit(4) == 0
     assert told(recorder) == [

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from bridge.migration.look import look_at_group
-from bridge.migration.look_brokers import look_at_brokers
+from bridge.migration.look import inspect_group
+from bridge.migration.look_brokers import inspect_brokers
 from bridge.migration.look_logs import ENTRIES_MAX
-from bridge.migration.look_rights import may
+from bridge.migration.look_rights import has_permission
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import LastEntry, Seen
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import put
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, coordinator_of
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.errors import UnsafeName
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
@@ -27,7 +27,7 @@ from zkconsumer.wire.schemas import DESCRIBE_GROUPS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ADMIN, PERM_ALL, PERM_READ, Acl, Create, CreateOp, Multi, SetOp
 from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi, identities
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, Registration, format_control, format_registration
 
 READ_ONLY = (Acl(PERM_READ, "world", "anyone"),)
@@ -46,16 +46,16 @@ def register(
     data = format_registration(Registration(pattern, {topic: 1}, "1416246370000"))  # type: ignore[arg-type]
     world.zookeeper.ensure(paths.ids("g1"))
     world.zookeeper.ensure(paths.owners_of_topic("g1", "clicks"))
-    call(store, [Create(paths.registration("g1", f"g1_{name}"), data, ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(paths.registration("g1", f"g1_{name}"), data, ephemeral=True)], 1_000)
     for number, version in owned.items():
         path, claim = paths.owner("g1", tp(number)), f"g1_{name}-0".encode()
         sets = [SetOp(path, claim)] * version
-        [answer] = call(store, [Multi((CreateOp(path, claim, ephemeral=True), *sets))], 1_000)
+        [answer] = submit_and_wait(store, [Multi((CreateOp(path, claim, ephemeral=True), *sets))], 1_000)
         assert "Failed" not in type(answer).__name__
 
 
 def look(admin: AdminSession, **how: bool) -> Seen:
-    seen = look_at_group(admin, "g1", **how)
+    seen = inspect_group(admin, "g1", **how)
     assert seen is not None
     return seen
 
@@ -71,9 +71,9 @@ def clicks(world: FakeWorld) -> FakeWorld:
 
 
 def test_a_group_that_is_not_there(admin: AdminSession) -> None:
-    assert look_at_group(admin, "g1") is None
+    assert inspect_group(admin, "g1") is None
     with pytest.raises(UnsafeName):
-        look_at_group(admin, "../g1")
+        inspect_group(admin, "../g1")
 
 
 def test_offsets_logs_and_what_stands_at_the_end(clicks: FakeWorld, admin: AdminSession) -> None:
@@ -82,14 +82,14 @@ def test_offsets_logs_and_what_stands_at_the_end(clicks: FakeWorld, admin: Admin
     assert [(one.log.earliest, one.log.latest) for one in seen.partitions.values() if not isinstance(one.log, str)] == [
         (0, 10)
     ] * 4
-    assert [one.last for one in seen.partitions.values()] == [None, LastEntry(True, 1_000), None, None]
+    assert [one.last_entry for one in seen.partitions.values()] == [None, LastEntry(True, 1_000), None, None]
     assert seen.partitions[tp(0)].written_ms > 1_000
 
 
 def test_looking_makes_no_topic(clicks: FakeWorld, admin: AdminSession) -> None:
     put(clicks, {0: 5}, topic="gone")
     look(admin)
-    assert sorted(admin.brokers.leaders(None).topics) == []
+    assert sorted(admin.brokers.leaders(None).topic_errors) == []
     assert {one.topic for one in admin.brokers.leaders(None).partitions} == {"clicks"}
 
 
@@ -99,8 +99,8 @@ def test_offsets_of_what_does_not_exist_are_named(clicks: FakeWorld, admin: Admi
     clicks.zookeeper.ensure("/consumers/g1/offsets/clicks/x", b"1")
     seen = look(admin)
     assert seen.missing_topics == ("gone",)
-    assert seen.orphans == (tp(7), tp(0, "gone"))
-    assert seen.odd_nodes == ("/consumers/g1/offsets/clicks/x",)
+    assert seen.offsets_without_partition == (tp(7), tp(0, "gone"))
+    assert seen.unexpected_nodes == ("/consumers/g1/offsets/clicks/x",)
     assert set(seen.partitions) == {tp(number) for number in range(4)}
 
 
@@ -109,7 +109,7 @@ def test_an_offset_znode_that_holds_no_number(clicks: FakeWorld, admin: AdminSes
     put(clicks, {0: data})
     one = look(admin).partitions[tp(0)]
     assert (one.stored, one.version) == (None, 1)
-    assert " is no " in one.problem
+    assert " is no " in one.error
 
 
 def test_a_negative_number_is_no_offset(clicks: FakeWorld, admin: AdminSession) -> None:
@@ -122,8 +122,8 @@ def test_an_offset_that_is_older_than_its_topic(clicks: FakeWorld, admin: AdminS
     clicks.create_topic("views", 2)
     put(clicks, {1: 3}, topic="views")
     seen = look(admin)
-    assert [seen.partitions[tp(number, "views")].is_older for number in range(2)] == [True, False]
-    assert not any(seen.partitions[tp(number)].is_older for number in range(3))
+    assert [seen.partitions[tp(number, "views")].is_older_than_topic for number in range(2)] == [True, False]
+    assert not any(seen.partitions[tp(number)].is_older_than_topic for number in range(3))
 
 
 def test_a_topic_whose_znode_cannot_be_read(clicks: FakeWorld, admin: AdminSession) -> None:
@@ -147,8 +147,8 @@ def test_owners_tell_members_and_the_assignment_in_use(clicks: FakeWorld, admin:
     put(clicks, {2: 10})
     seen = look(admin)
     assert [(one.consumer_id, one.kind) for one in seen.members] == [("g1_a", "scala"), ("g1_b", "zkconsumer")]
-    assert seen.strategy_in_use == "range"
-    assert [one.is_ours for one in seen.partitions.values()] == [False, False, True, False]
+    assert seen.assignment_in_use == "range"
+    assert [one.is_written_by_owner for one in seen.partitions.values()] == [False, False, True, False]
     assert seen.partitions[tp(3)].owner is not None
 
 
@@ -165,40 +165,40 @@ def test_the_assignment_is_recomputed(
 ) -> None:
     register(clicks, "a", of_a)
     register(clicks, "b", of_b)
-    assert look(admin).strategy_in_use == strategy
+    assert look(admin).assignment_in_use == strategy
 
 
 def test_a_filter_means_the_topics_of_now(clicks: FakeWorld, admin: AdminSession) -> None:
     clicks.create_topic("clicks2", 1)
     register(clicks, "a", {}, "white_list", "clicks.*")
     seen = look(admin)
-    assert seen.filters == ("white_list 'clicks.*'",)
+    assert seen.topic_filters == ("white_list 'clicks.*'",)
     assert seen.topics == ["clicks", "clicks2"]
     assert seen.partitions[tp(0, "clicks2")].stored is None
 
 
 def test_go_kafka_client_leaves_a_trace(clicks: FakeWorld, admin: AdminSession) -> None:
-    assert look(admin).last_writers == ()
+    assert look(admin).last_offset_clients == ()
     clicks.zookeeper.ensure("/consumers/g1/api/rebalance")
-    assert look(admin).last_writers == ("/consumers/g1/api/rebalance",)
+    assert look(admin).last_offset_clients == ("/consumers/g1/api/rebalance",)
 
 
 def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeWorld, admin: AdminSession) -> None:
     clicks.create_topic(OFFSETS_TOPIC)
     clicks.cluster.inject(GroupError("g1", 30), api=DESCRIBE_GROUPS)
     seen = look(admin)
-    assert seen.modern is None
-    assert seen.modern_problem.startswith("its coordinator does not tell (")
-    assert "GROUP_AUTHORIZATION_FAILED" in seen.modern_problem
+    assert seen.coordinator_group is None
+    assert seen.coordinator_group_error.startswith("its coordinator does not tell (")
+    assert "GROUP_AUTHORIZATION_FAILED" in seen.coordinator_group_error
 
 
 def test_a_control_znode(clicks: FakeWorld, admin: AdminSession) -> None:
     control = Control("m0", 3, "fenced", "zookeeper", "copy")
     clicks.zookeeper.ensure(paths.control("g1"), format_control(control))
     seen = look(admin)
-    assert (seen.control, seen.control_version, seen.control_problem) == (control, 0, "")
+    assert (seen.control, seen.control_version, seen.control_error) == (control, 0, "")
     clicks.zookeeper.ensure(paths.control("g1"), b"{")
-    assert look(admin).control_problem
+    assert look(admin).control_error
 
 
 # --- rights -----------------------------------------------------------------------------------------------------
@@ -208,13 +208,13 @@ def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: 
     register(clicks, "a", {0: 0})
     clicks.zookeeper.set_acl("/consumers/g1/offsets/clicks", READ_ONLY)
     seen = look(admin, with_acls=False)
-    assert (seen.acls, seen.no_admin) == ({}, ())
+    assert (seen.acls, seen.acls_without_admin) == ({}, ())
     clicks.zookeeper.set_acl("/consumers/g1/offsets/clicks/1", (Acl(PERM_READ | PERM_ADMIN, "world", "anyone"),))
     seen = look(admin)
     below = ("ids", "owners", "offsets", "owners/clicks", "offsets/clicks", *(f"offsets/clicks/{n}" for n in range(3)))
     assert sorted(seen.acls) == sorted(f"/consumers/g1/{name}" for name in below)
     assert seen.acls["/consumers/g1/offsets/clicks/0"] == OPEN_ACL
-    assert seen.no_admin == ("/consumers/g1/offsets/clicks",)
+    assert seen.acls_without_admin == ("/consumers/g1/offsets/clicks",)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: 
     ],
 )
 def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: Login | None, is_ours: bool) -> None:
-    assert may(acl, login, PERM_ADMIN) is is_ours
+    assert has_permission(acl, login, PERM_ADMIN) is is_ours
 
 
 # --- how much is asked ------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_a_large_group_costs_one_question_a_node_for_lists_and_few_for_the_rest(
     assert len(seen.partitions) == topics * each
     assert store.packets_sent - before < 40
     assert len(world.cluster.requests) - asked < 40
-    assert sum(one.last is not None for one in seen.partitions.values()) == ENTRIES_MAX
+    assert sum(one.last_entry is not None for one in seen.partitions.values()) == ENTRIES_MAX
 
 
 # --- a broker with groups ---------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ def on_a_broker(zookeeper: FakeZooKeeper, broker: EmbeddedBroker) -> AdminSessio
 def commit(session: AdminSession, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """As somebody who is no member."""
     [broker] = session.brokers.all()
-    coordinator_of(session.brokers, "g1")
-    answers = session.brokers.ask(broker, lambda connection, ranges: commit_offsets(
+    discover_coordinator(session.brokers, "g1")
+    answers = session.brokers.execute(broker, lambda connection, ranges: commit_offsets(
         connection, ranges, "g1", offsets, 5_000
     ))  # fmt: skip
     assert {error.code for error in answers.values()} == {0}
@@ -298,25 +298,25 @@ def test_what_a_broker_is_and_how_long_it_keeps_offsets(
     zookeeper: FakeZooKeeper, release: str, words: str, retention_ms: int | None, by_commit: bool
 ) -> None:
     with EmbeddedBroker(release=release) as broker, on_a_broker(zookeeper, broker) as session:
-        brokers, kept_ms, counts_by_commit = look_at_brokers(session)
-        assert [(one.has_groups, one.words) for one in brokers] == [(True, words)]
+        brokers, kept_ms, counts_by_commit = inspect_brokers(session)
+        assert [(one.supports_groups, one.release) for one in brokers] == [(True, words)]
         assert kept_ms == retention_ms
         assert counts_by_commit is by_commit
 
 
 def test_a_broker_without_groups_and_one_that_is_away(world: FakeWorld, admin: AdminSession) -> None:
-    brokers, kept_ms, _ = look_at_brokers(admin)
-    assert [one.has_groups for one in brokers] == [False, False]
+    brokers, kept_ms, _ = inspect_brokers(admin)
+    assert [one.supports_groups for one in brokers] == [False, False]
     assert kept_ms is None
     world.zookeeper.ensure(paths.broker(9), b'{"host":"nowhere.invalid","port":1,"version":1,"jmx_port":-1}')
-    assert [one.has_groups for one in look_at_brokers(admin)[0]] == [False, False, None]
+    assert [one.supports_groups for one in inspect_brokers(admin)[0]] == [False, False, None]
 
 
 def test_what_kafka_has_and_whose_it_is(zookeeper: FakeZooKeeper) -> None:
     with EmbeddedBroker(release="2.8.2") as broker, on_a_broker(zookeeper, broker) as session:
         seen = look(session)
-        assert seen.modern is not None
-        assert seen.modern.state == "Dead"
+        assert seen.coordinator_group is not None
+        assert seen.coordinator_group.state == "Dead"
         assert [one.kafka for one in seen.partitions.values()] == [None, None]
         ours = Provenance("m0", 2, 0)
         commit(session, {tp(0): OffsetAndMetadata(4, "app"), tp(1): OffsetAndMetadata(5, format_provenance(ours))})

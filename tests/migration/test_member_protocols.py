@@ -12,7 +12,7 @@ from bridge.client.assignors import RangeAssignor
 from bridge.client.commands import Callback
 from bridge.client.events import Offset
 from bridge.migration.connector.keeping import KeepingCoordinator
-from bridge.migration.connector.private import PrivateAssignor, consumer_of_member, private_protocol
+from bridge.migration.connector.private import PrivateAssignor, consumer_id_of_user_data, migration_protocol_name
 from tests.coordinator.client_member import Member, T
 from zkconsumer.errors import UnsafeName
 from zkconsumer.types import TopicPartition
@@ -61,11 +61,11 @@ def test_every_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_
 
 def test_it_tells_who_the_member_is_in_the_old_group() -> None:
     told = PRIVATE.subscription_user_data(frozenset(["t"]))
-    assert consumer_of_member(told) == "g_host-1"
-    assert consumer_of_member(None) == ""
-    assert private_protocol("m1") == PRIVATE.name == "zkconsumer-m1"
+    assert consumer_id_of_user_data(told) == "g_host-1"
+    assert consumer_id_of_user_data(None) == ""
+    assert migration_protocol_name("m1") == PRIVATE.name == "zkconsumer-m1"
     with pytest.raises(UnsafeName):
-        private_protocol("m 1")
+        migration_protocol_name("m 1")
 
 
 # --- from one protocol to the next ------------------------------------------------------------------------------

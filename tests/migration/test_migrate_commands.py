@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from bridge.commands.migrate import migrate
 from bridge.commands.migrate_apply import apply
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from bridge.testing import EmbeddedBroker
 from tests.migration.seen_groups import tp
 from zkconsumer.admin.describe import COLUMNS
 from zkconsumer.admin.session import Doors
-from zkconsumer.cli.hints import completed
+from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -80,7 +80,7 @@ def test_a_plan_that_can_be_applied(place: Place, file: Path) -> None:
     assert head == PLANNED
     assert rows[0][:6] == ["g1", "clicks", "0", "5", "5", "0"]
     assert [row[-2:] for row in rows] == [["5", "copied"], ["3", "copied"], ["0", "copied"]]
-    made = read_plan(file)
+    made = read_plan_file(file)
     assert made.can_be_applied
     assert made.targets == {tp(0): 5, tp(1): 3, tp(2): 0}
     assert f"The plan is in {file} (digest {made.digest})." in done.stderr
@@ -95,7 +95,7 @@ def test_for_programs(place: Place, file: Path) -> None:
     assert done.exit_code == told["exit_code"] == 4
     assert told["schema"] == "zkconsumer/migrate-plan/1"
     assert not told["can_be_applied"]
-    assert told["digest"] == read_plan(file).digest
+    assert told["digest"] == read_plan_file(file).digest
     assert [row["target_offset"] for row in told["partitions"]] == [5, None, None]
     assert told["partitions"][1]["refusal"] == "no offset is stored (--missing)"
     assert told["next_steps"] == [
@@ -113,10 +113,10 @@ def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --missing earliest --out-of-range earliest"
     assert f"Next, after a look at each: {again}\n" in done.stderr
     assert "the plan cannot be applied. Nothing was changed." in done.stderr
-    assert not read_plan(file).can_be_applied
+    assert not read_plan_file(file).can_be_applied
     done = place.run("plan", "g1", "-f", str(file), "--missing", "earliest", "--out-of-range", "latest")
     assert done.exit_code == 0
-    assert read_plan(file).targets == {tp(0): 5, tp(1): 0, tp(2): 5}
+    assert read_plan_file(file).targets == {tp(0): 5, tp(1): 0, tp(2): 5}
 
 
 def test_one_command_has_the_choices_for_everything_that_is_refused(place: Place, file: Path) -> None:
@@ -135,7 +135,7 @@ def test_one_command_has_the_choices_for_everything_that_is_refused(place: Place
 def test_offsets_for_single_partitions(place: Place, file: Path) -> None:
     done = place.run("plan", "g1", "-f", str(file), "--offset", "clicks:2=4")
     assert done.exit_code == 0
-    assert read_plan(file).targets[tp(2)] == 4
+    assert read_plan_file(file).targets[tp(2)] == 4
     for wrong in ("clicks:2", "clicks:2=", "clicks:-1=4", "clicks:2=99999999999999999999", "a/b:0=1", "clicks:1=x"):
         done = place.run("plan", "g1", "-f", str(file), "--offset", wrong)
         assert (done.exit_code, f"--offset {wrong!r} is not TOPIC:PARTITION=N" in done.stderr) == (2, True)
@@ -149,10 +149,10 @@ def test_the_convention_is_asked_for_when_nothing_shows_it(place: Place, file: P
     assert done.exit_code == 4
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --offset-convention next"
     assert f"Next: {again}\n" in done.stderr
-    assert read_plan(file).convention is None
+    assert read_plan_file(file).convention is None
     done = place.run("plan", "g1", "-f", str(file), "--offset-convention", "last")
     assert done.exit_code == 0
-    assert read_plan(file).targets == {tp(0): 5, tp(1): 4, tp(2): 2}
+    assert read_plan_file(file).targets == {tp(0): 5, tp(1): 4, tp(2): 2}
 
 
 def test_lists_that_we_may_not_change(place: Place, file: Path) -> None:
@@ -163,7 +163,7 @@ def test_lists_that_we_may_not_change(place: Place, file: Path) -> None:
     assert f"Next: zkconsumer migrate plan g1 --file {file} {place.where} --no-acl-fence\n" in done.stderr
     done = place.run("plan", "g1", "-f", str(file), "--no-acl-fence")
     assert done.exit_code == 0
-    assert read_plan(file).seen.acls == {}
+    assert read_plan_file(file).snapshot.acls == {}
 
 
 def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
@@ -226,11 +226,11 @@ def test_a_file_that_is_no_plan_is_left_alone_and_one_that_cannot_be_written_is_
 
 def test_a_plan_changes_nothing(place: Place, file: Path) -> None:
     before = place.zookeeper.tree.dump()
-    topics = place.broker.call(lambda cluster: sorted(topic.name for topic in cluster.topics))
+    topics = place.broker.run_on_broker_thread(lambda cluster: sorted(topic.name for topic in cluster.topics))
     place.run("inspect", "g1")
     place.run("plan", "g1", "-f", str(file))
     assert place.zookeeper.tree.dump() == before
-    assert place.broker.call(lambda cluster: sorted(topic.name for topic in cluster.topics)) == topics == ["clicks"]
+    assert place.broker.run_on_broker_thread(lambda cluster: sorted(topic.name for topic in cluster.topics)) == topics == ["clicks"]
 
 
 def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> None:
@@ -295,5 +295,5 @@ def test_commands_in_a_text_can_be_typed(said: str, typed: str) -> None:
     among = click.Context(migrate, parent=parent, info_name="migrate")
     words = "p --zookeeper zk:1 --timeout 5 --zookeeper-auth digest:f --hooks-dir h --bootstrap-server b:1 --execute"
     with apply.make_context("apply", words.split(), parent=among) as context:
-        assert completed(said, context) == typed
-        assert completed(typed, context) == typed, "what is whole stays"
+        assert complete_commands(said, context) == typed
+        assert complete_commands(typed, context) == typed, "what is whole stays"

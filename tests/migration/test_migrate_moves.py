@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.migration import hooks
-from bridge.migration.control import plan_piece
+from bridge.migration.control import plan_piece_name
 from bridge.migration.pieces import pack
-from bridge.migration.plan_file import plan_bytes, read_plan, write_plan
-from bridge.migration.plan_json import digest_of
+from bridge.migration.plan_file import plan_to_bytes, read_plan_file, write_plan_file
+from bridge.migration.plan_json import digest_of_plan
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from zkconsumer.admin.session import Doors
 from zkconsumer.cli.main import main
@@ -25,7 +25,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create
 from zkconsumer.zk.security import Digest
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["lab"]
 
@@ -56,7 +56,7 @@ def delete(lab: Lab, group: str) -> Result:
 def planned(lab: Lab, tmp_path: Path) -> tuple[str, Path]:
     group = lab.new_group()
     file = tmp_path / f"{group}.plan"
-    write_plan(file, lab.plan(group, DECISIONS))
+    write_plan_file(file, lab.plan(group, DECISIONS))
     return group, file
 
 
@@ -192,7 +192,7 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
 ) -> None:
     """Who can write below the control znode can write every decision there, and a digest that fits."""
     group, file = planned(lab, tmp_path)
-    digest = read_plan(file).digest
+    digest = read_plan_file(file).digest
     begun = migrate("apply", str(file), "--execute", "--hold-at", "fenced", "-o", "json")
     compared = migrate("verify", group)
     assert (compared.exit_code, compared.stdout) == (0, ""), "nothing was copied yet"
@@ -231,14 +231,14 @@ def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
 ) -> None:
     """An unprotected group's control znode is open: the digest and the file say that its plan was replaced."""
     group, file = planned(lab, tmp_path)
-    plan = read_plan(file)
+    plan = read_plan_file(file)
     assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
     forged = replace(plan, decisions=replace(plan.decisions, offsets={T0: 48}))
     rows = tuple(replace(row, target=48, why="decided") if row.tp == T0 else row for row in forged.partitions)
     forged = replace(forged, partitions=rows)
-    forged = replace(forged, digest=digest_of(forged))
-    [piece] = pack(plan_bytes(forged))
-    lab.zookeeper.ensure(paths.control_child(group, plan_piece(0)), piece)
+    forged = replace(forged, digest=digest_of_plan(forged))
+    [piece] = pack(plan_to_bytes(forged))
+    lab.zookeeper.ensure(paths.control_child(group, plan_piece_name(0)), piece)
     by_digest = migrate("apply", "--resume", group, "--plan-digest", plan.digest, "--execute")
     assert (by_digest.exit_code, "or it was altered. Nothing was changed" in by_digest.stderr) == (4, True)
     assert "--offset t:0=48" in by_digest.stderr, "what it decides is shown"
@@ -251,7 +251,7 @@ def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, mig
     group, file = planned(lab, tmp_path)
     member = FakeZkStore(lab.zookeeper)
     member.start(1_000)
-    call(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
     waited = migrate("apply", str(file), "--execute", "--timeout", "0.2", "-o", "json")
     told = json.loads(waited.stdout)
     assert (waited.exit_code, told["exit_code"], told["phase"]) == (6, 6, "fencing")
@@ -267,13 +267,13 @@ def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_
     group, file = planned(lab, tmp_path)
     assert migrate("apply", str(file), "--execute", "--hold-at", "copied").exit_code == 0
     with lab.process() as session:
-        lab.moving(session, lab.kept(session, group)).seat.leave()
+        lab.moving(session, lab.kept(session, group)).placeholder.leave()
     assert lab.commit_first(group, 0, 44) == 0
     differs = migrate("verify", group, "-o", "json")
     assert differs.exit_code == 5
     [difference] = json.loads(differs.stdout)["differences"]
     assert difference.startswith("t/0: Kafka has 44")
-    stopped = migrate("apply", "--resume", group, "--plan-digest", read_plan(file).digest, "--execute")
+    stopped = migrate("apply", "--resume", group, "--plan-digest", read_plan_file(file).digest, "--execute")
     assert stopped.exit_code == 5
     assert lab.kafka(group)[T0] == (44, "")
     assert migrate("rollback", group, "--execute").exit_code == 0
@@ -315,7 +315,7 @@ def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tm
     lab.zookeeper.ensure(paths.ids(group))
     member = FakeZkStore(lab.zookeeper)
     member.start(1_000)
-    call(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(member, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
     active = migrate("restore", str(archive), "--execute")
     assert active.exit_code == 4
     assert "c1 is in the group" in active.stderr

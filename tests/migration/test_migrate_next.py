@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.migration.control_steps import BeginControl
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from tests.migration.fix_move import Lab, lab
 from tests.migration.test_migrate_moves import Migrate, migrate, planned
 from zkconsumer.admin.session import Doors
@@ -51,10 +51,10 @@ def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes
     lab: Lab, migrate: Migrate, tmp_path: Path
 ) -> None:
     group, file = planned(lab, tmp_path)
-    plan = read_plan(file)
+    plan = read_plan_file(file)
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        lab.carry_out(moving, iter([BeginControl(moving.authority, "copy")]))
+        lab.carry_out(moving, iter([BeginControl(moving.control_znode, "copy")]))
     where = f"--zookeeper {ADDRESS}"
     early = migrate("complete", group, "--execute", "--confirm", group)
     assert (early.exit_code, "keeps no plan" in early.stderr) == (4, False)

@@ -72,7 +72,7 @@ def streams_of(member: MigratingConsumerConnector) -> Stream:
 
 def started(member: MigratingConsumerConnector) -> dict[TopicPartition, object]:
     """What is fetched: the same objects as long as nothing was started anew."""
-    return dict(member._member.streams.infos)
+    return dict(member._member.streams.partition_infos)
 
 
 def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: Dual) -> None:
@@ -116,7 +116,7 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
                 assert (written.migration_id, written.epoch) == (ID, said["g_a"].epoch)
         assert dual.owners() == ({} if phase == "switched" else dict.fromkeys(ALL, "g_a"))
     assert started(member) == infos, "nothing was started anew"
-    assert member.stance == "alone"
+    assert member.member_phase == "alone"
     assert member.counters["offsets_mirrored"] == 1
 
 
@@ -138,7 +138,7 @@ def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, m
 
     def overtaken(offsets: Mapping[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
         dual.say("switched")
-        wait_until(lambda: member._member.membership.machine.duty.order is Order.KAFKA, "it goes by the switch")
+        wait_until(lambda: member._member.membership.machine.rules.commit_order is Order.KAFKA, "it goes by the switch")
         return dict.fromkeys(offsets, NOT_OURS)
 
     with monkeypatch.context() as patch:
@@ -198,7 +198,7 @@ def test_after_the_end_it_is_a_member_of_the_coordinators_group_alone(dual: Dual
     late = dual.member("b")
     dual.fill(1)
     assert sorted(read(streams_of(late), 6)) == [(n, 5) for n in ALL]
-    assert late.stance == "completed"
+    assert late.member_phase == "completed"
 
 
 class Reader:
@@ -342,7 +342,7 @@ def test_without_brokers_for_the_group_a_member_of_zookeeper_goes_on(dual: Dual)
     assert len(read(stream, 30)) == 30
     dual.broker.move_coordinator("g", None)
     control = dual.say("armed")
-    wait_until(lambda: member.stance == "joined", "it is told")
+    wait_until(lambda: member.member_phase == "joined", "it is told")
     dual.fill(5)
     assert len(read(stream, 30)) == 30
     member.commit_offsets()
@@ -454,7 +454,7 @@ class Told(Hooks):
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
 
-    def share_held(self, assignment: Mapping[TopicPartition, str]) -> None:
+    def assignment_complete(self, assignment: Mapping[TopicPartition, str]) -> None:
         self.calls.append(("share_held", (assignment,)))
 
     def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
@@ -475,7 +475,7 @@ def drop_from_the_coordinators_group(dual: Dual, member: MigratingConsumerConnec
     with Talk(dual.broker.addresses()[0]) as talk:
         talk.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=before.member_id))
     wait_until(
-        lambda: side.machine.generation.generation_id > before.generation_id and len(side.handing.held) == 6,
+        lambda: side.machine.generation.generation_id > before.generation_id and len(side.assignment_executor.running) == 6,
         "it is in the group again",
     )
 
@@ -560,8 +560,8 @@ def test_listener_and_hooks_agree_about_what_an_error_ends(dual: Dual, has_moved
 
 
 def healthy(member: MigratingConsumerConnector) -> list[str]:
-    member._looker.begin_look()
-    return member._looker.health(5_000).problems
+    member._health_source.request_snapshot()
+    return member._health_source.health(5_000).problems
 
 
 def test_a_filter_with_two_streams_goes_over_as_well(dual: Dual) -> None:
@@ -610,7 +610,7 @@ def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
         dual.move(phase)
     side = member._member.membership.coordinator
     assert side is not None
-    side.end_with(GroupAuthorizationException("READ on the group is taken away"))
+    side.fail(GroupAuthorizationException("READ on the group is taken away"))
     ends_with(stream, GroupAuthorizationException)
     wait_until(lambda: not dual.ids(), "ZooKeeper's session is ended for the sake of the others")
     wait_until(lambda: told.names().count("member_failed") == 1, "it is told, once")
@@ -623,12 +623,12 @@ def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
     member = dual.member("a")
     [stream] = member.create_message_streams_by_filter(Whitelist(TOPIC))
     refused = {TOPIC: TOPIC_AUTHORIZATION_FAILED}
-    member._member.membership.topics_refused(refused)
+    member._member.membership.topics_rejected(refused)
     assert "topic-left-out" in caplog.text
     assert member._member.failure is None
     for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
         dual.move(phase)
-    member._member.membership.topics_refused(refused)
+    member._member.membership.topics_rejected(refused)
     ends_with(stream, TopicAuthorizationException)
 
 
@@ -637,11 +637,11 @@ def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual
     a, b = streams_of(first), streams_of(second)
     for phase in EPOCHS:
         if phase == "completed":
-            first._member.membership.zookeeper.end_with(ZkNotAuthorized("somebody took the rights away"))
+            first._member.membership.zookeeper.fail(ZkNotAuthorized("somebody took the rights away"))
             ends_with(a, ZkNotAuthorized)
             wait_until(lambda: len(second.assignment) == 6, "the other one has it all")
         dual.move(phase)
-    second._member.membership.zookeeper.end_with(ZkNotAuthorized("and here"))
+    second._member.membership.zookeeper.fail(ZkNotAuthorized("and here"))
     dual.fill(2)
     assert len(read(b, 12)) == 12
     second.commit_offsets()
@@ -728,7 +728,7 @@ def test_a_member_that_can_be_moved_takes_the_file_of_a_modern_program(
     keys = kafkas_keys()
     named = {
         key: value for key, value in keys.items()
-        if CoordinatorConsumerConfig.outcome_of(key, value).fate is Fate.NAMED
+        if CoordinatorConsumerConfig.outcome_of(key, value).status is Fate.IGNORED
     }  # fmt: skip
     taken = ("group.instance.id", "max.poll.interval.ms", "client.rack", "enable.auto.commit")
     file = {**named, **{key: keys[key] for key in taken}, "session.timeout.ms": "10000"}

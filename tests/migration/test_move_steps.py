@@ -46,9 +46,9 @@ def switched_unconfirmed(
         ground.apply(session, plan, hold_at=Phase.VERIFIED)
     with ground.process() as session:
         moving = ground.moving(session, ground.kept(session, GROUP))
-        HoldRun(moving.authority, WHO).do()
-        moving.seat.sit()
-        MoveAuthority(moving.authority, moving.seat, Phase.SWITCHED).do()
+        HoldRun(moving.control_znode, WHO).do()
+        moving.placeholder.join()
+        MoveAuthority(moving.control_znode, moving.placeholder, Phase.SWITCHED).do()
         then(ground, moving)
     return ground, plan
 
@@ -62,9 +62,9 @@ def returned_unconfirmed(tmp_path: Path, meanwhile: Callable[[Ground], None]) ->
         moving = ground.moving(session, ground.kept(session, GROUP))
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000))
         ground.carry_out(moving, takewhile(lambda step: not isinstance(step, MoveAuthority), steps))
-        moving.seat.beat()
+        moving.placeholder.heartbeat()
         meanwhile(ground)
-        ControlTo(moving.authority, Phase.RETURNED).write(is_confirmed=False)
+        ControlTo(moving.control_znode, Phase.RETURNED).write(is_confirmed=False)
     return ground, plan
 
 
@@ -75,14 +75,14 @@ def test_a_write_of_a_run_whose_session_has_ended_is_never_made() -> None:
     group = moved(Phase.FENCING)
     with group.process() as authority:
         HoldRun(authority, WHO).do()
-        held = authority.require(Phase.FENCING)
+        held = authority.require_phase(Phase.FENCING)
         before = group.state()
         group.zookeeper.expire(group.stores[-1], reconnects=True)
         assert authority.session.session_id is not None, "there is another session by now"
         writes: list[Callable[[], object]] = [
             lambda: authority.write([Create("/left"), Delete(paths.ids(authority.group))]),
             lambda: authority.transact(held, []),
-            lambda: authority.advance(held, next_control(held.control, Phase.FENCED)),
+            lambda: authority.write_control(held, next_control(held.control, Phase.FENCED)),
             lambda: authority.write_offsets(held, [OffsetWrite(TopicPartition("clicks", 7), 1, MISSING)]),
         ]
         for write in writes:
@@ -98,14 +98,14 @@ def test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_r
     with group.process() as authority:
         HoldRun(authority, WHO).do()
         step = ControlTo(authority, Phase.FENCED)
-        require = authority.require
+        require = authority.require_phase
 
         def overtaken(*phases: Phase) -> object:
             held = require(*phases)
             group.zookeeper.ensure(paths.control(authority.group), others)
             return held
 
-        authority.require = overtaken  # type: ignore[method-assign, assignment]
+        authority.require_phase = overtaken  # type: ignore[method-assign, assignment]
         with pytest.raises(PartlyDone, match="says migration m2 in phase planned"):
             step.do()
     assert group.zookeeper.data(paths.control(authority.group)) == others
@@ -118,7 +118,7 @@ def test_a_move_is_confirmed_only_by_a_heartbeat_that_is_answered_after_it(tmp_p
     def confirms_too_late(ground: Ground, moving: Moving) -> None:
         forget_placeholder(ground)
         with pytest.raises(MoveUnconfirmed, match="UNKNOWN_MEMBER_ID"):
-            ConfirmMove(moving.authority, moving.seat, Phase.SWITCHED).do()
+            ConfirmMove(moving.control_znode, moving.placeholder, Phase.SWITCHED).do()
 
     ground, _ = switched_unconfirmed(tmp_path, confirms_too_late)
     control = ground.control(GROUP)
@@ -132,7 +132,7 @@ def test_no_fence_is_lifted_before_the_move_is_confirmed(tmp_path: Path) -> None
     ground, plan = returned_unconfirmed(tmp_path, lambda ground: None)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        standing = LiftOwnerFences(moving.authority, moving.nodes_before).check()
+        standing = LiftOwnerFences(moving.control_znode, moving.parents_to_keep).check()
     assert isinstance(standing, Refused)
     assert "phase returned is not confirmed" in str(standing.error)
 
@@ -150,7 +150,7 @@ def test_the_next_run_confirms_a_switch_when_kafka_has_every_offset_that_was_cop
     assert control is not None
     assert (control.phase, control.is_confirmed) == ("switched", True)
     ground.modern(dict.fromkeys(PARTITIONS, 50))
-    assert h.judge(ground.recorder.events).codes == set()
+    assert h.check_history(ground.recorder.events).codes == set()
 
 
 def test_a_commit_of_another_client_before_or_after_the_switch_is_named_and_stays_until_it_is_accepted(
@@ -192,7 +192,7 @@ def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_bef
     assert control is not None
     assert control.phase == "undone"
     assert ground.offsets(GROUP)[T0] == COMMITTED
-    assert h.judge(ground.recorder.events).codes == set()
+    assert h.check_history(ground.recorder.events).codes == set()
 
 
 # --- the seat ------------------------------------------------------------------------------------------------------
@@ -205,14 +205,14 @@ def test_a_late_leave_group_of_an_earlier_run_does_not_remove_the_seat_of_the_ne
     desk = make_desk(release)
     with desk.process() as first, desk.process() as second:
         earlier, later = desk.seat(first), desk.seat(second)
-        earlier.sit()
-        assert earlier.sitting is not None
-        member_id = earlier.sitting.generation.member_id
-        later.sit()
-        assert later.sitting is not None
-        assert later.sitting.generation.member_id != member_id, "each run is a member of its own"
-        assert earlier._taking._remove(member_id) == "", "the LeaveGroup that was under way"
-        later.beat()
+        earlier.join()
+        assert earlier.joined is not None
+        member_id = earlier.joined.generation.member_id
+        later.join()
+        assert later.joined is not None
+        assert later.joined.generation.member_id != member_id, "each run is a member of its own"
+        assert earlier._joiner._remove(member_id) == "", "the LeaveGroup that was under way"
+        later.heartbeat()
 
 
 def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_anything_is_changed(
@@ -226,7 +226,7 @@ def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_a
         step.do()
         assert session.negotiated_timeout_ms == 10_000
         assert step.check() == Done()
-        desk.seat(session).sit()
+        desk.seat(session).join()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_seat_that_would_not_outlive_the_run_is_refused_before_anything_is_cha
         assert isinstance(refused, Refused)
         assert isinstance(refused.error, PreconditionFailed)
         assert re.search(words, str(refused.error))
-        assert desk.seat(session).look() == Occupancy(), "to ask makes no member"
+        assert desk.seat(session).read_occupants() == Occupancy(), "to ask makes no member"
 
 
 def test_the_longest_session_that_brokers_allow_is_found_without_a_change(make_desk: MakeDesk) -> None:
@@ -258,8 +258,8 @@ def test_the_longest_session_that_brokers_allow_is_found_without_a_change(make_d
         with desk.process() as session:
             seat = desk.seat(session)
             assert seat.session_timeout_ms() == longest_ms
-            seat.sit()
-            assert seat.sitting is not None
-            assert seat.sitting.config.session_timeout_ms == longest_ms
+            seat.join()
+            assert seat.joined is not None
+            assert seat.joined.config.session_timeout_ms == longest_ms
             assert seat.session_timeout_ms() == longest_ms, "also in a group that has a member"
-            seat.beat()
+            seat.heartbeat()

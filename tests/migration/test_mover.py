@@ -49,7 +49,7 @@ def written(values: Mapping[str, tuple[int, int]], epoch: int = 3) -> dict[str, 
 
 def in_kafka(desk: Desk) -> dict[str, tuple[int, str]]:
     with desk.process() as session:
-        found = KafkaStore(session, GROUP).read()
+        found = KafkaStore(session, GROUP).read_offsets()
     return {str(tp): (stored.offset, stored.metadata) for tp, stored in found.items()}
 
 
@@ -58,20 +58,20 @@ def in_zookeeper(desk: Desk, topic: str = "t", partitions: int = 4) -> list[byte
 
 
 def carry_out(desk: Desk, *steps: Step) -> None:
-    Run(Doer(desk.clock), desk.clock, 60_000, "again", lambda: False).carry_out(steps)
+    Run(Doer(desk.clock), desk.clock, 60_000, "again", lambda: False).run_steps(steps)
 
 
 def copy(desk: Desk, session: AdminSession, copies: list[Copy] = COPIES) -> Stores:
     """The part of a migration that is shown here."""
     stores = desk.stores(session)
-    carry_out(desk, TakeSeat(stores.seat, False), CopyToKafka(stores, copies), VerifyCopy(stores, copies))
+    carry_out(desk, TakeSeat(stores.placeholder, False), CopyToKafka(stores, copies), VerifyCopy(stores, copies))
     return stores
 
 
 def go_back(desk: Desk, session: AdminSession, convention: OffsetConvention = NEXT, **how: tuple[Acl, ...]) -> Stores:
     stores = desk.stores(session)
     back = ReturnToZooKeeper(stores, convention, **how)
-    carry_out(desk, TakeSeat(stores.seat, False), back, VerifyReturn(stores, convention))
+    carry_out(desk, TakeSeat(stores.placeholder, False), back, VerifyReturn(stores, convention))
     return stores
 
 
@@ -142,7 +142,7 @@ def test_what_somebody_else_committed_is_never_written_over(desk: Desk) -> None:
         refused = step.check()
         assert isinstance(refused, Refused)
         assert "t/1: Kafka has 57, not 56, as the plan saw. Nothing of it was written over" in str(refused.error)
-        stores.seat.sit()
+        stores.placeholder.join()
         with pytest.raises(VerificationFailed) as it:
             step.do()
         assert it.value.exit_code == 5
@@ -158,11 +158,11 @@ def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(de
     with desk.process() as session:
         stores = desk.stores(session)
         step = CopyToKafka(stores, COPIES)
-        stores.seat.sit()
+        stores.placeholder.join()
         assert step.check() == Todo()
-        stores.seat.leave()
+        stores.placeholder.leave()
         commit(desk, 1, 57)
-        stores.seat.sit()
+        stores.placeholder.join()
         with pytest.raises(VerificationFailed, match="t/1: Kafka has 57, not nothing"):
             step.do()
     assert in_kafka(desk) == {"t/1": (57, "")}
@@ -172,7 +172,7 @@ def test_who_came_while_the_seat_was_empty_is_found_by_his_values(desk: Desk) ->
     """M5: the re-run comes after the end of the session."""
     fenced(desk)
     with desk.process() as session:
-        copy(desk, session).seat.leave()
+        copy(desk, session).placeholder.leave()
     commit(desk, 2, 31)
     with desk.process() as session, pytest.raises(VerificationFailed, match=r"t/2: Kafka has 31, not nothing"):
         copy(desk, session)
@@ -205,7 +205,7 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: M
     copies = [Copy(gone, 1), Copy(secret, 2), *COPIES]
     with desk.process() as session:
         stores = desk.stores(session)
-        stores.seat.sit()
+        stores.placeholder.join()
         with pytest.raises(PartlyDone) as it:
             CopyToKafka(stores, [Copy(gone, 1), *COPIES]).do()
     assert str(it.value) == (
@@ -216,8 +216,8 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: M
     desk.control("fenced", epoch=4)
     with desk.process() as session:
         stores = desk.stores(session)
-        stores.seat.sit()
-        outcome = stores.seat.commit({copy.tp: OffsetAndMetadata(copy.offset) for copy in copies})
+        stores.placeholder.join()
+        outcome = stores.placeholder.commit({copy.tp: OffsetAndMetadata(copy.offset) for copy in copies})
         assert [code.code for code in outcome.values()] == [3, 29, 0, 0, 0, 0]
 
 
@@ -273,7 +273,7 @@ def test_a_run_that_was_overtaken_writes_nothing(desk: Desk) -> None:
         change()
         with desk.process() as session:
             stores = desk.stores(session)
-            stores.seat.sit()
+            stores.placeholder.join()
             for step in (CopyToKafka(stores, COPIES), VerifyCopy(stores, COPIES), ReturnToZooKeeper(stores, NEXT)):
                 assert step.check() == Todo(), "so a dry run tells what would be done"
                 with pytest.raises(PartlyDone, match="somebody else acts on group g"):
@@ -291,7 +291,7 @@ def test_what_moved_after_the_copy_is_named_by_value(desk: Desk) -> None:
         verify = VerifyCopy(stores, COPIES)
         assert verify.check() == Done()
         desk.offsets({"t-1": 21, "new-0": 5})
-        stores.seat.commit({T[2]: OffsetAndMetadata(29, "zombie")})
+        stores.placeholder.commit({T[2]: OffsetAndMetadata(29, "zombie")})
         refused = verify.check()
     assert isinstance(refused, Refused)
     assert getattr(refused.error, "exit_code", None) == 5
@@ -384,8 +384,8 @@ def test_every_multi_is_bound_to_the_control_znode(desk: Desk) -> None:
     moved(desk)
     with desk.process() as session:
         stores = desk.stores(session)
-        stores.seat.sit()
-        left = stores.zookeeper
+        stores.placeholder.join()
+        left = stores.read_zookeeper
 
         def overtaken() -> object:
             found = left()
@@ -394,7 +394,7 @@ def test_every_multi_is_bound_to_the_control_znode(desk: Desk) -> None:
             )
             return found
 
-        stores.zookeeper = overtaken  # type: ignore[method-assign, assignment]
+        stores.read_zookeeper = overtaken  # type: ignore[method-assign, assignment]
         with pytest.raises(PartlyDone, match="in phase planned, and this run needs migration m-1"):
             ReturnToZooKeeper(stores, NEXT).do()
     assert in_zookeeper(desk) == [b"10", b"20", b"30", None]
@@ -410,7 +410,7 @@ def test_what_is_made_on_the_way_back_has_the_fences_list(desk: Desk) -> None:
             paths.offsets_of_topic(GROUP, "new"),
             paths.offset(GROUP, TopicPartition("new", 0)),
         ]
-        for answer in session.ask([GetAcl(path) for path in made]):
+        for answer in session.request([GetAcl(path) for path in made]):
             assert answer == fence
 
 

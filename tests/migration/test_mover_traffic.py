@@ -11,9 +11,9 @@ from bridge.migration.copies import Copy
 from bridge.migration.mover import BATCH_BYTES_MAX, CopyToKafka, Stores
 from bridge.migration.retention import DEFAULT_RETENTION_MS
 from bridge.migration.seen import KafkaValue
-from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, pieces
+from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, split_partitions
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_rows, offsets_asked
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata, offset_commit_topics, offset_fetch_request
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
@@ -55,7 +55,7 @@ def test_ten_thousand_offsets_are_committed_in_three_requests_of_a_quarter_megab
     assert len(stores.reads) == 1
     frames = [
         encode_request(
-            OFFSET_COMMIT, 3, 0, "zkconsumer", OffsetCommitRequest(group_id="bench", topics=commit_rows(one))
+            OFFSET_COMMIT, 3, 0, "zkconsumer", OffsetCommitRequest(group_id="bench", topics=offset_commit_topics(one))
         )
         for one in stores.commits
     ]
@@ -66,7 +66,7 @@ def test_ten_thousand_offsets_are_committed_in_three_requests_of_a_quarter_megab
 
 def test_ten_thousand_offsets_are_asked_for_in_three_requests_of_sixteen_kilobytes() -> None:
     frames = [
-        encode_request(OFFSET_FETCH, 3, 0, "zkconsumer", offsets_asked(3, "bench", some)) for some in pieces(PARTITIONS)
+        encode_request(OFFSET_FETCH, 3, 0, "zkconsumer", offset_fetch_request(3, "bench", some)) for some in split_partitions(PARTITIONS)
     ]
     assert len(frames) == 3
     assert max(map(len, frames)) <= QUESTION_BYTES_MAX + 100

@@ -9,10 +9,10 @@ from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.decisions import Decisions
 from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.login import RANDOM_USER
-from bridge.migration.look import look_at_group
+from bridge.migration.look import inspect_group
 from bridge.migration.needed_rights import Nodes
-from bridge.migration.plan_file import plan_bytes
-from bridge.migration.preflight import next_of
+from bridge.migration.plan_file import plan_to_bytes
+from bridge.migration.preflight import next_command
 from bridge.migration.step import Done, Refused
 from tests.migration.fix_crowd import DualLab, dual
 from tests.migration.fix_move import DECISIONS, Cuts, Lab, lab
@@ -68,8 +68,8 @@ def below(*names: str) -> set[str]:
     ],
 )  # fmt: skip
 def test_what_is_needed_of_what_is_there(acl_fence: bool, there: set[str], needed: dict[str, int]) -> None:
-    assert nodes(acl_fence=acl_fence).needed(there) == needed
-    assert there.issubset({*nodes(acl_fence=acl_fence).all, *nodes(acl_fence=acl_fence).written}), "each is looked at"
+    assert nodes(acl_fence=acl_fence).required_perms(there) == needed
+    assert there.issubset({*nodes(acl_fence=acl_fence).all_paths, *nodes(acl_fence=acl_fence).written}), "each is looked at"
     assert nodes(acl_fence=acl_fence).written == ([] if acl_fence else [f"/consumers/g/offsets/t/{n}" for n in (0, 1)])
 
 
@@ -83,14 +83,14 @@ def test_a_plan_names_the_nodes_and_is_not_applied(lab: Lab) -> None:
     lab.zookeeper.set_acl("/", world_but(PERM_CREATE))
     try:
         with lab.process() as session:
-            seen = look_at_group(session, group, with_rights=True)
-            plain = look_at_group(session, group)
+            seen = inspect_group(session, group, with_rights=True)
+            plain = inspect_group(session, group)
     finally:
         lab.zookeeper.set_acl("/", (Acl(PERM_ALL, "world", "anyone"),))
     assert seen is not None
     assert plain is not None
-    assert (seen.no_admin, plain.lacking) == ((), ()), "what is not asked costs nothing"
-    assert seen.lacking == ("/ (create)", f"{paths.ids(group)} (delete)")
+    assert (seen.acls_without_admin, plain.missing_permissions) == ((), ()), "what is not asked costs nothing"
+    assert seen.missing_permissions == ("/ (create)", f"{paths.ids(group)} (delete)")
 
 
 def test_the_refusal() -> None:
@@ -98,7 +98,7 @@ def test_the_refusal() -> None:
     [refusal] = plan(lacking=lacking).refusals
     assert "rights that we do not have on 30 nodes: /consumers/g1/owners/t0 (create, delete), " in refusal
     assert "t19 (create, delete) and 10 more. Log in as whom" in refusal
-    assert next_of(refusal) == "zkconsumer migrate plan g1"
+    assert next_command(refusal) == "zkconsumer migrate plan g1"
 
 
 @pytest.mark.parametrize("acl_fence", [True, False])
@@ -162,7 +162,7 @@ def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool
     lab.zookeeper.set_acl(ids, without)
     with lab.process() as session:
         moving = lab.moving(session, made)
-        for step in copy_steps(moving, CopyOptions(plan_bytes(made))):
+        for step in copy_steps(moving, CopyOptions(plan_to_bytes(made))):
             if not isinstance(step, MayCarryOut | ProtectedNeedsLogin):
                 lab.carry_out(moving, iter([step]))
     with lab.process() as session, pytest.raises(PreconditionFailed, match=rf"1 node: {ids} \(delete\)\. Log in"):

@@ -29,7 +29,7 @@ from zkconsumer.zk.requests import (
     StoreEvent,
     WatchFired,
 )
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 IDS = paths.ids(GROUP)
 CLICKS_0, CLICKS_1 = (TopicPartition("clicks", number) for number in range(2))
@@ -42,7 +42,7 @@ def test_members_that_watch_are_woken_and_see_nobody_new() -> None:
     member = FakeZkStore(group.zookeeper)
     member.listen(told.append)
     member.start(1_000)
-    call(member, [Children(IDS, watch=True)], 1_000)
+    submit_and_wait(member, [Children(IDS, watch=True)], 1_000)
     with group.process() as authority:
         step = Nudge(authority)
         assert step.describe()
@@ -50,7 +50,7 @@ def test_members_that_watch_are_woken_and_see_nobody_new() -> None:
         carry_out(authority, [step])
         assert step.check() == Done()
     assert [event for event in told if not isinstance(event, SessionConnected)] == [WatchFired(IDS, "children")]
-    [children] = call(member, [Children(IDS)], 1_000)
+    [children] = submit_and_wait(member, [Children(IDS)], 1_000)
     assert isinstance(children, ChildrenOf)
     assert children.names == []
 
@@ -64,7 +64,7 @@ def test_what_wakes_them_would_be_a_member_that_reads_nothing() -> None:
             return isinstance(request, Multi)
 
         carry_out(authority, [HoldRun(authority, WHO)])
-        group.zookeeper.lose_next(note, is_done=False)
+        group.zookeeper.lose_connection_on_next(note, is_done=False)
         Nudge(authority).do()
     [request] = sent
     assert isinstance(request, Multi)
@@ -97,7 +97,7 @@ def test_a_group_without_ids_has_nobody_to_wake() -> None:
 
 def test_members_that_cannot_be_woken_are_told_of() -> None:
     group = moved(*UNDOING)
-    group.zookeeper.refuse_next(lambda request: isinstance(request, Multi), NoAuth)
+    group.zookeeper.fail_next(lambda request: isinstance(request, Multi), NoAuth)
     with group.process() as authority, pytest.raises(WorldError, match="NoAuth"):
         Nudge(authority).do()
 
@@ -109,7 +109,7 @@ def owned(*partitions: TopicPartition) -> Group:
     group = moved(*UNDOING, group=stood())
     store = group.member()
     for tp in partitions:
-        call(store, [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+        submit_and_wait(store, [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
     return group
 
 
@@ -150,11 +150,11 @@ def test_partitions_that_nobody_owns_or_that_are_at_their_end_may_stand(
 def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked_at() -> None:
     """A member claims a moment after it was woken: a look in between would find nobody who stands."""
     group, told = owned(), []
-    call(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
     with group.process() as authority:
         step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
         assert step.check() == Waiting("clicks/0, clicks/1 to be claimed by the members that are registered")
-        call(group.member(), [Create(paths.owner(GROUP, CLICKS_0), b"g1_late-0", ephemeral=True)], 1_000)
+        submit_and_wait(group.member(), [Create(paths.owner(GROUP, CLICKS_0), b"g1_late-0", ephemeral=True)], 1_000)
         assert step.check() == Waiting("clicks/1 to be claimed by the members that are registered")
         group.clock.move(CLAIM_PATIENCE_MS)
         assert step.check() == Waiting("the offsets of clicks/0 to move, at most 80 s")
@@ -176,7 +176,7 @@ def test_a_new_partition_without_an_offset_moves_when_it_gets_one() -> None:
     tp = TopicPartition("views", 0)
     group, told = moved(*UNDOING), []
     group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))
-    call(group.member(), [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+    submit_and_wait(group.member(), [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
     with group.process() as authority:
         step = looking(authority, told, {tp: 5})
         assert isinstance(step.check(), Waiting)

@@ -12,9 +12,9 @@ import pytest
 from bridge.migration.copied import CopiedOffsets
 from bridge.migration.decisions import Decisions
 from bridge.migration.phases import Phase
-from bridge.migration.plan_file import plan_bytes, plan_of
+from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes
 from bridge.migration.retention import DEFAULT_RETENTION_MS
-from bridge.migration.status import Status, look_at_status
+from bridge.migration.status import Status, read_migration_status
 from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, T0, Ground
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.fix_shell import Shell, shell
@@ -180,13 +180,13 @@ def test_a_retention_that_is_not_sent_is_said() -> None:
 
 def test_a_plan_without_a_decision_has_the_bytes_that_it_had_before() -> None:
     made = plan()
-    assert b"offsets_retention_ms" not in plan_bytes(made)
-    assert b"fences" not in plan_bytes(made)
+    assert b"offsets_retention_ms" not in plan_to_bytes(made)
+    assert b"fences" not in plan_to_bytes(made)
     decided = plan(decisions=Decisions(offsets_retention_ms=DAY_MS))
-    assert b'"offsets_retention_ms":86400000' in plan_bytes(decided)
-    assert plan_of(plan_bytes(decided)) == decided
+    assert b'"offsets_retention_ms":86400000' in plan_to_bytes(decided)
+    assert plan_from_bytes(plan_to_bytes(decided)) == decided
     left = plan(fences_of="m0", fences_problem="why")
-    assert plan_of(plan_bytes(left)) == left
+    assert plan_from_bytes(plan_to_bytes(left)) == left
 
 
 @pytest.mark.parametrize(("given", "ms"), [("P30D", 30 * DAY_MS), ("PT1M", 60_000), ("P3650D", 3_650 * DAY_MS)])
@@ -196,7 +196,7 @@ def test_how_long_is_given_as_elsewhere(shell: Shell, given: str, ms: int) -> No
     done = shell("plan", group, "-f", file, "--missing=earliest", "--offset-convention=next",
                  f"--offsets-retention={given}")  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    assert plan_of(file.read_bytes()).decisions.offsets_retention_ms == ms
+    assert plan_from_bytes(file.read_bytes()).decisions.offsets_retention_ms == ms
 
 
 @pytest.mark.parametrize("given", ["30d", "PT59S", "P3650DT1S", "P1Y", ""])
@@ -212,7 +212,7 @@ def test_what_is_no_duration_or_out_of_bounds_is_refused(shell: Shell, given: st
 
 def status(ground: Ground) -> Status:
     with ground.process() as session:
-        return look_at_status(session, GROUP)
+        return read_migration_status(session, GROUP)
 
 
 def found_of(ground: Ground) -> CopiedOffsets:
@@ -232,7 +232,7 @@ def test_status_says_until_when_and_that_all_are_there(tmp_path: Path) -> None:
     with ground.process() as session:
         ground.apply(session, made)
     found = found_of(ground)
-    assert (found.count, found.lost, found.problem) == (3, (), "")
+    assert (found.count, found.lost, found.error) == (3, (), "")
     assert found.kept_until_ms is not None
     assert 0 <= found.kept_until_ms - at_ms - 30 * DAY_MS < 60_000
     for tp in PARTITIONS:
@@ -259,7 +259,7 @@ def test_a_run_that_goes_on_does_not_make_it_later(tmp_path: Path) -> None:
 def test_status_says_how_long_later_brokers_keep_them(tmp_path: Path) -> None:
     found = found_of(copied(tmp_path, "3.9.1"))
     assert found.kept_until_ms is None
-    assert found.kept == "for 7 d (offsets.retention.minutes) after the last member of the group has left"
+    assert found.retention_text == "for 7 d (offsets.retention.minutes) after the last member of the group has left"
 
 
 def test_a_journal_without_the_commit_is_said(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_journal_without_the_commit_is_said(tmp_path: Path) -> None:
     ground.zookeeper.remove("/zkconsumer/groups/g/journal")
     found = found_of(ground)
     assert found.kept_until_ms is None
-    assert found.kept.startswith("not known: the journal does not say")
+    assert found.retention_text.startswith("not known: the journal does not say")
 
 
 def test_what_has_expired_is_named_with_what_to_do_and_is_committed_again_before_the_switch(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_what_has_expired_is_named_with_what_to_do_and_is_committed_again_before
     found = found_of(ground)
     nothing = "Kafka has nothing, not {} or more, as was copied"
     assert [str(one) for one in found.lost] == [f"{tp}: {nothing.format(EXPECTED[tp])}" for tp in PARTITIONS]
-    assert found.what_to_do(GROUP, Phase.COPIED).endswith("zkconsumer migrate apply --resume g --execute")
+    assert found.recovery_text(GROUP, Phase.COPIED).endswith("zkconsumer migrate apply --resume g --execute")
     with ground.process() as session:
         ground.apply(session, made)
     assert found_of(ground).lost == ()
@@ -291,8 +291,8 @@ def test_what_has_expired_behind_the_switch_leads_back_to_zookeeper_which_has_it
     shown = status(ground)
     assert shown.copied is not None
     assert len(shown.copied.lost) == 3
-    assert shown.next_steps[0] == "zkconsumer migrate rollback g --execute"
-    assert "zkconsumer offsets set g --store kafka --topic t:0" in shown.copied.what_to_do(GROUP, Phase.SWITCHED)
+    assert shown.next_commands[0] == "zkconsumer migrate rollback g --execute"
+    assert "zkconsumer offsets set g --store kafka --topic t:0" in shown.copied.recovery_text(GROUP, Phase.SWITCHED)
     with ground.process() as session:
         ground.back(session, ground.kept(session, GROUP))
     assert {tp: EXPECTED[tp] for tp in ground.offsets(GROUP)} == ground.offsets(GROUP)

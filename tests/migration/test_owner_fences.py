@@ -10,9 +10,9 @@ from bridge.migration.authority import Authority
 from bridge.migration.control_steps import HoldRun
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.mark import Mark, format_mark, parse_mark
-from bridge.migration.fences.owner_nodes import partitions_now
-from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, LateOwnerFences, OwnerFences, owner_fences
+from bridge.migration.fences.mark import Mark, format_fence_record, parse_fence_record
+from bridge.migration.fences.owner_nodes import read_group_partitions
+from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, LateOwnerFences, OwnerFences, owner_fence_steps
 from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Todo, Waiting
@@ -34,7 +34,7 @@ from zkconsumer.zk.requests import (
     NotEmpty,
     SetOp,
 )
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import consumer_of
 
 CLICKS_0 = TopicPartition("clicks", 0)
@@ -51,11 +51,11 @@ def fences_of(group: Group) -> dict[str, bytes]:
 def claim(group: Group, tp: TopicPartition = CLICKS_0, data: bytes = THREAD) -> None:
     """As an original member does: data version 0."""
     path = paths.owner(GROUP, tp)
-    assert call(group.member(), [Create(path, data, ephemeral=True)], 1_000) == [path]
+    assert submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000) == [path]
 
 
 def register(group: Group, name: str = "g1_host-1") -> None:
-    call(group.member(), [Create(paths.registration(GROUP, name), b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(group.member(), [Create(paths.registration(GROUP, name), b"{}", ephemeral=True)], 1_000)
 
 
 # --- what a fence says ------------------------------------------------------------------------------------------
@@ -63,26 +63,26 @@ def register(group: Group, name: str = "g1_host-1") -> None:
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 10**18 - 1))
 def test_a_fence_names_its_migration_and_epoch(migration: str, epoch: int) -> None:
-    data = format_mark(Mark(migration, epoch))
-    assert parse_mark(data) == Mark(migration, epoch)
+    data = format_fence_record(Mark(migration, epoch))
+    assert parse_fence_record(data) == Mark(migration, epoch)
     assert "-" in data.decode(), "old tools cut there, and fail where there is none"
     assert consumer_of(data.decode()) != data.decode()
 
 
 @given(st.binary(max_size=60))
 def test_whatever_else_is_there_is_no_fence(data: bytes) -> None:
-    assert parse_mark(data) is None
+    assert parse_fence_record(data) is None
 
 
 # --- making them ------------------------------------------------------------------------------------------------
 
 
 def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
-    run = run_of(lambda authority: list(owner_fences(authority, PLANNED)))
+    run = run_of(lambda authority: list(owner_fence_steps(authority, PLANNED)))
     at_every_cut(lambda: moved(*FENCING), run, writes_min=2)
     group = moved(*FENCING)
     with group.process() as authority:
-        [step] = owner_fences(authority, PLANNED)
+        [step] = owner_fence_steps(authority, PLANNED)
         carry_out(authority, [step])
         assert step.describe() == ["make the fences of 4 partitions, clicks/0 first"]
     fences = fences_of(group)
@@ -93,9 +93,9 @@ def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
 def test_no_original_member_claims_a_fenced_partition_or_deletes_its_fence_blindly() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     path = paths.owner(GROUP, CLICKS_0)
-    assert call(group.member(), [Create(path, THREAD, ephemeral=True), Delete(path)], 1_000) == [
+    assert submit_and_wait(group.member(), [Create(path, THREAD, ephemeral=True), Delete(path)], 1_000) == [
         NodeExists(path), NotEmpty(path)
     ]  # fmt: skip
 
@@ -104,12 +104,12 @@ def test_chunks_hold_what_a_packet_holds_and_each_is_a_step_of_its_own_name() ->
     many = [TopicPartition("t" * 249, number) for number in range(5_001)]
     group = moved(*FENCING)
     with group.process() as authority:
-        steps = owner_fences(authority, many)
+        steps = owner_fence_steps(authority, many)
         assert [step.name for step in steps] == [f"owner fences {n} of {len(steps)}" for n in range(1, len(steps) + 1)]
         assert [tp for step in steps for tp in step.partitions] == sorted(many)
-        held = authority.require(Phase.FENCING)
+        held = authority.require_phase(Phase.FENCING)
         for step in steps:
-            ops = [op for ops in step._todo(held).values() for op in ops]
+            ops = [op for ops in step._pending_ops(held).values() for op in ops]
             assert len(step.partitions) <= CHUNK_PARTITIONS_MAX
             assert len(ops) < MULTI_OPS_MAX
             assert sum(len(op.path) + len(getattr(op, "data", b"")) + 64 for op in ops) < SERVER_PACKET_BYTES_MAX
@@ -123,7 +123,7 @@ def test_a_chunk_fails_whole_where_somebody_owns_a_partition_and_names_him() -> 
     claim(group, TopicPartition("clicks", 2))
     before = group.state()
     with group.process() as authority:
-        steps = owner_fences(authority, PLANNED)
+        steps = owner_fence_steps(authority, PLANNED)
         with pytest.raises(PartlyDone, match=r"clicks/2 is owned by g1_host-1416246370000-55ddbc44-0 \(session 0x1"):
             carry_out(authority, list(steps))
         with pytest.raises(PartlyDone, match="stop that member"):
@@ -134,10 +134,10 @@ def test_a_chunk_fails_whole_where_somebody_owns_a_partition_and_names_him() -> 
 def test_an_owner_that_comes_between_look_and_write_fails_the_chunk_whole() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        [step] = owner_fences(authority, PLANNED)
+        [step] = owner_fence_steps(authority, PLANNED)
         assert isinstance(step.check(), Todo)
-        held = authority.require(Phase.FENCING)
-        todo = step._todo(held)
+        held = authority.require_phase(Phase.FENCING)
+        todo = step._pending_ops(held)
         claim(group, TopicPartition("clicks", 1))
         failed = authority.transact(held, [op for ops in todo.values() for op in ops])
         assert not isinstance(failed, MultiOk)
@@ -151,16 +151,16 @@ def test_a_member_that_registers_between_two_steps_is_named() -> None:
     with group.process() as authority:
         register(group, "g1_late-1")
         with pytest.raises(PartlyDone, match="g1_late-1 registered in group g1 after everybody had left"):
-            carry_out(authority, list(owner_fences(authority, PLANNED)))
+            carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     assert fences_of(group) == {}
 
 
 def test_our_own_claim_is_swapped_for_the_fence_in_the_same_multi() -> None:
     def make(authority: Authority) -> OwnerFences:
         path = paths.owner(GROUP, CLICKS_0)
-        made = authority.session.ask([Multi((CreateOp(path, b"me-0", ephemeral=True), SetOp(path, b"me-0", 0)))])
+        made = authority.session.request([Multi((CreateOp(path, b"me-0", ephemeral=True), SetOp(path, b"me-0", 0)))])
         assert isinstance(made[0], MultiOk)
-        [step] = owner_fences(authority, PLANNED)
+        [step] = owner_fence_steps(authority, PLANNED)
         return step
 
     group = moved(*FENCING)
@@ -176,9 +176,9 @@ def test_a_claim_of_our_session_that_is_no_claim_of_ours_is_not_swapped(sets: in
     group = moved(*FENCING)
     with group.process() as authority:
         path = paths.owner(GROUP, CLICKS_0)
-        authority.session.ask([Create(path, b"me-0", ephemeral=True), *[Multi((SetOp(path, b"me-0"),))] * sets])
+        authority.session.request([Create(path, b"me-0", ephemeral=True), *[Multi((SetOp(path, b"me-0"),))] * sets])
         with pytest.raises(PartlyDone, match="is owned by me-0"):
-            carry_out(authority, list(owner_fences(authority, PLANNED)))
+            carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
 
 
 def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_made_again() -> None:
@@ -189,10 +189,10 @@ def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_mad
         group.zookeeper.ensure(paths.fence_child(GROUP, CLICKS_0))
         return group
 
-    at_every_cut(make, run_of(lambda authority: list(owner_fences(authority, PLANNED))), writes_min=2)
+    at_every_cut(make, run_of(lambda authority: list(owner_fence_steps(authority, PLANNED))), writes_min=2)
     group = make()
     with group.process() as authority:
-        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     fences = fences_of(group)
     assert len(fences) == 8
     assert {data for path, data in fences.items() if not path.endswith("/fenced")} == {MARK}
@@ -210,7 +210,7 @@ def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str)
     group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), data)
     before = group.state()
     with group.process() as authority, pytest.raises(PartlyDone, match=words):
-        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     assert group.state() == before
 
 
@@ -218,13 +218,13 @@ def test_without_the_right_to_make_nodes_the_login_is_named() -> None:
     group = moved(*FENCING)
     group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
     with group.process() as authority, pytest.raises(PartlyDone, match=r"\(NoAuth\).*--zookeeper-auth"):
-        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
 
 
 def test_a_stale_run_fences_nothing() -> None:
     group = moved(*FENCING)
     with group.process() as stale, group.process() as other:
-        [step] = owner_fences(stale, PLANNED)
+        [step] = owner_fence_steps(stale, PLANNED)
         assert isinstance(step.check(), Todo)
         carry_out(other, [to(other, Phase.UNDOING)])
         with pytest.raises(PartlyDone, match="phase undoing"):
@@ -236,7 +236,7 @@ def test_behind_fenced_nothing_is_made_again() -> None:
     """A fence that is gone then is no work to do, but somebody's doing: ``FencesStand`` says so."""
     group = moved(Phase.FENCING, Phase.FENCED)
     with group.process() as authority:
-        for step in (*owner_fences(authority, PLANNED), LateOwnerFences(authority, PLANNED)):
+        for step in (*owner_fence_steps(authority, PLANNED), LateOwnerFences(authority, PLANNED)):
             assert isinstance(step.check(), Done)
 
 
@@ -284,7 +284,7 @@ def test_nodes_that_are_no_partitions_are_passed_over() -> None:
     for name in ("clicks/x", "clicks/01", "no topic/0"):
         group.zookeeper.ensure(f"{paths.offsets(GROUP)}/{name}")
     with group.process() as authority:
-        assert partitions_now(authority.session, GROUP, {"views"}) == list(PLANNED)
+        assert read_group_partitions(authority.session, GROUP, {"views"}) == list(PLANNED)
 
 
 # --- away again -------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_an
     def make() -> Group:
         group = moved(*FENCING)
         with group.process() as authority:
-            carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.UNDOING)])
+            carry_out(authority, [*owner_fence_steps(authority, PLANNED), to(authority, Phase.UNDOING)])
         return group
 
     at_every_cut(make, run_of(lambda authority: [LiftOwnerFences(authority, planned)]), writes_min=4)
@@ -331,7 +331,7 @@ def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(
 def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, list(owner_fences(authority, PLANNED)))
+        carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
         way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED) if phase is Phase.SWITCHED else ()
         carry_out(authority, [to(authority, one) for one in way])
         before = group.state()
@@ -343,7 +343,7 @@ def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> Non
 def test_fences_that_we_may_not_delete_are_told() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.UNDOING), HoldRun(authority, WHO)])
+        carry_out(authority, [*owner_fence_steps(authority, PLANNED), to(authority, Phase.UNDOING), HoldRun(authority, WHO)])
         group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
         with pytest.raises(PartlyDone, match=r"were not deleted.*NoAuth"):
             carry_out(authority, [LiftOwnerFences(authority, ())])
@@ -409,8 +409,8 @@ def test_a_member_that_registers_while_claims_are_waited_for_is_named() -> None:
 def test_our_fences_and_our_own_claims_are_no_claims_to_wait_for() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        authority.session.ask([Create(paths.owner(GROUP, TopicPartition("clicks", 2)), b"me-0", ephemeral=True)])
-        [step] = owner_fences(authority, PLANNED[:2])
+        authority.session.request([Create(paths.owner(GROUP, TopicPartition("clicks", 2)), b"me-0", ephemeral=True)])
+        [step] = owner_fence_steps(authority, PLANNED[:2])
         carry_out(authority, [step, NobodyOwns(authority, acl_fence=True)])
         group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("views", 0)), b"by hand")
         assert isinstance(NobodyOwns(authority, acl_fence=True).check(), Waiting)
@@ -422,7 +422,7 @@ def test_our_fences_and_our_own_claims_are_no_claims_to_wait_for() -> None:
 def fenced() -> Group:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [*owner_fences(authority, PLANNED), to(authority, Phase.FENCED)])
+        carry_out(authority, [*owner_fence_steps(authority, PLANNED), to(authority, Phase.FENCED)])
     return group
 
 
@@ -455,6 +455,6 @@ def test_fences_stand_at_later_epochs_too() -> None:
     group = fenced()
     with group.process() as authority:
         carry_out(authority, [to(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)])
-        assert authority.require(Phase.SWITCHED).control.epoch == 3
+        assert authority.require_phase(Phase.SWITCHED).control.epoch == 3
         assert FencesStand(authority, PLANNED, "x").check() == Done()
         assert FencesStand(authority, PLANNED, "x").describe()

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from bridge.commands.migrate_exit_codes import CODES, ERRORS, said
-from bridge.migration.phases import FORWARD, Phase, Strategy, authority_of, can_come
+from bridge.commands.migrate_exit_codes import CODES, ERRORS, exit_code_texts
+from bridge.migration.phases import FORWARD, Phase, Strategy, authority_of, can_reach
 from bridge.migration.phases_page import arrows, command, sentences
 
 STRATEGIES = list(FORWARD)
@@ -18,7 +18,7 @@ def test_the_diagram_has_every_phase_that_can_be_reached_and_no_dead_end(strateg
     found = list(arrows(strategy))
     assert len(found) == len(set(found))
     drawn = {phase for pair in found for phase in pair}
-    assert drawn == {Phase.PLANNED} | {one for one in Phase if can_come(strategy, Phase.PLANNED, [one])}
+    assert drawn == {Phase.PLANNED} | {one for one in Phase if can_reach(strategy, Phase.PLANNED, [one])}
     ends = drawn - {before for before, _ in found}
     assert ends == {Phase.COMPLETED, Phase.UNDONE}
 
@@ -35,9 +35,9 @@ def test_the_sentence_of_a_phase_is_that_of_the_source() -> None:
     assert list(sentences()) == list(Phase)
 
 
-@pytest.mark.parametrize("name", list(said()))
+@pytest.mark.parametrize("name", list(exit_code_texts()))
 def test_every_command_says_its_exit_codes_and_the_table_has_them(name: str) -> None:
-    codes = [int(code) for code in re.findall(r"(?:^|[,;] )(\d+) ", said()[name])]
+    codes = [int(code) for code in re.findall(r"(?:^|[,;] )(\d+) ", exit_code_texts()[name])]
     assert codes, "the help says none"
     assert codes == sorted(set(codes))
     assert set(codes) <= CODES.keys()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.migration import control as ctl
-from bridge.migration.phases import ENDED, FORWARD, Phase, authority_of, following, has_reached
+from bridge.migration.phases import ENDED, FORWARD, Phase, authority_of, next_phases, has_reached
 from bridge.migration.provenance import Provenance, format_provenance, parse_provenance
 from zkconsumer.errors import Bug, UnsafeName
 from zkconsumer.zk import paths
@@ -22,7 +22,7 @@ def reachable(strategy: str) -> set[Phase]:
         phase = todo.pop()
         if phase not in found:
             found.add(phase)
-            todo += following(strategy, phase)
+            todo += next_phases(strategy, phase)
     return found
 
 
@@ -31,8 +31,8 @@ def test_every_phase_can_be_ended(strategy: str) -> None:
     for phase in reachable(strategy):
         seen = {phase}
         while not seen & ENDED:
-            seen |= {later for one in seen for later in following(strategy, one)}
-        assert phase in ENDED or following(strategy, phase)
+            seen |= {later for one in seen for later in next_phases(strategy, one)}
+        assert phase in ENDED or next_phases(strategy, phase)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -44,7 +44,7 @@ def test_there_is_a_way_back_until_completed(strategy: str) -> None:
             one = todo.pop()
             if one not in seen and one is not Phase.COMPLETED:
                 seen.add(one)
-                todo += following(strategy, one)
+                todo += next_phases(strategy, one)
         assert Phase.UNDONE in seen, phase
 
 
@@ -54,7 +54,7 @@ def test_authority_moves_at_two_places_only(strategy: str) -> None:
     moves = {
         later
         for phase in reachable(strategy)
-        for later in following(strategy, phase)
+        for later in next_phases(strategy, phase)
         if authority_of(phase) != authority_of(later)
     }
     assert moves == {Phase.SWITCHED, Phase.RETURNED}
@@ -62,9 +62,9 @@ def test_authority_moves_at_two_places_only(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_step_on_is_the_only_way_on(strategy: str) -> None:
-    control = ctl.first_control("m1", strategy, None)
+    control = ctl.initial_control("m1", strategy, None)
     for phase in FORWARD[strategy][1:]:
-        for wrong in set(Phase) - set(following(strategy, ctl.phase_of(control))):
+        for wrong in set(Phase) - set(next_phases(strategy, ctl.phase_of(control))):
             with pytest.raises(Bug, match="does not follow"):
                 ctl.next_control(control, wrong)
         before, control = control, ctl.next_control(control, phase)
@@ -77,7 +77,7 @@ def test_a_step_on_is_the_only_way_on(strategy: str) -> None:
 
 def test_the_next_migration_has_a_later_epoch() -> None:
     ended = Control("m1", 7, "undone", "zookeeper", "copy")
-    assert ctl.first_control("m2", "dual", ended) == Control("m2", 8, "planned", "zookeeper", "dual")
+    assert ctl.initial_control("m2", "dual", ended) == Control("m2", 8, "planned", "zookeeper", "dual")
 
 
 @pytest.mark.parametrize("word", ["", "paused", "Fenced"])
@@ -94,8 +94,8 @@ def test_provenance_comes_back(migration: str, epoch: int, version: int) -> None
     text = format_provenance(whose)
     assert parse_provenance(text) == whose
     assert len(text) < 4096
-    assert whose.is_of(migration)
-    assert not whose.is_of(migration + "x")
+    assert whose.is_of_migration(migration)
+    assert not whose.is_of_migration(migration + "x")
 
 
 @given(st.none() | st.text())
@@ -110,6 +110,6 @@ def test_a_child_of_the_control_znode_stays_one(name: str) -> None:
 
 
 def test_names_of_the_children() -> None:
-    assert paths.control_child("g1", ctl.plan_piece(3)) == "/zkconsumer/groups/g1/plan-0003"
+    assert paths.control_child("g1", ctl.plan_piece_name(3)) == "/zkconsumer/groups/g1/plan-0003"
     for name in (ctl.JOURNAL, ctl.ABORT, ctl.MEMBERS):
         assert paths.control_child("g1", name) == f"/zkconsumer/groups/g1/{name}"

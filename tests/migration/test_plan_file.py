@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.plan_file import BadPlanFile, PlanNotWritten, check_target, plan_bytes, plan_of, read_plan
-from bridge.migration.plan_file import write_plan as write
-from bridge.migration.plan_json import digest_of
+from bridge.migration.plan_file import BadPlanFile, PlanNotWritten, check_plan_file_target, plan_to_bytes, plan_from_bytes, read_plan_file
+from bridge.migration.plan_file import write_plan_file as write
+from bridge.migration.plan_json import digest_of_plan
 from tests.migration.seen_groups import at_end, partition, plan, rich_plan, tp
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
@@ -24,22 +24,22 @@ from zkconsumer.types import TopicPartition
 def test_a_plan_comes_back_as_it_was_made(tmp_path: Path) -> None:
     for made in (plan(), rich_plan(), plan(strategy="dual")):
         write(tmp_path / "p.json", made)
-        assert read_plan(tmp_path / "p.json") == made
-        assert plan_of(plan_bytes(made)) == made
-        assert plan_bytes(made) == (tmp_path / "p.json").read_bytes()
+        assert read_plan_file(tmp_path / "p.json") == made
+        assert plan_from_bytes(plan_to_bytes(made)) == made
+        assert plan_to_bytes(made) == (tmp_path / "p.json").read_bytes()
 
 
 def test_the_digest_is_over_everything_else() -> None:
     made = rich_plan()
-    assert made.digest == digest_of(made) == digest_of(replace(made, digest="x"))
+    assert made.digest == digest_of_plan(made) == digest_of_plan(replace(made, digest="x"))
     others = [
         replace(made, migration_id="m2"),
         replace(made, warnings=()),
         replace(made, decisions=replace(made.decisions, acl_fence=True)),
         replace(made, partitions=(replace(made.partitions[0], target=1), *made.partitions[1:])),
-        replace(made, seen=replace(made.seen, acls={**made.seen.acls, "/consumers/g1/ids": ()})),
+        replace(made, snapshot=replace(made.snapshot, acls={**made.snapshot.acls, "/consumers/g1/ids": ()})),
     ]
-    assert len({made.digest, *map(digest_of, others)}) == len(others) + 1
+    assert len({made.digest, *map(digest_of_plan, others)}) == len(others) + 1
 
 
 def test_only_the_user_can_read_it(tmp_path: Path) -> None:
@@ -49,19 +49,19 @@ def test_only_the_user_can_read_it(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_cut_off_is_no_plan(tmp_path: Path) -> None:
-    lines = plan_bytes(plan(partition(0), partition(1), partition(2))).splitlines(keepends=True)
+    lines = plan_to_bytes(plan(partition(0), partition(1), partition(2))).splitlines(keepends=True)
     for count in range(len(lines)):
         with pytest.raises(BadPlanFile):
-            plan_of(b"".join(lines[:count]))
+            plan_from_bytes(b"".join(lines[:count]))
     for length in range(0, len(b"".join(lines)) - 1, 97):
         with pytest.raises(BadPlanFile):
-            plan_of(b"".join(lines)[:length])
+            plan_from_bytes(b"".join(lines)[:length])
     with pytest.raises(BadPlanFile, match=r"p\.json cannot be read: No such file"):
-        read_plan(tmp_path / "p.json")
+        read_plan_file(tmp_path / "p.json")
 
 
 def test_a_file_that_was_changed_is_no_plan() -> None:
-    data = plan_bytes(plan(partition(0, 42), partition(1, 50), at_end(2)))
+    data = plan_to_bytes(plan(partition(0, 42), partition(1, 50), at_end(2)))
     changed = [
         data.replace(b'"target":42', b'"target":43'),
         data.replace(b'"stored":50', b'"stored":51'),
@@ -71,12 +71,12 @@ def test_a_file_that_was_changed_is_no_plan() -> None:
     for each in changed:
         assert each != data
         with pytest.raises(BadPlanFile):
-            plan_of(each)
+            plan_from_bytes(each)
     with pytest.raises(BadPlanFile, match="its digest is another one"):
-        plan_of(changed[0])
+        plan_from_bytes(changed[0])
     lines = data.splitlines(keepends=True)
     with pytest.raises(BadPlanFile):
-        plan_of(b"".join([lines[0], lines[2], lines[1], lines[3]]))
+        plan_from_bytes(b"".join([lines[0], lines[2], lines[1], lines[3]]))
 
 
 def full_disk(_: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_the_old_plan_and_nothing_else(tmp_path: Path, monkey
 def test_a_file_that_may_not_grow_is_not_left_half_written(tmp_path: Path) -> None:
     """A real write that is cut off in the middle."""
     made = plan(*(partition(number) for number in range(200)))
-    assert len(plan_bytes(made)) > 16_384
+    assert len(plan_to_bytes(made)) > 16_384
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
@@ -126,22 +126,22 @@ def test_a_folder_that_cannot_be_written(name: str, tmp_path: Path, monkeypatch:
 
 def test_what_is_no_plan_of_the_group_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    check_target(path, "g1")
+    check_plan_file_target(path, "g1")
     write(path, plan())
-    check_target(path, "g1")
+    check_plan_file_target(path, "g1")
     for group in ("g", "g11", "g2"):
         with pytest.raises(PreconditionFailed, match=rf"exists and is no plan of group {group}: name another file"):
-            check_target(path, group)
+            check_plan_file_target(path, group)
     path.write_text("shopping list\n")
     with pytest.raises(PreconditionFailed, match="exists and is no plan of group g1"):
-        check_target(path, "g1")
+        check_plan_file_target(path, "g1")
     with pytest.raises(PreconditionFailed, match="is no file that could be replaced"):
-        check_target(Path("/dev/null"), "g1")
+        check_plan_file_target(Path("/dev/null"), "g1")
 
 
 @pytest.mark.parametrize("make", [plan, rich_plan])
 def test_partitions_and_paths_are_found_again(make: Callable[[], Any]) -> None:
-    again = plan_of(plan_bytes(make()))
-    assert list(again.seen.partitions) == [row.tp for row in again.partitions]
-    assert all(isinstance(one, TopicPartition) for one in again.seen.partitions)
-    assert tp(0) in again.seen.partitions
+    again = plan_from_bytes(plan_to_bytes(make()))
+    assert list(again.snapshot.partitions) == [row.tp for row in again.partitions]
+    assert all(isinstance(one, TopicPartition) for one in again.snapshot.partitions)
+    assert tp(0) in again.snapshot.partitions

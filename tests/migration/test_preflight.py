@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.migration.decisions import Decisions, OffsetConvention
-from bridge.migration.preflight import next_of
+from bridge.migration.preflight import next_command
 from bridge.migration.seen import SeenBroker, SeenOwner
 from tests.migration.seen_groups import at_end, member, one_short, partition, plan, tp
 from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
@@ -56,7 +56,7 @@ def test_what_stops_a_group(more: dict[str, Any], words: str, command: str) -> N
     made = plan(**more)
     [refusal] = made.refusals
     assert words in refusal
-    assert next_of(refusal) == COMMAND[command]
+    assert next_command(refusal) == COMMAND[command]
     assert not made.can_be_applied
 
 
@@ -80,7 +80,7 @@ def test_a_convention_without_evidence_is_asked_for() -> None:
     [refusal] = plan(partition(0, 42)).refusals
     assert "what the stored numbers mean is not known (nothing shows it for certain)" in refusal
     assert "--offset-convention next or last" in refusal
-    assert next_of(refusal) == f"{AGAIN} --offset-convention next"
+    assert next_command(refusal) == f"{AGAIN} --offset-convention next"
     for given in OffsetConvention:
         assert plan(partition(0, 42), decisions=Decisions(given)).can_be_applied
 
@@ -102,14 +102,14 @@ def test_taking_numbers_for_the_last_record_is_said_aloud() -> None:
 def test_a_group_without_partitions() -> None:
     made = plan(at_end(), partitions={})
     assert "nothing to do with any topic that exists" in made.refusals[0]
-    assert next_of(made.refusals[0]) == COMMAND["describe"]
+    assert next_command(made.refusals[0]) == COMMAND["describe"]
 
 
 def test_lists_that_we_may_not_change() -> None:
     path = "/consumers/g1/offsets/clicks"
     [refusal] = plan(no_admin=(path,)).refusals
     assert f"we may not change the access lists of 1 node ({path})" in refusal
-    assert next_of(refusal) == f"{AGAIN} --no-acl-fence"
+    assert next_command(refusal) == f"{AGAIN} --no-acl-fence"
     made = plan(no_admin=(path,), decisions=Decisions(acl_fence=False))
     assert made.can_be_applied
     assert any("may still write an old offset" in words for words in made.warnings)
@@ -118,7 +118,7 @@ def test_lists_that_we_may_not_change() -> None:
 def test_owner_nodes_that_no_session_ends() -> None:
     [refusal] = plan(at_end(owner=SeenOwner("by hand", "persistent"))).refusals
     assert "1 owner node (clicks/0) will not end with any session" in refusal
-    assert next_of(refusal) == COMMAND["doctor"]
+    assert next_command(refusal) == COMMAND["doctor"]
     assert plan(at_end(owner=SeenOwner("g1_a-0", "scala"))).can_be_applied
 
 
@@ -141,7 +141,7 @@ def test_an_offset_named_for_what_is_not_the_group_s() -> None:
 def test_what_dual_needs(more: dict[str, Any], words: str, command: str) -> None:
     [refusal] = plan(strategy="dual", **more).refusals
     assert words in refusal
-    assert next_of(refusal) == COMMAND[command]
+    assert next_command(refusal) == COMMAND[command]
     assert plan(**more).can_be_applied
 
 
@@ -171,4 +171,4 @@ def test_what_is_said_and_stops_nothing(more: dict[str, Any], words: str, comman
     made = plan(**more)
     assert made.can_be_applied
     [warning] = [each for each in made.warnings if words in each]
-    assert next_of(warning) == (COMMAND[command] if command else "")
+    assert next_command(warning) == (COMMAND[command] if command else "")

@@ -31,13 +31,13 @@ class Coordinator:
         until_ms = self.at_ms + delay_ms
         while self.at_ms < until_ms:
             self.at_ms += min(AGAIN_MS, until_ms - self.at_ms)
-            self.readings.look(self.held)
+            self.readings.poll(self.held)
 
     def answer(self, question: int, **offsets: int) -> None:
-        assert self.readings.answered(-question, {tp: offsets[f"t{tp.partition}"] for tp in T[: len(offsets)]})
+        assert self.readings.handle_response(-question, {tp: offsets[f"t{tp.partition}"] for tp in T[: len(offsets)]})
 
     def refuse(self, question: int) -> None:
-        assert self.readings.answered(-question, None)
+        assert self.readings.handle_response(-question, None)
 
 
 @pytest.fixture
@@ -90,5 +90,5 @@ def test_an_answer_to_what_was_asked_before_does_not_count(coordinator: Coordina
 
 
 def test_what_others_asked_is_not_told(coordinator: Coordinator) -> None:
-    assert not coordinator.readings.answered(-9, {T[0]: 1})
+    assert not coordinator.readings.handle_response(-9, {T[0]: 1})
     assert not coordinator.told

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.control import ABORT, MEMBERS, accepted_piece, acl_piece, plan_piece
-from bridge.migration.fences.lists import marked_by
+from bridge.migration.control import ABORT, MEMBERS, accepted_piece_name, acl_piece_name, plan_piece_name
+from bridge.migration.fences.lists import is_fence_acl_entry
 from bridge.migration.look_rights import unwritable
 from tests.fix_sandbox import Clusters
 from tests.migration.fix_access import ALICE, MALLORY, OPERATOR, WORLD_READS, all_of, hash_of, login_file
@@ -34,7 +34,7 @@ from zkconsumer.zk.requests import (
     StoreError,
 )
 from zkconsumer.zk.security import Login, ZkSecurity
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(200)]
 
@@ -59,7 +59,7 @@ class Protected(RealGroup):
         store.listen(lambda _: None)
         store.start(CONNECT_MS)
         try:
-            return list(call(store, requests, CONNECT_MS))
+            return list(submit_and_wait(store, requests, CONNECT_MS))
         finally:
             store.close(CONNECT_MS)
 
@@ -126,15 +126,15 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
 
     # The fence: no login has more than before, and only the operator may administer.
     for path, acl in moving.lists().items():
-        assert {entry for entry in acl if not marked_by(entry)} == {
+        assert {entry for entry in acl if not is_fence_acl_entry(entry)} == {
             all_of(OPERATOR), Acl(1, "digest", hash_of(ALICE)), Acl(1, "digest", hash_of(OPERATOR)), WORLD_READS,
         }, path  # fmt: skip
-        assert sum(map(marked_by, acl)) == 1
-    kept = f"{control}/{plan_piece(0)}"
+        assert sum(map(is_fence_acl_entry, acl)) == 1
+    kept = f"{control}/{plan_piece_name(0)}"
     for login in (None, MALLORY, ALICE):
         assert moving.ask(login, Get(kept)) == [NoAuth(kept)]
         requests: list[Request] = [
-            *(Create(f"{control}/{name}", b"x") for name in (accepted_piece(0), acl_piece(0), plan_piece(1), "leave")),
+            *(Create(f"{control}/{name}", b"x") for name in (accepted_piece_name(0), acl_piece_name(0), plan_piece_name(1), "leave")),
             *(SetData(path, b"x") for path in (control, kept, f"{control}/journal", moving.offsets[0])),
             *(SetAcl(path, OPEN_ACL) for path in (control, kept, paths.ids(group), moving.offsets[0])),
             *(Delete(path) for path in (control, kept, f"{control}/journal")),

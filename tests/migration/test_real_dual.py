@@ -85,7 +85,7 @@ class Flips:
         """Partition -> when a record of it was given, in order."""
         times: dict[int, list[int]] = {}
         for member in self.moving.stages[STAGE]:
-            for message in member.handed:
+            for message in member.delivered:
                 times.setdefault(message.partition, []).append(message.t_ms)
         return {partition: sorted(found) for partition, found in times.items()}
 

@@ -35,7 +35,7 @@ wall time: a machine that stops the member for a second before its death breaks 
 
 
 def is_rebalancing(store: KafkaStore) -> bool:
-    found = store.modern_group()
+    found = store.coordinator_group()
     return found is not None and found.state == "PreparingRebalance"
 
 
@@ -75,10 +75,10 @@ def test_a_member_that_is_killed_while_the_group_rebalances_repeats_no_more_than
         moving.wait_drained()
         moving.stop(STAGE)
         readers = Counter(
-            (one.partition, one.offset) for member in moving.stages[STAGE] for one in member.handed
+            (one.partition, one.offset) for member in moving.stages[STAGE] for one in member.delivered
         )
-        again = [one for one in second.handed if readers[(one.partition, one.offset)] > 1]
-        repeated_ms = second.handed[-1].t_ms - min((one.t_ms for one in again), default=second.handed[-1].t_ms)
+        again = [one for one in second.delivered if readers[(one.partition, one.offset)] > 1]
+        repeated_ms = second.delivered[-1].t_ms - min((one.t_ms for one in again), default=second.delivered[-1].t_ms)
         judged = moving.judge()
         print(f"{judged}; {len(again)} of the second member's are read again, {repeated_ms} ms of its reading")
         assert judged.missing == 0

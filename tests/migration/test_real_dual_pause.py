@@ -50,7 +50,7 @@ class PausedFlips:
         self.way = way
         self.lock = threading.Lock()
         sandbox.create_topic(topic, PARTITIONS)
-        sandbox.load.rate(topic, PARTITIONS, PER_SECOND)
+        sandbox.producer.start_rate(topic, PARTITIONS, PER_SECOND)
 
     def start(self, name: str) -> RealGroup:
         """A group whose members read and commit; for ``rollback`` it has moved."""
@@ -142,5 +142,5 @@ def test_stopped_before_every_step_and_continued_when_the_group_was_taken_back(
         with ThreadPoolExecutor(AT_ONCE) as pool:
             assert all(pool.map(lambda work: work(), works)), "each was stopped"
     finally:
-        sandbox.load.halt()
+        sandbox.producer.stop_rate()
     print(f"\n{broker}: {way} of dual stopped before each of {len(steps)} steps")

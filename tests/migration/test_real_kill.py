@@ -81,7 +81,7 @@ class KilledMoves:
         with AdminSession.open(self.sandbox.zookeeper_connect) as session:
             nodes = nodes_below(session, [paths.group_root(group)])
             status = json.loads(self.run("status", group, "-o", "json").stdout)
-            kafka = KafkaStore(session, group).read()
+            kafka = KafkaStore(session, group).read_offsets()
         in_kafka = {tp.partition: one.offset for tp, one in kafka.items()}
         in_zookeeper = self.sandbox.admin.offsets(group, self.topic)
         if self.way == "apply":

@@ -98,7 +98,7 @@ class PausedMoves(KilledMoves):
 
     def kafka(self, group: str) -> dict[int, int]:
         with AdminSession.open(self.sandbox.zookeeper_connect) as session:
-            return {tp.partition: one.offset for tp, one in KafkaStore(session, group).read().items()}
+            return {tp.partition: one.offset for tp, one in KafkaStore(session, group).read_offsets().items()}
 
     def stop_and_go_on(self, group: str, at: int) -> bool:
         """Whether it was stopped.  However it ends, no offset is lost, and ``rollback`` leads to the end."""

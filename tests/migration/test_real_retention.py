@@ -44,7 +44,7 @@ def test_copied_offsets_survive_where_a_plain_commit_expires(group: RealGroup) -
     assert copied == group.in_zookeeper() == {0: 50, 1: 50}
     tp, report = TopicPartition(group.topic, 0), WriteReport()
     with group.session() as session:
-        KafkaStore(session, "plain").write({tp: 7}, {tp: None}, report)
+        KafkaStore(session, "plain").write_offsets({tp: 7}, {tp: None}, report)
         assert KafkaStore(session, "plain").read_some([tp])[tp].offset == 7
     assert not report.stopped_by
 

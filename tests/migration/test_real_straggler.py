@@ -50,7 +50,7 @@ def test_a_late_member_claims_nothing_and_after_the_way_back_it_is_said_that_it_
     done = moving.migrate("rollback", moving.group, "--execute")
     assert f"restart the members that own them ({moving.group}_late" in done.stderr
     assert set(moving.owners().values()) == {f"{moving.group}_late-0"}, "it was woken, and claims"
-    assert (moving.in_zookeeper(), late.handed) == (offsets[0], []), "but nobody reads"
+    assert (moving.in_zookeeper(), late.delivered) == (offsets[0], []), "but nobody reads"
     late.stop()
     moving.scala("back", "back", "1.1.1")
     moving.wait_drained()

@@ -57,7 +57,7 @@ def test_a_member_that_wakes_behind_the_fence_can_neither_write_nor_come_back(mo
     before = moving.stores()
     zombie.resume()
     wait_until(lambda: "NoAuth" in zombie.process.log_text(), "it wakes and is refused", WAKES_MS)
-    zombie.process.say("commit")
+    zombie.process.write_line("commit")
     # It has forgotten its partitions by then, or its commit is refused, too.
     wait_until(lambda: zombie.count("committed") or zombie.count("failed"), "it has tried to commit", WAKES_MS)
     assert moving.stores() == before

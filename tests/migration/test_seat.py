@@ -9,7 +9,7 @@ import pytest
 
 from bridge.migration.errors import PartlyDone, VerificationFailed
 from bridge.migration.seat import Seat
-from bridge.migration.seat_rules import subscription_of
+from bridge.migration.seat_rules import placeholder_subscription
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
 from bridge.migration.step import Done, Refused, Todo, Waiting
 from tests.broker.fix_talk import Talk
@@ -65,10 +65,10 @@ def committed(desk: Desk, partition: int = 0) -> int:
 def test_a_broker_that_allows_less_is_asked_again_at_once(make_desk: MakeDesk, release: str) -> None:
     desk = make_desk(release)
     with desk.process() as session:
-        desk.seat(session).sit()
+        desk.seat(session).join()
         desk.seat(session).leave()
         desk.pauses.clear()  # until there was a coordinator
-        desk.seat(session).sit()
+        desk.seat(session).join()
     assert desk.pauses == []
 
 
@@ -77,14 +77,14 @@ def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, 
     desk = make_desk(release)
     with desk.process() as session, talk(desk) as stock:
         seat = desk.seat(session)
-        seat.sit()
-        assert seat.sitting is not None
-        assert seat.sitting.config.session_timeout_ms == SESSIONS_MS.get(desk.release, 1_800_000)
-        assert seat.sitting.config.group_instance_id == (seat.name if release in HAS_STATIC else None)
+        seat.join()
+        assert seat.joined is not None
+        assert seat.joined.config.session_timeout_ms == SESSIONS_MS.get(desk.release, 1_800_000)
+        assert seat.joined.config.group_instance_id == (seat.name if release in HAS_STATIC else None)
         assert stock.join(GROUP, version=old(release)).error_code == 23
         assert stock.commit(GROUP, "t", 0, 5, version=2) == 25, "a simple commit, a stock reset"
         assert {code.code for code in seat.commit({T0: OffsetAndMetadata(42, "mine")}).values()} == {0}
-        seat.beat()
+        seat.heartbeat()
         seat.leave()
         assert committed(desk) == 42
         assert stock.commit(GROUP, "t", 0, 43, version=2) == 0, "the group is free again"
@@ -94,7 +94,7 @@ def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, 
 def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(desk: Desk) -> None:
     """Which brokers do from 4.0 on with a share that has no bytes of an assignor's."""
     with desk.process() as session, talk(desk) as stock:
-        desk.seat(session).sit()
+        desk.seat(session).join()
         [member] = stock.ask(DESCRIBE_GROUPS, 0, DescribeGroupsRequest(groups=[GROUP])).groups[0].members
         share = decode_assignment(member.member_assignment)
         assert not share.partitions
@@ -105,12 +105,12 @@ def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_ou
 def test_a_run_that_was_killed_finds_its_seat_again(make_desk: MakeDesk, release: str) -> None:
     desk = make_desk(release)
     with desk.process() as session:
-        desk.seat(session).sit()
+        desk.seat(session).join()
     with desk.process() as session, talk(desk) as stock:
         seat = desk.seat(session)
-        assert TakeSeat(seat, has_sat=True).check() == Todo()
-        seat.sit()
-        assert len(seat.look().ours) == 1, "taken back, and no second member made"
+        assert TakeSeat(seat, had_placeholder=True).check() == Todo()
+        seat.join()
+        assert len(seat.read_occupants().placeholders) == 1, "taken back, and no second member made"
         assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}
         assert stock.join(GROUP, version=old(release)).error_code == 23
 
@@ -123,13 +123,13 @@ def test_killed_at_any_write_the_next_run_sits_and_leaves(make_desk: MakeDesk, r
         group = f"g-{cut[0]}-{cut[1]}"
         with desk.process(Network(cut=cut)) as session, suppress(Killed):
             seat = desk.seat(session, group=group)
-            seat.sit()
+            seat.join()
             seat.leave()
             break
         with desk.process() as session:
             seat = desk.seat(session, group=group)
-            seat.sit()
-            assert len(seat.look().ours) == 1, cut
+            seat.join()
+            assert len(seat.read_occupants().placeholders) == 1, cut
             assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}, cut
             seat.leave()
             assert LeaveSeat(seat).check() == Done(), cut
@@ -142,22 +142,22 @@ def test_an_answer_that_is_lost_makes_no_second_member(make_desk: MakeDesk, rele
     for drop in FAILURES[:10]:
         with desk.process(Network(drop=drop)) as session:
             seat = desk.seat(session, group=f"g-{drop[0]}-{drop[1]}")
-            seat.sit()
-            assert len(seat.look().ours) == 1, drop
-            seat.beat()
+            seat.join()
+            assert len(seat.read_occupants().placeholders) == 1, drop
+            seat.heartbeat()
             seat.leave()
-            assert not seat.look().ours, drop
+            assert not seat.read_occupants().placeholders, drop
 
 
 def test_the_seat_of_another_migration_is_somebody_else(desk: Desk) -> None:
     with desk.process() as one, desk.process() as two:
-        desk.seat(one).sit()
+        desk.seat(one).join()
         other = desk.seat(two, "m-2")
-        assert TakeSeat(other, has_sat=False).check() == Waiting(
+        assert TakeSeat(other, had_placeholder=False).check() == Waiting(
             "zkconsumer-m-1 (zkconsumer-m-1, /127.0.0.1) to leave the modern group"
         )
         with pytest.raises(VerificationFailed, match=r"seat in group g is not free: zkconsumer-m-1 .* is alive there"):
-            other.sit()
+            other.join()
 
 
 def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_ended_it_is_an_interference(
@@ -168,8 +168,8 @@ def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_en
         seat = desk.seat(session)
         named = f"{member} (stock, /127.0.0.1)"
         assert NoModernMembers(seat).check() == Waiting(f"{named} to leave the modern group")
-        assert TakeSeat(seat, has_sat=False).check() == Waiting(f"{named} to leave the modern group")
-        refused = TakeSeat(seat, has_sat=True).check()
+        assert TakeSeat(seat, had_placeholder=False).check() == Waiting(f"{named} to leave the modern group")
+        refused = TakeSeat(seat, had_placeholder=True).check()
         assert isinstance(refused, Refused)
         assert "came since: stop it" in str(refused.error)
         assert getattr(refused.error, "exit_code", None) == 5
@@ -177,10 +177,10 @@ def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_en
 
 def expire(desk: Desk, seat: Seat) -> None:
     """The session of the seat ends; so the coordinator sees it."""
-    sitting = seat.sitting
+    sitting = seat.joined
     with desk.process() as session:
         desk.seat(session).leave()
-    seat.sitting = sitting
+    seat.joined = sitting
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -188,8 +188,8 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release
     desk = make_desk(release)
     with desk.process() as session:
         seat = desk.seat(session)
-        seat.sit()
-        for lose in (seat.beat, lambda: seat.commit({T0: OffsetAndMetadata(1)})):
+        seat.join()
+        for lose in (seat.heartbeat, lambda: seat.commit({T0: OffsetAndMetadata(1)})):
             expire(desk, seat)
             stock, generation, member = join_as_stock(desk)
             with stock:
@@ -199,31 +199,31 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release
                     lose()
                 assert it.value.exit_code == 5
                 assert member in str(it.value)
-                assert seat.sitting is None
+                assert seat.joined is None
                 assert stock.commit(GROUP, "t", 0, 7, generation, member, version=2) == 0, "it was not disturbed"
             leave(desk, member)
-            seat.sit()
+            seat.join()
 
 
 def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: Desk) -> None:
     with desk.process() as session:
         seat = desk.seat(session)
-        seat.sit()
+        seat.join()
         expire(desk, seat)
         with pytest.raises(PartlyDone, match=r"the group is empty: the session ended.*every offset is compared"):
-            seat.beat()
-        seat.sit()
-        seat.beat()
+            seat.heartbeat()
+        seat.join()
+        seat.heartbeat()
 
 
 def test_two_runs_of_one_migration_cannot_both_sit(desk: Desk) -> None:
     with desk.process() as one, desk.process() as two:
         first, second = desk.seat(one), desk.seat(two)
-        first.sit()
-        second.sit()
+        first.join()
+        second.join()
         with pytest.raises(VerificationFailed, match="another run of this migration sits there now"):
             first.commit({T0: OffsetAndMetadata(1)})
-        second.beat()
+        second.heartbeat()
 
 
 @pytest.mark.parametrize("loading_ms", [0, 300])
@@ -232,16 +232,16 @@ def test_a_coordinator_that_moves_is_found_again(make_desk: MakeDesk, loading_ms
     desk.on_pause = lambda: time.sleep(0.05)
     with desk.process() as session:
         seat = desk.seat(session)
-        seat.sit()
+        seat.join()
         for node in (1, 0, 1):
             desk.broker.move_coordinator(GROUP, node, loading_ms=loading_ms)
-            seat.beat()
+            seat.heartbeat()
             desk.broker.move_coordinator(GROUP, 1 - node, loading_ms=loading_ms)
             assert {code.code for code in seat.commit({T0: OffsetAndMetadata(node)}).values()} == {0}
         desk.broker.move_coordinator(GROUP, None)
         desk.on_pause = lambda: desk.broker.move_coordinator(GROUP, 0) if len(desk.pauses) > 20 else None
         desk.pauses.clear()
-        seat.beat()
+        seat.heartbeat()
         assert len(desk.pauses) > 20
 
 
@@ -251,7 +251,7 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -
     with desk.process(network) as session:
         seat = desk.seat(session)
         if at != "sit":
-            seat.sit()
+            seat.join()
         network.is_away, gone_at_ms = True, desk.clock.now_ms()
 
         def come_back() -> None:
@@ -259,8 +259,8 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -
 
         desk.on_pause = come_back
         {
-            "sit": seat.sit,
-            "beat": seat.beat,
+            "sit": seat.join,
+            "beat": seat.heartbeat,
             "commit": lambda: seat.commit({T0: OffsetAndMetadata(1)}),
             "leave": seat.leave,
         }[at]()
@@ -275,28 +275,28 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -
 def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(desk: Desk) -> None:
     with desk.process() as session:
         seat = desk.seat(session)
-        seat.sit()
+        seat.join()
         desk.broker.move_coordinator(GROUP, None)
         desk.broker.move_coordinator(GROUP, 0)
-        seat.beat()
-        assert TakeSeat(seat, has_sat=True).check() == Done()
+        seat.heartbeat()
+        assert TakeSeat(seat, had_placeholder=True).check() == Done()
 
 
 def test_it_beats_when_it_is_due_and_not_before(desk: Desk) -> None:
     network = Network()
     with desk.process(network) as session:
         seat = desk.seat(session)
-        seat.beat_if_due()
-        seat.sit()
-        seat.beat_if_due()
+        seat.heartbeat_if_due()
+        seat.join()
+        seat.heartbeat_if_due()
         assert "Heartbeat" not in network.asked
-        assert seat.sitting is not None
-        assert seat.sitting.until_ms == desk.clock.now_ms() + 1_800_000
+        assert seat.joined is not None
+        assert seat.joined.session_end_ms == desk.clock.now_ms() + 1_800_000
         desk.clock.move(3_000)
-        seat.beat_if_due()
-        seat.beat_if_due()
+        seat.heartbeat_if_due()
+        seat.heartbeat_if_due()
         assert network.asked.count("Heartbeat") == 1
-        assert seat.sitting.until_ms == desk.clock.now_ms() + 1_800_000
+        assert seat.joined.session_end_ms == desk.clock.now_ms() + 1_800_000
 
 
 def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_desk: MakeDesk) -> None:
@@ -305,16 +305,16 @@ def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_desk: Make
         desk.process() as session,
         pytest.raises(PartlyDone, match=r"raise their group\.max.session.timeout\.ms to 300"),
     ):
-        desk.seat(session).sit()
+        desk.seat(session).join()
 
 
 def test_a_shorter_session_is_asked_for_where_the_longest_is_refused(make_desk: MakeDesk) -> None:
     desk = make_desk(properties={"group.max.session.timeout.ms": "60000"})
     with desk.process() as session:
         seat = desk.seat(session)
-        seat.sit()
-        assert seat.sitting is not None
-        assert seat.sitting.config.session_timeout_ms == 30_000
+        seat.join()
+        assert seat.joined is not None
+        assert seat.joined.config.session_timeout_ms == 30_000
 
 
 def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: MakeDesk) -> None:
@@ -326,25 +326,25 @@ def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: Mak
     desk = make_desk(may=may)
     with desk.process() as session:
         seat = desk.seat(session)
-        assert seat.problem() == ""
+        assert seat.join_error() == ""
         allowed[0] = False
-        assert seat.problem().startswith("the brokers' ACLs do not let this user into the group")
+        assert seat.join_error().startswith("the brokers' ACLs do not let this user into the group")
         with pytest.raises(
             PartlyDone, match=r"GROUP_AUTHORIZATION_FAILED \(30\).*allow it READ and DESCRIBE on Group:g"
         ):
-            seat.sit()
+            seat.join()
 
 
 def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_desk: MakeDesk) -> None:
     desk = make_desk(properties={"group.max.size": "1"})
     with desk.process() as session:
-        desk.seat(session).sit()
+        desk.seat(session).join()
     with desk.process() as session:
-        desk.seat(session).sit()
+        desk.seat(session).join()
 
 
 def test_the_topics_that_a_seat_says_it_reads_are_bounded() -> None:
     few = ["b", "a"]
-    assert decode_subscription(subscription_of(few)).topics == ("a", "b")
+    assert decode_subscription(placeholder_subscription(few)).topics == ("a", "b")
     many = [f"{n:0249d}" for n in range(10_000)]
-    assert len(subscription_of(many)) < 66 * 1024
+    assert len(placeholder_subscription(many)) < 66 * 1024

@@ -60,14 +60,14 @@ def test_a_client_that_is_started_too_early_is_told_and_changes_nothing(
 ) -> None:
     with desk.process() as session:
         seat: Seat = desk.seat(session)
-        seat.sit()
+        seat.join()
         seat.commit({T0: OffsetAndMetadata(42, "ours")})
         desk.broker.append("t", 0, [b"x"])
-        before = seat.sitting
+        before = seat.joined
         start(desk)
-        assert not seat.look().others
-        seat.beat()
-        assert seat.sitting is not None
+        assert not seat.read_occupants().others
+        seat.heartbeat()
+        assert seat.joined is not None
         assert before is not None
-        assert seat.sitting.generation == before.generation, "nobody made the group form anew"
+        assert seat.joined.generation == before.generation, "nobody made the group form anew"
         assert {code.code for code in seat.commit({T0: OffsetAndMetadata(43)}).values()} == {0}

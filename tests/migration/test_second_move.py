@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from bridge.migration import pieces as pieces_module
-from bridge.migration.accepted import why_not_accepted
+from bridge.migration.accepted import accepted_plan_error
 from bridge.migration.access import RunAccess
-from bridge.migration.control import RETURNED_PIECES, returned_piece
+from bridge.migration.control import RETURNED_PIECES, returned_piece_name
 from bridge.migration.decisions import Decisions, OffsetConvention
 from bridge.migration.json_members import Wrong
-from bridge.migration.look import look_at_group
+from bridge.migration.look import inspect_group
 from bridge.migration.pieces import Damaged, pack
 from bridge.migration.plan import Plan
-from bridge.migration.plan_file import read_plan
+from bridge.migration.plan_file import read_plan_file
 from bridge.migration.provenance import Provenance, format_provenance, parse_provenance
-from bridge.migration.returned import Ended, fingerprint_of, format_record, parse_record, read_record, returned_of
+from bridge.migration.returned import Ended, fingerprint, format_returned_record, parse_returned_record, read_returned_record, returned_offsets
 from bridge.migration.seat import Seat
 from bridge.migration.seen import KafkaValue
 from bridge.migration.targets import make_plan
@@ -222,20 +222,20 @@ def test_a_run_that_is_cut_off_between_the_copy_and_the_check_recognises_the_pla
     """The record is gone with the other pieces then; the plan has what it needs of it."""
     group, file = came_back
     assert shell("plan", group, "-f", file).exit_code == 0
-    assert [one.is_returned for one in read_plan(file).seen.partitions.values()] == [True, False, False]
+    assert [one.is_returned for one in read_plan_file(file).snapshot.partitions.values()] == [True, False, False]
     assert shell("apply", file, "--execute", "--hold-at", "copied").exit_code == 0
     with lab.process() as session:
-        assert read_record(session, group) is None
-    assert shell("apply", "--resume", group, "--plan-digest", read_plan(file).digest, "--execute").exit_code == 0
+        assert read_returned_record(session, group) is None
+    assert shell("apply", "--resume", group, "--plan-digest", read_plan_file(file).digest, "--execute").exit_code == 0
     assert lab.stands(group) == ("switched", "kafka")
 
 
-@pytest.mark.parametrize("data", [b"", b"x", pack(b"{}")[0], pack(format_record("other", Ended(NEXT)))[0]])
+@pytest.mark.parametrize("data", [b"", b"x", pack(b"{}")[0], pack(format_returned_record("other", Ended(NEXT)))[0]])
 def test_a_record_that_is_none_or_another_migration_s_leaves_the_question(
     lab: Lab, shell: Shell, came_back: tuple[str, Path], data: bytes
 ) -> None:
     group, file = came_back
-    lab.zookeeper.ensure(paths.control_child(group, returned_piece(0)), data)
+    lab.zookeeper.ensure(paths.control_child(group, returned_piece_name(0)), data)
     words = "ZooKeeper has 40 as the next one, and an application stored 33 in Kafka (--existing)"
     assert row_of(shell, group, file, "--offset-convention", "next") == (4, None, words)
 
@@ -253,7 +253,7 @@ def cut_off_before_the_record(lab: Lab, shell: Shell) -> tuple[str, Path, list[s
     shell.all_back()
     assert lab.stands(group)[0] == "returned"
     with lab.process() as session:
-        assert read_record(session, group) is None
+        assert read_returned_record(session, group) is None
     return group, file, command_in(done.stderr)
 
 
@@ -268,7 +268,7 @@ def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: La
     """The session of the seat ended before the run went on, so the group lets clients commit."""
     group, file, again = cut_off_before_the_record(lab, shell)
     with lab.process() as session, Talk(lab.broker.addresses()[0]) as talk:
-        [seat] = Seat(session, group, f"m{group}").look().ours
+        [seat] = Seat(session, group, f"m{group}").read_occupants().placeholders
         body = LeaveGroupRequest(group_id=group, member_id=seat.member_id)
         assert talk.ask(LEAVE_GROUP, 0, body).error_code == 0
     committed(lab, group, T0, 35)
@@ -347,23 +347,23 @@ def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> No
 
 def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
     values = {T0: KafkaValue(33), T1: KafkaValue(2**63 - 1, "a password\u00e9")}
-    ended = Ended(LAST, {tp: fingerprint_of(value) for tp, value in values.items()})
-    text = format_record("m1", ended)
+    ended = Ended(LAST, {tp: fingerprint(value) for tp, value in values.items()})
+    text = format_returned_record("m1", ended)
     assert b"password" not in text
-    record = parse_record(text)
-    assert (record.of, record.ended) == ("m1", ended)
-    assert all(ended.knows(tp, value) for tp, value in values.items())
-    assert not any(ended.knows(tp, value._replace(offset=7)) for tp, value in values.items())
-    assert not any(ended.knows(tp, value._replace(metadata="x")) for tp, value in values.items())
-    assert not ended.knows(T2, KafkaValue(33))
-    assert not ended.knows(T0, None)
+    record = parse_returned_record(text)
+    assert (record.migration_id, record.ended) == ("m1", ended)
+    assert all(ended.has_returned(tp, value) for tp, value in values.items())
+    assert not any(ended.has_returned(tp, value._replace(offset=7)) for tp, value in values.items())
+    assert not any(ended.has_returned(tp, value._replace(metadata="x")) for tp, value in values.items())
+    assert not ended.has_returned(T2, KafkaValue(33))
+    assert not ended.has_returned(T0, None)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         b"", b"[]", b"\xff", b"{}", b'{"schema":"x","migration_id":"m","convention":null,"offsets":[]}',
-        *(format_record("m1", Ended(NEXT, {T0: (1, "")})).replace(old, new) for old, new in (
+        *(format_returned_record("m1", Ended(NEXT, {T0: (1, "")})).replace(old, new) for old, new in (
             (b'"m1"', b'"m 1"'), (b'"next"', b'"both"'), (b'"t",0', b'"t",-1'), (b",1,", b",-1,"), (b",1,", b","),
             (b'"offsets"', b'"more":1,"offsets"'),
         )),
@@ -371,7 +371,7 @@ def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
 )  # fmt: skip
 def test_what_is_no_record_is_refused(text: bytes) -> None:
     with pytest.raises(Wrong):
-        parse_record(text)
+        parse_returned_record(text)
 
 
 def test_only_what_a_client_committed_and_zookeeper_has_is_recorded() -> None:
@@ -388,10 +388,10 @@ def test_only_what_a_client_committed_and_zookeeper_has_is_recorded() -> None:
     }
     stored = {0: 33, 1: 33, 2: 33, 3: None}
     nodes = {tp: node(tp, offset) for tp, offset in ((TopicPartition("t", n), at) for n, at in stored.items())}
-    assert returned_of(kafka, nodes, NEXT) == {T0: fingerprint_of(kafka[T0])}
-    assert returned_of(kafka, nodes, LAST) == {T1: (34, "")}
+    assert returned_offsets(kafka, nodes, NEXT) == {T0: fingerprint(kafka[T0])}
+    assert returned_offsets(kafka, nodes, LAST) == {T1: (34, "")}
     nothing_read = {T0: KafkaValue(0)}
-    assert returned_of(nothing_read, {T0: node(T0, None)}, LAST) == {}
+    assert returned_offsets(nothing_read, {T0: node(T0, None)}, LAST) == {}
 
 
 def test_a_long_record_is_kept_in_pieces_and_may_be_cut_off_at_each(
@@ -400,13 +400,13 @@ def test_a_long_record_is_kept_in_pieces_and_may_be_cut_off_at_each(
     group, _, again = cut_off_before_the_record(lab, shell)
     # Of a run that was cut off, with a longer record: it is not whole.
     for number in range(9):
-        lab.zookeeper.ensure(paths.control_child(group, returned_piece(number)), b"old")
+        lab.zookeeper.ensure(paths.control_child(group, returned_piece_name(number)), b"old")
     monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 30)
     with lab.process() as session, pytest.raises(Damaged):
-        read_record(session, group)
+        read_returned_record(session, group)
     assert shell(*again).exit_code == 0
     with lab.process() as session:
-        record = read_record(session, group)
+        record = read_returned_record(session, group)
     assert record is not None
     assert record.ended.returned == {T0: (33, "")}
     names = [path for path in lab.zookeeper.tree.dump() if path.startswith(paths.control_child(group, RETURNED_PIECES))]
@@ -415,7 +415,7 @@ def test_a_long_record_is_kept_in_pieces_and_may_be_cut_off_at_each(
 
 def test_everybody_may_read_the_record_and_only_the_login_of_the_run_writes_it() -> None:
     access = RunAccess(Digest("mover", "secret"))
-    assert access.of_child(returned_piece(0)) == SECURE_ACL
+    assert access.acl_of_child(returned_piece_name(0)) == SECURE_ACL
 
 
 def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
@@ -425,13 +425,13 @@ def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
     group, file = came_back
     committed(lab, group, T0, 35)
     assert shell("plan", group, "-f", file, "--existing", "keep-source").exit_code == 0
-    first = read_plan(file)
-    one = first.seen.partitions[T0]
+    first = read_plan_file(file)
+    one = first.snapshot.partitions[T0]
     for forged in (replace(one, is_returned=True), replace(one, is_returned=True, kafka=KafkaValue(36))):
-        partitions = {**first.seen.partitions, T0: forged}
-        accepted = replace(first, seen=replace(first.seen, partitions=partitions))
+        partitions = {**first.snapshot.partitions, T0: forged}
+        accepted = replace(first, snapshot=replace(first.snapshot, partitions=partitions))
         words = "it says that a way back left Kafka's offset of t/0, and the first plan does not"
-        assert why_not_accepted(first, accepted) == words
+        assert accepted_plan_error(first, accepted) == words
 
 
 # --- dual -----------------------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ def there_and_back(dual: DualLab, crowd: Crowd) -> None:
 def planned_anew(dual: DualLab, crowd: Crowd, decisions: Decisions | None = None) -> Plan:
     """A second plan; without any decision, if none is given."""
     with dual.process() as session:
-        seen = look_at_group(session, crowd.group, with_acls=False)
+        seen = inspect_group(session, crowd.group, with_acls=False)
     assert seen is not None
     return make_plan(seen, decisions or Decisions(), migration_id="again", strategy="dual", made_at_ms=2)
 

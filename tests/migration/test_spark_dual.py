@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from bridge.migration.dual.roster import NO_QUERIES
-from bridge.migration.status import look_at_status
+from bridge.migration.status import read_migration_status
 from tests.migration.fix_dual import GROUP, Dual, dual
 from tests.migration.fix_spark import Query
 from tests.migration.fix_spark_dual import Company, company
@@ -86,7 +86,7 @@ def test_completed_it_offers_what_members_offer_then_and_nothing_moves(dual: Dua
         group.run("complete")
         group.reads_on("completed")
         with tool(dual) as session:
-            modern = KafkaStore(session, GROUP).modern_group()
+            modern = KafkaStore(session, GROUP).coordinator_group()
         assert modern is not None
         assert (modern.protocol, len(modern.members)) == ("range", 3)
         group.end()
@@ -132,7 +132,7 @@ def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None
         dual.say("planned")
         query.triggers_until(query.waits, "it steps aside")
         with tool(dual) as session:
-            [words] = look_at_status(session, GROUP).waits_for
+            [words] = read_migration_status(session, GROUP).waiting_for
         assert words == f"a member to register: nobody is in the group{NO_QUERIES}"
     finally:
         query.crash()

@@ -10,7 +10,7 @@ import pytest
 from bridge.client.membership import CoordinatorMembership
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.phases import Phase
-from bridge.migration.plan_file import plan_bytes
+from bridge.migration.plan_file import plan_to_bytes
 from bridge.spark import planning
 from bridge.spark.keeper import whereabouts
 from bridge.spark.offsets import decode
@@ -135,7 +135,7 @@ def test_a_seat_that_is_still_there_is_waited_for(
         plan = lab.plan(group, DECISIONS)
         with lab.process() as session:
             moving = lab.moving(session, plan)
-            for step in copy_steps(moving, CopyOptions(plan_bytes(plan))):
+            for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
                 if step.name == "leave the seat in the modern group":
                     break
                 lab.carry_out(moving, iter([step]))
@@ -197,13 +197,13 @@ def test_a_query_says_in_its_progress_that_it_waits(lab: Lab) -> None:
         query.start()
         query.triggers_until(lambda: len(query.checkpoint.sink) == 2, "two batches")
         move(lab, query, hold_at=Phase.VERIFIED)
-        query.triggers_until(lambda: decode(query.engine.last(), query.group).stats.waits, "it says so")
+        query.triggers_until(lambda: decode(query.engine.last_planned_offset(), query.group).stats.waiting_for_migration, "it says so")
         batches = len(query.checkpoint.offsets)
-        shown = {"sources": [{"description": "", "endOffset": query.engine.last(), "latestOffset": {"t": {"0": 50}}}]}
+        shown = {"sources": [{"description": "", "endOffset": query.engine.last_planned_offset(), "latestOffset": {"t": {"0": 50}}}]}
         found = lag(shown | {"id": "i", "runId": "r", "timestamp": "", "batchId": batches}).metrics
         assert (found["waitsForMove"], found["ownedPartitions"]) == (1, 0)
         list(query.engine.trigger())
         assert len(query.checkpoint.offsets) == batches, "once"
         move(lab, query, resume=True)
         query.triggers_until(lambda: len(query.rows) == 120, "it goes on")
-        assert not decode(query.engine.last(), query.group).stats.waits
+        assert not decode(query.engine.last_planned_offset(), query.group).stats.waiting_for_migration

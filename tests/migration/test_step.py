@@ -47,7 +47,7 @@ class Doer:
         self.said.append(f"done {step.name}")
 
     def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
-        self.said.append(f"wait {waiting.whom} {left_ms}")
+        self.said.append(f"wait {waiting.waits_for} {left_ms}")
         self.clock.move(400)
         return self.looks_again
 
@@ -63,7 +63,7 @@ def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) ->
     looks = iter(range(100))
     it = Run(doer, clock, 1_000, "zkconsumer migrate apply p.json --execute", lambda: next(looks) >= aborted_at)
     try:
-        it.carry_out(steps)
+        it.run_steps(steps)
     except ZkConsumerError as error:
         doer.said.append(f"{type(error).__name__}: {error}")
     return doer.said, it
@@ -103,7 +103,7 @@ def test_a_refusal_behind_the_first_change_does_not_say_that_nothing_was_changed
     said, it = run([did, refuses])
     resume = "zkconsumer migrate apply p.json --execute"
     assert said[-1] == f"PartlyDone: no\nWhat was done stands; then go on with: {resume}"
-    assert it.has_done
+    assert it.has_changed_in_this_run
     said, _ = run([OneStep("a", [Todo(), Done()], changes=False), refuses])
     assert said[-1] == f"{type(error).__name__}: no", "a look is no change"
     said, _ = run([did, refuses], for_real=False)
@@ -149,6 +149,6 @@ def test_a_store_that_is_away_is_told_every_ten_seconds_and_not_at_each_try() ->
     real = Real(told.append, lambda: None, clock.move, clock)
     away = ZkConsumerError("no broker answers")
     for left_ms in range(25_000, 0, -1_000):
-        real.passed(OneStep("looks", [Done()]))
-        real.away(away, left_ms)
+        real.on_already_done(OneStep("looks", [Done()]))
+        real.on_unavailable(away, left_ms)
     assert told == [f"no broker answers; it is tried again ({left} s left)" for left in (25, 15, 5)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.seen import KafkaValue, SeenPartition
-from bridge.migration.targets import planned, planned_anew
+from bridge.migration.targets import plan_partition, plan_with_same_decisions
 from tests.migration.seen_groups import LOG, at_end, partition, plan, seen, tp
 from zkconsumer.admin.log_ranges import LogRange
 
@@ -22,7 +22,7 @@ OURS = format_provenance(Provenance("m0", 3, 1))
 
 def outcome(one: SeenPartition, convention: OffsetConvention | None = NEXT, **decisions: Any) -> tuple[Any, str]:
     """The target and why; or None and the refusal."""
-    row = planned(one, convention, Decisions(**decisions))
+    row = plan_partition(one, convention, Decisions(**decisions))
     assert (row.target is None) or not row.refusal
     return row.target, row.refusal or row.why
 
@@ -180,15 +180,15 @@ def test_a_target_is_in_the_log_or_refused(
     value = None if kafka is None else KafkaValue(kafka, metadata)
     one = partition(0, stored, kafka=value, is_older=is_older)
     named = {} if decided is None else {tp(): decided}
-    row = planned(one, convention, Decisions(None, missing, out_of_range, existing, use_older, named))
+    row = plan_partition(one, convention, Decisions(None, missing, out_of_range, existing, use_older, named))
     if row.target is None:
         assert row.refusal or (convention is None and row.why)
     else:
         assert not row.refusal
-        assert LOG.holds(row.target)
+        assert LOG.contains(row.target)
         assert row.why
     everything = Decisions(NEXT, Fallback.EARLIEST, Fallback.EARLIEST, Existing.KEEP_SOURCE)
-    assert planned(one, NEXT, everything).target is not None
+    assert plan_partition(one, NEXT, everything).target is not None
 
 
 def test_the_plan_as_it_is_now_keeps_the_decisions_and_what_the_numbers_mean() -> None:
@@ -197,7 +197,7 @@ def test_the_plan_as_it_is_now_keeps_the_decisions_and_what_the_numbers_mean() -
     first = plan(at_end(0), partition(1, 42), decisions=decisions)
     assert first.convention is NEXT
     now = seen(partition(0, 60), partition(1, 61, kafka=KafkaValue(5)))
-    second = planned_anew(first, now, 7)
+    second = plan_with_same_decisions(first, now, 7)
     assert second.can_be_applied
     assert second.targets == {tp(0): 60, tp(1): 61}
     assert (second.migration_id, second.made_at_ms, second.strategy) == ("m1", 7, "copy")

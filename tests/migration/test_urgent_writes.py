@@ -36,21 +36,21 @@ def played() -> Played:
 
 def test_what_the_group_refuses_while_it_forms_anew_is_repeated(played: Played) -> None:
     played.writes.write(1, OFFSETS, PATIENCE_MS)
-    played.writes.answered(1, FORMS_ANEW)
-    played.writes.try_again()
+    played.writes.handle_response(1, FORMS_ANEW)
+    played.writes.retry()
     assert (played.sent, played.done) == ([1, 1], [])
-    played.writes.answered(1, CommitDone(-1, None, {T1: GroupAuthorizationException("no")}))
-    played.writes.try_again()
+    played.writes.handle_response(1, CommitDone(-1, None, {T1: GroupAuthorizationException("no")}))
+    played.writes.retry()
     assert (played.sent, played.done) == ([1, 1], [(1, frozenset({T0}))])
 
 
 def test_after_a_pause_nothing_is_sent_for_what_may_be_given_up(played: Played) -> None:
     played.writes.write(1, OFFSETS, PATIENCE_MS)
-    played.writes.answered(1, FORMS_ANEW)
+    played.writes.handle_response(1, FORMS_ANEW)
     played.clock.move(PATIENCE_MS)
-    played.writes.try_again()
+    played.writes.retry()
     assert (played.sent, played.done) == ([1], [(1, frozenset())])
-    played.writes.try_again()
+    played.writes.retry()
     assert len(played.done) == 1, "it is told once"
 
 
@@ -61,6 +61,6 @@ def test_after_a_pause_nothing_is_sent_for_what_may_be_given_up(played: Played) 
 )
 def test_what_is_not_repeated(played: Played, patience_ms: int, answer: CommitDone) -> None:
     played.writes.write(1, OFFSETS, patience_ms)
-    played.writes.answered(1, answer)
-    played.writes.try_again()
+    played.writes.handle_response(1, answer)
+    played.writes.retry()
     assert (played.sent, played.done) == ([1], [(1, frozenset())])

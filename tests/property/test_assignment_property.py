@@ -16,7 +16,7 @@ from zkconsumer.core.assignment import (
     Form,
     create_instance,
     explain_mismatch,
-    recognise_form,
+    detect_variants,
 )
 from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
 from zkconsumer.core.subscription import construct_topic_count
@@ -74,7 +74,7 @@ def computed(form: Form, context: AssignmentContext) -> Assignment:
 
 def claims(form: Form, group: Group) -> list[tuple[TopicPartition, str]]:
     """What all members take, each computing for itself."""
-    return [(tp, str(thread)) for me in group[0] for tp, thread in computed(form, seen_by(me, group)).mine.items()]
+    return [(tp, str(thread)) for me in group[0] for tp, thread in computed(form, seen_by(me, group)).own.items()]
 
 
 def wanted(group: Group) -> set[TopicPartition]:
@@ -104,8 +104,8 @@ def test_every_member_sees_the_same_assignment_and_takes_its_own_part(group: Gro
     except AssignmentRefused:
         return
     for assignment in assignments:
-        assert assignment.mine == assignment.of(assignment.consumer_id)
-        if form is not Form.ROUNDROBIN_0_8_2 or not assignment.tied:
+        assert assignment.own == assignment.of_member(assignment.consumer_id)
+        if form is not Form.ROUNDROBIN_0_8_2 or not assignment.topics_with_hash_collision:
             assert assignment.owners == assignments[0].owners
 
 
@@ -123,7 +123,7 @@ def test_only_threads_of_subscribers_own_anything(group: Group, form: Form) -> N
 @given(group=alike() | filtering(), form=ROUNDROBINS)
 def test_roundrobin_among_members_that_are_alike_differs_by_one_at_most(group: Group, form: Form) -> None:
     context = seen_by("", group)
-    loads = Counter(dict.fromkeys(context.ring, 0))
+    loads = Counter(dict.fromkeys(context.ordered_threads, 0))
     loads.update(computed(form, context).owners.values())
     assert max(loads.values()) - min(loads.values()) <= 1
 
@@ -149,9 +149,9 @@ def test_the_deal_is_what_walking_the_ring_step_by_step_gives(group: Group, form
         return
     cursor = 0
     for tp, owner in assignment.owners.items():
-        while context.ring[cursor % len(context.ring)] not in context.consumers_for_topic[tp.topic]:
+        while context.ordered_threads[cursor % len(context.ordered_threads)] not in context.consumers_for_topic[tp.topic]:
             cursor += 1
-        assert owner == context.ring[cursor % len(context.ring)]
+        assert owner == context.ordered_threads[cursor % len(context.ordered_threads)]
         cursor += 1
     text = "{0}-{1}" if form is Form.ROUNDROBIN_1_0 else "[{0},{1}]"
     hashes = [java_hash(text.format(*tp)) for tp in assignment.owners]
@@ -162,7 +162,7 @@ def test_the_deal_is_what_walking_the_ring_step_by_step_gives(group: Group, form
 def test_where_the_oldest_form_deals_and_nothing_ties_it_agrees_with_the_next(group: Group) -> None:
     context = seen_by("", group)
     oldest, following = computed(Form.ROUNDROBIN_0_8_2, context), computed(Form.ROUNDROBIN_0_10_2, context)
-    if not oldest.tied:
+    if not oldest.topics_with_hash_collision:
         assert oldest.owners == following.owners
 
 
@@ -175,7 +175,7 @@ def test_what_a_form_gave_is_recognised_and_no_mismatch(group: Group, form: Form
         return
     owners = {tp: str(thread) for tp, thread in assignment.owners.items()}
     told = any(thread.consumer_id != me for thread in assignment.owners.values())
-    assert (form in recognise_form(owners, context)) is told
+    assert (form in detect_variants(owners, context)) is told
     assert explain_mismatch(owners, assignment, context) == ""
 
 
@@ -191,5 +191,5 @@ def test_maps_give_back_every_key_once(keys: list[str]) -> None:
 def test_owners_of_any_text_are_taken_without_complaint(form: Form) -> None:
     context = seen_by("g_a", ({"g_a": ("static", {"t": 1}), "g_b": ("static", {"t": 1})}, {"t": range(3)}))
     owners = {TopicPartition("t", n): text for n, text in enumerate(["", "g_b", "g_b-00"])}
-    assert recognise_form(owners, context) == frozenset()
+    assert detect_variants(owners, context) == frozenset()
     assert explain_mismatch(owners, computed(form, context), context) == ""

@@ -37,7 +37,7 @@ from zkconsumer.testing.checker import (
     Verdict,
     dump_line,
     in_order,
-    judge,
+    check_history,
     parse_line,
 )
 
@@ -202,7 +202,7 @@ places = st.integers(0, 2**16)
 
 
 def found(events: list[Event]) -> frozenset[str]:
-    return judge(events).codes
+    return check_history(events).codes
 
 
 def pick(events: list[int], place: int) -> int:
@@ -228,11 +228,11 @@ def explain(verdict: Verdict, events: list[Event]) -> str:
 @given(histories)
 @settings(max_examples=150, deadline=None)
 def test_a_correct_history_passes(events: list[Event]) -> None:
-    verdict = judge(events)
+    verdict = check_history(events)
     assert verdict.ok, explain(verdict, events)
     counts = verdict.counts
-    assert counts.handed - counts.handed_distinct == sum(counts.duplicates.values())
-    assert counts.handed_distinct == counts.records
+    assert counts.delivered - counts.delivered_distinct == sum(counts.duplicates.values())
+    assert counts.delivered_distinct == counts.records
 
 
 @given(histories)
@@ -250,7 +250,7 @@ def test_a_record_that_is_taken_away_is_lost(events: list[Event], place: int) ->
         times[key] = times.get(key, 0) + 1
     once = [i for i in handed(events, *OURS) if times[at(events, i).partition, at(events, i).offset] == 1]
     gone = at(events, pick(once, place))
-    verdict = judge([event for event in events if event is not gone])
+    verdict = check_history([event for event in events if event is not gone])
     [lost] = [finding for finding in verdict.findings if finding.code == "lost"]
     assert lost.evidence.offsets == ((gone.offset, gone.offset),)
     assert lost.evidence.partition == f"{TOPIC}/{gone.partition}"
@@ -282,7 +282,7 @@ def test_two_records_that_change_places_are_reordered(events: list[Event], place
 @settings(max_examples=150, deadline=None)
 def test_a_record_that_comes_twice_is_duplicated(events: list[Event], place: int) -> None:
     index = pick(handed(events, *OURS), place)
-    verdict = judge([*events[: index + 1], events[index], *events[index + 1 :]])
+    verdict = check_history([*events[: index + 1], events[index], *events[index + 1 :]])
     assert verdict.codes == {"duplicated"}
     [finding] = verdict.findings
     assert finding.evidence.offsets == ((at(events, index).offset, at(events, index).offset),)
@@ -333,7 +333,7 @@ def test_a_member_of_ours_that_goes_on_after_the_claim_of_another_is_found(event
     claim = events[index]
     assert isinstance(claim, Claimed)
     late = Handed(claim.t + 1, member, TOPIC, claim.partition, claim.offset or 0)
-    codes = judge([*events, late], Policy(in_hand_at_pause=0)).codes
+    codes = check_history([*events, late], Policy(in_hand_at_pause=0)).codes
     assert codes & {"two_owners", "after_close"}
 
 

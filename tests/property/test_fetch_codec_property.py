@@ -22,12 +22,12 @@ from zkconsumer.wire.fetch_codec import (
     FetchAnswer,
     FetchedRow,
     FetchQuestion,
-    answer_of,
-    row_encoder,
+    response_body_of,
+    partition_encoder,
 )
 from zkconsumer.wire.frames import SIZE_BYTES, decode_response, encode_request, encode_response
 from zkconsumer.wire.primitives import MalformedMessage
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
@@ -88,7 +88,7 @@ def read(frame: bytes, version: int, *, lean: bool) -> Any:
     try:
         if lean:
             return normal(decode_response(LEAN_FETCH, version, memoryview(bytearray(frame)))[1])
-        return normal(answer_of(decode_response(FETCH, version, frame)[1]))
+        return normal(response_body_of(decode_response(FETCH, version, frame)[1]))
     except MalformedMessage as error:
         return str(error)
 
@@ -166,7 +166,7 @@ def test_a_request_is_written_as_the_table_writes_it(
     numbers: tuple[int, ...],
 ) -> None:
     topics, forgotten = list(dict(topics).items()), list(dict(forgotten).items()) if version >= 7 else []
-    encode = row_encoder(version)
+    encode = partition_encoder(version)
     lean = FetchQuestion(
         *numbers,
         {topic: [encode(*row) for row in rows] for topic, rows in topics},
@@ -194,7 +194,7 @@ def test_a_request_is_written_as_the_table_writes_it(
 
 def test_what_does_not_fit_into_a_request_is_named() -> None:
     with pytest.raises(UsageError, match="a row of Fetch v12 cannot hold partition 0, offset"):
-        row_encoder(12)(0, 2**63, 1)
+        partition_encoder(12)(0, 2**63, 1)
     with pytest.raises(UsageError, match="Fetch v3 cannot hold"):
         encode_request(LEAN_FETCH, 3, 0, "c", FetchQuestion(2**31, 1, 1, 0, 0, {}, {}))
     with pytest.raises(UsageError, match="Fetch v6 knows no sessions"):
@@ -203,7 +203,7 @@ def test_what_does_not_fit_into_a_request_is_named() -> None:
 
 def test_a_request_of_a_session_is_small_however_many_partitions_it_has() -> None:
     """512 partitions, one of which has moved on: its row, and a head."""
-    encode = row_encoder(12)
+    encode = partition_encoder(12)
     rows = {TopicPartition("clicks", number): encode(number, 0, 2**20) for number in range(512)}
     full = FetchQuestion(100, 1, 2**20, 0, 0, {"clicks": list(rows.values())}, {})
     changed = FetchQuestion(100, 1, 2**20, 77, 5, {"clicks": [encode(3, 17, 2**20)]}, {})
@@ -216,5 +216,5 @@ def test_the_scan_of_a_row_is_that_of_its_record_set() -> None:
     part = FetchPartitionResponse(partition_index=0, high_watermark=9, records=records[:-3])
     body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
     [row] = decode_response(LEAN_FETCH, 3, encode_response(FETCH, 3, 7, body)[SIZE_BYTES:])[1].rows
-    found = scan(records[:-3])
+    found = scan_record_set(records[:-3])
     assert row[5:] == (found.complete_bytes, found.entries, found.next_offset)

@@ -131,7 +131,7 @@ def live(seed: int, weather: Weather, stores: Stores = Stores.ZOOKEEPER) -> Worl
         assert world.is_settled(), "settled, but not for long"
         assert not world.calls_waiting, f"commits that were never answered: {world.calls_waiting}"
         reads = {name: world.reads_since_the_last_change(process) for name, process in world.processes.items()}
-        more = READS_MORE_FOR_KAFKA if world.stores.in_kafka else 0
+        more = READS_MORE_FOR_KAFKA if world.stores.uses_kafka else 0
         allowed = {name: READS_MAX + more + (process.listener is not None) for name, process in world.processes.items()}
         assert all(reads[name] <= allowed[name] for name in reads), f"readings after the last change: {reads}"
     except Exception as error:

@@ -16,7 +16,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 
 FOR_EVER_MS = 10**9
 CRC_AT = {0: 12, 1: 12, 2: 17}
@@ -72,9 +72,9 @@ def test_what_is_sound_is_handed_out_once_and_each_damaged_entry_costs_a_skip(
         expected += readable
         damaged += entry.flip is not None
     start = min(start, entries[0].records - 1, offset - 1)
-    found = scan(data)
+    found = scan_record_set(data)
     queue, lease = ChunkQueue(1), Lease(SYSTEM_CLOCK)
-    lease.set(SYSTEM_CLOCK.now_ms() + FOR_EVER_MS)
+    lease.set_until(SYSTEM_CLOCK.now_ms() + FOR_EVER_MS)
     info = PartitionTopicInfo(TopicPartition("t", 0), "thread", queue, start)
     queue.offer(FetchedDataChunk(data, info, start, found.next_offset, found.complete_bytes, 0))
     iterator = KafkaStream[bytes, bytes]("thread", queue, lease, 0).iterator()
@@ -95,4 +95,4 @@ def test_what_is_sound_is_handed_out_once_and_each_damaged_entry_costs_a_skip(
             iterator.clear_current_chunk()
     assert seen == [offset for offset in expected if offset >= start]
     assert skips == damaged
-    assert (info.consumed_offset, info.opened) == (found.next_offset, None)
+    assert (info.consumed_offset, info.current_chunk) == (found.next_offset, None)

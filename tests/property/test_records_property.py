@@ -16,7 +16,7 @@ from tests.fix_codecs import INSTALLED, decoding_with
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import compress, decompress
-from zkconsumer.wire.records import Record, iter_records, scan
+from zkconsumer.wire.records import Record, iter_records, scan_record_set
 
 DECLARED = InvalidMessageException, UnsupportedCodec
 DECOMPRESSED_BYTES_MAX = 1 << 20
@@ -93,7 +93,7 @@ def test_what_is_written_is_read(made: tuple[bytes, list[Record], int]) -> None:
 @given(record_sets())
 def test_scan_agrees_with_the_records(made: tuple[bytes, list[Record], int]) -> None:
     record_set, records, entries = made
-    found = scan(record_set)
+    found = scan_record_set(record_set)
     assert (found.complete_bytes, found.entries, found.truncated) == (len(record_set), entries, False)
     assert found.next_offset == records[-1].offset + 1
 
@@ -115,7 +115,7 @@ def test_a_record_set_cut_anywhere_gives_the_records_of_its_complete_entries(
 ) -> None:
     record_set, records, entries = made
     cut = record_set[: int(where * len(record_set))]
-    found = scan(cut)
+    found = scan_record_set(cut)
     read = list(iter_records(cut))
     assert read == records[: len(read)]
     assert read == list(iter_records(cut[: found.complete_bytes]))
@@ -156,7 +156,7 @@ def test_damage_behind_the_checksum_gives_declared_errors_or_well_formed_records
 def test_random_bytes_give_declared_errors_or_well_formed_records(record_set: bytes, check_crcs: bool) -> None:
     assert_well_formed(readable(record_set, check_crcs))
     try:
-        found = scan(record_set)
+        found = scan_record_set(record_set)
     except DECLARED:
         return
     assert 0 <= found.complete_bytes <= len(record_set)

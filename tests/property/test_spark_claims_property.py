@@ -202,7 +202,7 @@ class World:
     def _lose(self, query: Party, *, is_done: bool) -> None:
         """The next multi's answer, or the multi itself; nothing, when the claim needs none."""
         self.is_losing = True
-        self.server.lose_next(
+        self.server.lose_connection_on_next(
             lambda each: self.is_losing and isinstance(each, Multi), is_done=is_done, store=query.store
         )
 

@@ -59,7 +59,7 @@ class World:
         self.checkpoint = Checkpoint()
         self.runs = 0
         self.crashes = 0
-        self.group.share_out(dict.fromkeys(PARTITIONS, "query"))
+        self.group.assign(dict.fromkeys(PARTITIONS, "query"))
         self.engine = self.start()
 
     @property
@@ -74,30 +74,30 @@ class World:
             logs=lambda *_: self.logs,
             pause=lambda _: None,
             new_query=lambda: f"{self.runs:032x}",
-            faults=lambda _: Faults(),
+            fault_point=lambda _: Faults(),
         )
         return MicroBatches(lambda: ZkConsumerStreamReader(self.options, ("value",), doors), self.checkpoint)
 
     def crash(self) -> None:
         self.crashes += 1
-        self.group.give_up("query")
-        self.group.settle()
+        self.group.remove_member("query")
+        self.group.rebalance()
         self.engine = self.start()
 
     def act(self, action: tuple[Any, ...]) -> None:
         what, tp, count = action
         match what:
             case "produce":
-                self.logs.produce(tp, count)
+                self.logs.append(tp, count)
             case "to_query":
-                self.group.share_out({tp: "query"})
+                self.group.assign({tp: "query"})
             case "to_peer":
-                self.group.share_out({tp: "peer"})
+                self.group.assign({tp: "peer"})
             case "session_expires":
                 member = self.group.members.get("query")
                 if isinstance(member, FakeMembership):
                     self.crashes += 1
-                    member.expire()
+                    member.expire_session()
             case "peer_reads":
                 self.peer.read(self.logs, count)
 
@@ -111,9 +111,9 @@ class World:
 
     def finish(self) -> None:
         """Everything falls to the query, which reads to the end; idle triggers do the rest."""
-        self.group.share_out(dict.fromkeys(PARTITIONS, "query"))
+        self.group.assign(dict.fromkeys(PARTITIONS, "query"))
         self.engine.run()
-        self.group.settle()
+        self.group.rebalance()
         self.engine.run()
 
 

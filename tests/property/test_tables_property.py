@@ -20,7 +20,7 @@ from tests.property.test_records_property import batches, formats
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import NO_END, Record, codec_of, walk
+from zkconsumer.wire.entries import NO_END, Record, codec_of, iter_entries
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
 from zkconsumer.wire.transactions import aborted_batches
 
@@ -164,7 +164,7 @@ def test_aborted_transactions_are_left_out(
     start = data.draw(offsets_of(made))
     records, failure = seen_by_both(record_set, start, left_out=left_out, check_crcs=check_crcs)
     assert failure is None
-    gone = [range(entry.offset, entry.last_offset + 1) for entry in walk(record_set) if entry.position in left_out]
+    gone = [range(entry.offset, entry.last_offset + 1) for entry in iter_entries(record_set) if entry.position in left_out]
     kept = [each for entry in made for each in entry.records if not any(each.offset in one for one in gone)]
     assert records == [each for each in kept if each.offset >= start]
 
@@ -214,7 +214,7 @@ def test_damage_inside_of_a_sound_entry(
     records = data.draw(batches(magic, data.draw(st.integers(0, 100))))
     entry = build_record_set(records, magic, codec)
     if magic < 2 and codec == 0:
-        first = next(walk(entry))
+        first = next(iter_entries(entry))
         entry = entry[: first.end]
     payload = entry[PAYLOAD_AT[magic] :]
     plain = bytes(compression.decompress(codec, payload, magic, EXPANDED_MAX)) if codec else payload
@@ -251,7 +251,7 @@ def signed_messages(message_set: bytes) -> bytes:
 def test_what_expands_too_far(made: list[Entry], most: int) -> None:
     record_set = joined(made)
     _, failure = seen_by_both(record_set, decompressed_bytes_max=most)
-    has_codec = any(codec_of(record_set, entry) for entry in walk(record_set))
+    has_codec = any(codec_of(record_set, entry) for entry in iter_entries(record_set))
     assert failure is None or (has_codec and issubclass(failure[0], InvalidMessageException | UnsupportedCodec))
 
 

@@ -138,10 +138,10 @@ def _encoded(api: Api[Any, Any], cls: type, version: int, body: Any) -> bytes:
 
 def _same_values(ours: Any, theirs: Any, version: int) -> None:
     for field in fields(type(ours)):
-        if version not in field.column.versions:
+        if version not in field.spec.versions:
             continue
         mine = getattr(ours, field.name)
-        if mine is None and field.column.tag is not None:
+        if mine is None and field.spec.tag is not None:
             continue  # the oracle makes an empty message where there is none
         if field.name.endswith("authorized_operations"):
             continue  # the oracle makes a set of bits of it, under another name; the bytes were compared
@@ -169,7 +169,7 @@ def test_a_variable_length_number_is_read_as_it_was_written(value: int) -> None:
     put_uvarint(out, value)
     reader = Reader(bytes(out))
     assert reader.uvarint("number") == value
-    reader.done()
+    reader.check_end()
 
 
 @every_version

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zkconsumer.errors import MalformedZnode, UnsafeName
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.java_json import Refused, read_old, read_strict
+from zkconsumer.zk.java_json import Refused, read_scala_json, read_jackson_json
 from zkconsumer.zk.znodes import (
     Control,
     Registration,
@@ -87,7 +87,7 @@ def test_any_bytes_give_a_value_or_malformed_znode(data: bytes) -> None:
 @given(NEAR_JSON)
 def test_where_both_parsers_take_a_text_they_read_the_same(text: str) -> None:
     try:
-        old, strict = read_old(text), read_strict(text)
+        old, strict = read_scala_json(text), read_jackson_json(text)
     except Refused:
         return
     assert old == strict
@@ -100,7 +100,7 @@ def test_proper_json_is_read_by_the_strict_reader_as_any_reader_does(value: obje
     except ValueError:
         return
     if not any(mark in text for mark in (".", "e")) and len(text) < 20:
-        assert read_strict(text) == value
+        assert read_jackson_json(text) == value
 
 
 @given(
@@ -115,7 +115,7 @@ def test_a_registration_that_was_written_is_read_back(pattern: str, counts: dict
     data = format_registration(registration)
     assert parse_registration(data) == registration
     assert json.loads(data)["subscription"] == counts
-    assert read_old(data.decode()) == json.loads(data), "every release reads what we write"
+    assert read_scala_json(data.decode()) == json.loads(data), "every release reads what we write"
 
 
 @given(st.integers(0, 2**63 - 1))
@@ -169,6 +169,6 @@ def test_no_name_leads_out_of_its_folder(name: str, number: int) -> None:
 
 @pytest.mark.parametrize("separator", [",", ":"])
 def test_a_dangling_separator_is_refused_by_both_parsers(separator: str) -> None:
-    for read in (read_old, read_strict):
+    for read in (read_scala_json, read_jackson_json):
         with pytest.raises(Refused):
             read(f'{{"a"{separator}}}')

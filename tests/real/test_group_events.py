@@ -52,7 +52,7 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
             lab.start_ours("ours-1")
         for partition in range(4):
             cluster.produce(topic, partition, 10)
-        lab.members["ours-1"].wait_handed(40)
+        lab.members["ours-1"].wait_delivered(40)
         with lab.change("ours-2 starts"):
             lab.start_ours("ours-2")
         kept = lab.owned_by("ours-1")
@@ -61,7 +61,7 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
             lab.pause("ours-1")
             for partition in range(4):
                 cluster.produce(topic, partition, 10)
-        lab.members["ours-2"].wait_handed(40)
+        lab.members["ours-2"].wait_delivered(40)
         with lab.change("ours-1 goes on"):
             lab.resume("ours-1")
         for partition in range(4):
@@ -91,7 +91,7 @@ def test_a_message_that_is_not_finished_in_time_is_handed_out_once_more_and_no_o
             cluster.produce(topic, partition, 2)
         with lab.change("ours-1 starts"):
             lab.start_ours("ours-1", handle_ms=2_500)
-        lab.members["ours-1"].wait_handed(1)
+        lab.members["ours-1"].wait_delivered(1)
         with lab.change("ours-2 starts"):
             lab.start_ours("ours-2")
         verdict = lab.finish()
@@ -108,7 +108,7 @@ def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
             lab.start_ours("ours-1")
             lab.start_scala("scala-1", SCALA)
         lab.load(topic, 400)
-        lab.members["scala-1"].wait_handed(200)
+        lab.members["scala-1"].wait_delivered(200)
         # A woken original commits its old positions or forgets them, whichever of its two threads comes first.
         tries = 4
         while tries and not lines_of(lab, "ours-1", "offset-rewound"):
@@ -171,7 +171,7 @@ def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
         lab.start_ours("ours-1")
         wait_until(lambda: len(lab.owned_by("ours-1")) == 3, "ours-1 has the others", 60_000)
         lab.load(topic, 100)
-        lab.members["ours-1"].wait_handed(50)
+        lab.members["ours-1"].wait_delivered(50)
         line = wait_for_line(lab, "ours-1", "persistent", 20_000)
         assert f"{topic}/1" in line
         assert "somebody-0" in line
@@ -192,7 +192,7 @@ def test_a_registration_that_nobody_can_read_stops_nobody(
         lab.load(topic, 200)
         before = born(lab)
         with lab.change("poison"):
-            lab.put_stranger("poison", b'{"version":1,"subscription":{"t":0}')
+            lab.put_foreign_registration("poison", b'{"version":1,"subscription":{"t":0}')
         for name in ("ours-1", "ours-2"):
             assert "poison" in wait_for_line(lab, name, "registration-left-out", 5_000)
         with lab.change("ours-3 joins all the same"):
@@ -200,7 +200,7 @@ def test_a_registration_that_nobody_can_read_stops_nobody(
         lab.leave("ours-3")
         lab.settle("ours-3 leaves")
         with lab.change("the poison goes"):
-            lab.remove_stranger("poison")
+            lab.remove_foreign_registration("poison")
         kept = {tp for tp, czxid in born(lab).items() if before[tp] == czxid}
         assert len(kept) >= 2, "what stays with its member is not claimed anew"
         lab.finish()
@@ -241,12 +241,12 @@ def test_the_restart_of_a_broker_moves_no_partition(
         with lab.change("scala-1 starts"):
             lab.start_scala("scala-1", SCALA)
         lab.load(topic, 300)
-        lab.members["ours-1"].wait_handed(100)
+        lab.members["ours-1"].wait_delivered(100)
         before = born(lab)
         cluster.brokers[0].restart(kill=True)
         cluster.wait_leaders(topic, 6)
-        count = len(lab.members["ours-1"].handed)
-        lab.members["ours-1"].wait_handed(count + 200, 20_000)
+        count = len(lab.members["ours-1"].delivered)
+        lab.members["ours-1"].wait_delivered(count + 200, 20_000)
         assert born(lab) == before
         lab.finish()
 
@@ -265,7 +265,7 @@ def test_the_restart_of_zookeeper_moves_no_partition_while_sessions_live(
         with lab.change("ours-2 starts"):
             lab.start_ours("ours-2")
         lab.load(topic, 300)
-        lab.members["ours-1"].wait_handed(50)
+        lab.members["ours-1"].wait_delivered(50)
         before = born(lab)
         said = [len(lines_of(lab, name, "share-held")) for name in ("ours-1", "ours-2")]
         cluster.zookeeper.restart(kill=True)

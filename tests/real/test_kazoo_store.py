@@ -23,7 +23,7 @@ from zkconsumer.zk.requests import (
     SessionSuspended,
     Stat,
 )
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 pytestmark = pytest.mark.real
 
@@ -49,7 +49,7 @@ class Member:
         return wait_until(found, f"{kind.__name__} in {self.told}", WAIT_MS)
 
     def ask(self, *requests: Request) -> list[Any]:
-        return list(call(self.store, requests, WAIT_MS))
+        return list(submit_and_wait(self.store, requests, WAIT_MS))
 
 
 @pytest.fixture(params=["3.8", "3.4.6"])

@@ -66,12 +66,12 @@ def test_an_original_member_reads_everything_and_leaves_its_offsets(
 
     original = sandbox.start_member(member, "group", {"clicks": 2}, values=True)
     consumer_id = original.wait_registered()
-    original.wait_handed(PARTITIONS * RECORDS)
+    original.wait_delivered(PARTITIONS * RECORDS)
 
     assert original.offsets() == {("clicks", p): list(range(RECORDS)) for p in range(PARTITIONS)}
     assert all(
         message.value is not None and message.value.rstrip() == f"clicks-{message.partition}-{message.offset}"
-        for message in original.handed
+        for message in original.delivered
     )
     # Range: the first of two threads has two of three partitions.
     threads = [f"{consumer_id}-0", f"{consumer_id}-0", f"{consumer_id}-1"]
@@ -93,7 +93,7 @@ def test_commit_on_demand_with_auto_commit_off(shared_cluster: Sandbox, fresh_na
     member = shared_cluster.start_member(
         "1.1.1", fresh_name, {fresh_name: 1}, consumer_id="one", settings={"auto.commit.enable": "false"}
     )
-    member.wait_handed(10)
+    member.wait_delivered(10)
     assert shared_cluster.admin.offsets(fresh_name, fresh_name) == {}
     member.commit()
     assert shared_cluster.admin.offsets(fresh_name, fresh_name) == {0: 10}
@@ -114,8 +114,8 @@ def test_roundrobin_a_filter_several_threads_and_a_listener(shared_cluster: Sand
         listener=True,
         settings={"partition.assignment.strategy": "roundrobin"},
     )
-    member.wait_handed(20)
-    assert {message.thread for message in member.handed} == {0, 1, 2, 3}
+    member.wait_delivered(20)
+    assert {message.thread for message in member.delivered} == {0, 1, 2, 3}
     assert member.count("claimed") >= 1
     assert member.count("rebalance_ended") >= 1
     member.stop()
@@ -147,15 +147,15 @@ def test_many_original_members_in_one_process_read_only_what_they_may(shared_clu
             host.start(f"{name}-{fresh_name}", fresh_name, fresh_name, shared_cluster.zookeeper_connect, allowed=0)
         host.wait_started(f"one-{fresh_name}", f"two-{fresh_name}")
         wait_until(lambda: len(shared_cluster.admin.owners(fresh_name, fresh_name)) == 2, "both own one", 60_000)
-        assert not host.handed(fresh_name)
+        assert not host.delivered(fresh_name)
         host.allow(f"one-{fresh_name}", 7)
-        wait_until(lambda: len(host.handed(fresh_name)) == 7, "seven messages", 60_000)
+        wait_until(lambda: len(host.delivered(fresh_name)) == 7, "seven messages", 60_000)
         host.stop(f"one-{fresh_name}")
         assert sorted(shared_cluster.admin.offsets(fresh_name, fresh_name).values())[-1] == 7
         host.allow(f"two-{fresh_name}")
-        wait_until(lambda: len(host.handed(fresh_name)) == 2 * RECORDS, "all messages", 60_000)
-        assert len({(one.partition, one.offset) for one in host.handed(fresh_name)}) == 2 * RECORDS
-        assert {one.thread for one in host.handed(fresh_name)} == {0, 1}
+        wait_until(lambda: len(host.delivered(fresh_name)) == 2 * RECORDS, "all messages", 60_000)
+        assert len({(one.partition, one.offset) for one in host.delivered(fresh_name)}) == 2 * RECORDS
+        assert {one.thread for one in host.delivered(fresh_name)} == {0, 1}
     finally:
         host.close()
 
@@ -166,7 +166,7 @@ def test_a_killed_member_stays_registered_until_its_session_ends_and_comes_back(
     shared_cluster.create_topic(fresh_name, 1)
     shared_cluster.produce(fresh_name, 0, 3)
     member = shared_cluster.start_member("1.1.1", fresh_name, {fresh_name: 1})
-    member.wait_handed(3)
+    member.wait_delivered(3)
     first_id = member.wait_registered()
     member.kill()
     assert not member.is_running()
@@ -176,7 +176,7 @@ def test_a_killed_member_stays_registered_until_its_session_ends_and_comes_back(
     member.start()
     assert member.wait_registered() != first_id
     shared_cluster.produce(fresh_name, 0, 1)
-    assert member.wait_handed(1)[-1].offset <= 3, "events are those of the new process"
+    assert member.wait_delivered(1)[-1].offset <= 3, "events are those of the new process"
     assert member.count("started") == 1
 
 
@@ -198,7 +198,7 @@ def test_a_release_without_the_scala_consumer_is_refused(shared_cluster: Sandbox
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 def test_values_and_keys_arrive_as_they_were_given(codec: str, shared_cluster: Sandbox, fresh_name: str) -> None:
     shared_cluster.create_topic(fresh_name, 1)
-    produced = shared_cluster.load.produce_values(
+    produced = shared_cluster.producer.produce_values(
         fresh_name, 0, [b"one", None, b"three"], keys=[b"k", b"k", None], codec=codec
     )
     assert (produced.first, produced.last) == (0, 2)
@@ -212,10 +212,10 @@ def test_values_and_keys_arrive_as_they_were_given(codec: str, shared_cluster: S
 def test_a_topic_grows_and_a_steady_load_is_accounted_for(shared_cluster: Sandbox, fresh_name: str) -> None:
     shared_cluster.create_topic(fresh_name, 1)
     shared_cluster.grow_topic(fresh_name, 4)
-    load = shared_cluster.load
-    load.rate(fresh_name, 4, per_second=2000)
+    load = shared_cluster.producer
+    load.start_rate(fresh_name, 4, per_second=2000)
     wait_until(lambda: sum(map(len, load.acked_offsets(fresh_name).values())) >= 500, "500 records", 60_000)
-    load.halt()
+    load.stop_rate()
     acked = load.acked_offsets(fresh_name)
     assert set(acked) == {0, 1, 2, 3}
     assert all(offsets == set(range(len(offsets))) for offsets in acked.values())

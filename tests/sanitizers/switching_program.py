@@ -80,7 +80,7 @@ def main(seconds: int) -> None:
                         break
             except ConsumerTimeoutException:
                 continue
-        stream.iterator().come_back()
+        stream.iterator().acknowledge()
 
     def feed() -> None:
         while not is_over.is_set():
@@ -91,7 +91,7 @@ def main(seconds: int) -> None:
     def disturb() -> None:
         chance = random.Random(1)
         while not is_over.is_set():
-            lease.set(SYSTEM_CLOCK.now_ms() + 1000)
+            lease.set_until(SYSTEM_CLOCK.now_ms() + 1000)
             partitions[chance.randrange(PARTITIONS)].restart()
 
     threads = [threading.Thread(target=side) for side in (iterate, feed, disturb)]

@@ -114,10 +114,10 @@ def decoders(spark: Any, _: dict[str, Any]) -> list[str]:
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from bridge.spark.decoder import why_not_compiled
+        from bridge.spark.decoder import python_decoder_reason
         from zkconsumer import extensions
 
-        status = "in use" if why_not_compiled() is None else "not in use"
+        status = "in use" if python_decoder_reason() is None else "not in use"
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"found": [f"{extensions.ROOT.name}: {status}"]})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bridge.spark
-from bridge.spark.decoder import why_not_compiled
+from bridge.spark.decoder import python_decoder_reason
 from tests.fix_spark import spark_environment
 from zkconsumer.errors import UsageError
 
@@ -27,7 +27,7 @@ def test_a_good_environment_is_described(spark: SparkSession) -> None:
     [worker] = bridge.spark.check_environment(spark)
     assert (worker.executable, worker.python) == (sys.executable, ".".join(map(str, sys.version_info[:3])))
     assert worker.missing == ()
-    assert worker.decoder == (why_not_compiled() or "")
+    assert worker.decoder == (python_decoder_reason() or "")
 
 
 def test_a_python_without_the_package_is_refused_before_a_query(

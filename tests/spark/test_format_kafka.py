@@ -97,7 +97,7 @@ def every(first: int, end: int) -> dict[int, list[int]]:
 def test_a_group_goes_to_spark_and_back_without_a_gap_or_a_repetition(case: Case) -> None:
     case.produce(RECORDS)
     member = case.member()
-    member.wait_handed(PARTITIONS * RECORDS)
+    member.wait_delivered(PARTITIONS * RECORDS)
 
     registered = f"1 member is registered in group {case.group} .*{member.consumer_id}"
     with pytest.raises(PreconditionFailed, match=registered):
@@ -140,5 +140,5 @@ def test_a_group_goes_to_spark_and_back_without_a_gap_or_a_repetition(case: Case
     # And an original member goes on exactly there.
     case.produce(10)
     member = case.member()
-    member.wait_handed(PARTITIONS * 10)
+    member.wait_delivered(PARTITIONS * 10)
     assert member.offsets() == {(case.topic, number): list(range(350, 360)) for number in range(PARTITIONS)}

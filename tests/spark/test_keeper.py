@@ -160,7 +160,7 @@ def test_in_claim_mode_an_original_member_gets_its_share_in_milliseconds_and_it_
     scala.stop()
     until_true(lambda: len(place.ours()) == PARTITIONS, "everything comes back")
     again = client.begin_batch({}, WAIT_MS)
-    assert again.is_settled
+    assert again.is_complete
     assert again.rebalances == 2
     assert again.partitions[tp(0)] == Held(held[tp(0)].epoch, 5), "the same ownership, where the claim put it"
     assert again.partitions[tp(3)].epoch != held[tp(3)].epoch
@@ -169,11 +169,11 @@ def test_in_claim_mode_an_original_member_gets_its_share_in_milliseconds_and_it_
 def test_after_a_batch_what_an_original_member_waits_for_is_given_back_with_its_commit(place: Place) -> None:
     client = place.client()
     held = client.begin_batch({}, WAIT_MS).partitions
-    client.planned(held)
+    client.batch_planned(held)
     scala = place.scala()
     scala.start(wait=False)
     until_true(lambda: len(place.registered()) == 2, "the original member registers", 60_000)
-    until_true(lambda: client.observe()["leaving_partitions"] == 2, "its share is asked for")
+    until_true(lambda: client.metrics()["leaving_partitions"] == 2, "its share is asked for")
     assert len(place.ours()) == PARTITIONS, "the batch is not over"
     began_ms = SYSTEM_CLOCK.now_ms()
     left = client.begin_batch({one: Ended(owned.epoch, 9) for one, owned in held.items()}, 0)
@@ -188,7 +188,7 @@ def test_after_a_batch_what_an_original_member_waits_for_is_given_back_with_its_
     told(f"afterBatch: given back {released_ms - began_ms} ms after the batch had ended")
     until_true(lambda: len(place.owners()) == PARTITIONS, "the original member has its share")
     assert place.offsets() == dict.fromkeys(range(PARTITIONS), 9)
-    assert client.observe().get("drain_timeouts", 0) == 0
+    assert client.metrics().get("drain_timeouts", 0) == 0
 
 
 def test_a_query_that_is_gone_holds_nothing_though_a_fork_of_it_lives(place: Place) -> None:
@@ -242,36 +242,36 @@ def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session
     client = place.client(CommitMode.CLAIM)
     held = client.begin_batch({}, WAIT_MS).partitions
     assert client.claim("q", 0, {tp(0): Wanted(0, 5, held[tp(0)].epoch)}) == {tp(0): Taken(0, 5)}
-    first = client.keeper_pid
+    first = client.process_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     killed_ms = SYSTEM_CLOCK.now_ms()
     assert client.claim("q", 0, {tp(0): Wanted(0, 5, held[tp(0)].epoch)}) == {tp(0): Taken(0, 5)}, "a replay"
     again = client.begin_batch({}, WAIT_MS)
     told(f"SIGKILL of the keeper: everything is held again after {SYSTEM_CLOCK.now_ms() - killed_ms} ms")
-    assert client.keeper_pid != first
-    assert again.is_settled
+    assert client.process_pid != first
+    assert again.is_complete
     assert again.partitions.keys() == held.keys()
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
-    assert client.stands([tp(0), tp(1)], "q") == {tp(0): Stand(5, 5), tp(1): Stand(-1, None)}
+    assert client.group_offsets([tp(0), tp(1)], "q") == {tp(0): Stand(5, 5), tp(1): Stand(-1, None)}
 
 
 def test_a_session_that_expired_gives_other_epochs(place: Place) -> None:
     client = place.client()
     held = client.begin_batch({}, WAIT_MS).partitions
-    keeper = client.keeper_pid
+    keeper = client.process_pid
     assert keeper is not None
     os.kill(keeper, signal.SIGSTOP)
     until_true(lambda: not place.registered(), "the session expires")
     os.kill(keeper, signal.SIGCONT)
     ended = {one: Ended(owned.epoch, 9) for one, owned in held.items()}
     again = client.begin_batch(ended, WAIT_MS)
-    assert client.keeper_pid == keeper
-    assert again.is_settled
+    assert client.process_pid == keeper
+    assert again.is_complete
     assert again.partitions.keys() == held.keys()
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
     assert place.offsets() == {}, "an end of another ownership is not written"
-    assert client.observe()["spark_sessions_lost"] == 1
+    assert client.metrics()["spark_sessions_lost"] == 1
 
 
 def test_zookeeper_may_be_started_again(place: Place, server: Sandbox) -> None:
@@ -281,7 +281,7 @@ def test_zookeeper_may_be_started_again(place: Place, server: Sandbox) -> None:
     place.zookeeper.start()
     ended = {one: Ended(owned.epoch, 9) for one, owned in held.items()}
     again = client.begin_batch(ended, WAIT_MS)
-    assert again.is_settled
+    assert again.is_complete
     assert again.partitions.keys() == held.keys()
     place.admin = place.zookeeper.admin(CHROOT)
     assert place.offsets() in (dict.fromkeys(range(PARTITIONS), 9), {}), "written if the session has survived"
@@ -294,14 +294,14 @@ def test_a_keeper_that_does_not_answer_is_killed_and_another_one_does(
     monkeypatch.setattr("bridge.spark.keeper.client.GRACE_MS", 200)
     client = place.client()
     client.start()
-    first = client.keeper_pid
+    first = client.process_pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
     with pytest.raises(WorldError, match="did not answer within its deadline and was killed"):
         client.brokers()
     monkeypatch.undo()
     client.brokers()
-    assert client.keeper_pid != first
+    assert client.process_pid != first
 
 
 def test_what_stands_in_the_way_is_the_same_error_as_of_a_connector(place: Place) -> None:
@@ -320,10 +320,10 @@ def test_a_keeper_that_cannot_live_is_not_started_for_ever(place: Place) -> None
     client = place.client()
     client.start()
     for _ in range(3):
-        assert client.keeper_pid is not None
-        os.kill(client.keeper_pid, signal.SIGKILL)
+        assert client.process_pid is not None
+        os.kill(client.process_pid, signal.SIGKILL)
         client.brokers()
-    assert client.keeper_pid is not None
-    os.kill(client.keeper_pid, signal.SIGKILL)
+    assert client.process_pid is not None
+    os.kill(client.process_pid, signal.SIGKILL)
     with pytest.raises(WorldError, match="ended 4 times within 10 minutes"):
         client.brokers()

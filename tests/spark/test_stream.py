@@ -17,7 +17,7 @@ from bridge.spark import lag
 from tests.fix_spark import checkpoint_of, run_available_now, start_query, sunk
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.entries import walk
+from zkconsumer.wire.entries import iter_entries
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def damage(cluster: Sandbox, topic: str, offset: int) -> range:
     folder = cluster.run.root / cluster.brokers[0].name / "data" / f"{topic}-0"
     [segment] = folder.glob("*.log")
     data = segment.read_bytes()
-    entry = next(entry for entry in walk(data) if entry.last_offset >= offset)
+    entry = next(entry for entry in iter_entries(data) if entry.last_offset >= offset)
     with segment.open("r+b") as file:
         file.seek(entry.end - 1)
         file.write(bytes([data[entry.end - 1] ^ 1]))

@@ -35,8 +35,8 @@ ME = "me"
 CZXID_FIRST = 100
 NOTE_LINES_MAX = 30
 OUTCOMES = {
-    "refused": Outcome.REFUSED,
-    "not-ours": Outcome.NOT_OURS,
+    "refused": Outcome.CONFLICT,
+    "not-ours": Outcome.NOT_OWNER,
     "failed": Outcome.FAILED,
     "unknown": Outcome.UNKNOWN,
 }
@@ -138,7 +138,7 @@ class Conversation:
         """The group; made when it is first spoken to."""
         if self._group is None:
             settings = GroupSettings(**({"member": ME} | self.settings))
-            planner = SharePlanner(settings.member, self.strategy, self.compatibility, exclude_internal_topics=True)
+            planner = SharePlanner(settings.member_id, self.strategy, self.compatibility, exclude_internal_topics=True)
             self._group = Group(settings, planner)
             if "listener_timeout_ms" in self.settings:
                 self._group.handle(ev.ListenerSet(), self.now_ms)
@@ -187,8 +187,8 @@ class Conversation:
 
     def _handle(self, event: ev.Event) -> list[str]:
         commands = self.group.handle(event, self.now_ms)
-        invariants.check(self.group)
-        invariants.check_order(commands)
+        invariants.check_invariants(self.group)
+        invariants.check_command_order(commands)
         return [show(command) for command in commands if self._note(command)]
 
     def _note(self, command: do.Command) -> bool:
@@ -218,7 +218,7 @@ class Conversation:
         """
         view, _, at = text.partition(" at ")
         at, _, in_kafka = at.partition(" kafka ")
-        member = self.group.settings.member
+        member = self.group.settings.member_id
         members = self._view(view).members
         self.hear("connected")
         self.hear(f"join {_show_subscription(members[member])}")
@@ -362,7 +362,7 @@ class Conversation:
         for tp, part in command.partitions.items():
             written = _written(given.get(tp, "done"), part.offset, part.stored)
             handed_over = written.outcome is Outcome.DONE and part.next_owner is not None
-            results[tp] = replace(written, handed_over=handed_over, czxid=command.ticket if handed_over else 0)
+            results[tp] = replace(written, is_thread_changed=handed_over, czxid=command.ticket if handed_over else 0)
         return ev.ReleaseSettled(command.ticket, results)
 
     def _hear_committed(self, rest: str) -> ev.Event:
@@ -548,7 +548,7 @@ def show(command: do.Command) -> str:
 
 def _show_release(tp: TopicPartition, part: do.ReleaseOf) -> str:
     words = [str(tp)]
-    if part.verify:
+    if part.verify_owner:
         words.append("(if it is ours)")
     if part.offset is not None:
         words.append(f"{part.stored.offset}->{part.offset}")
@@ -634,7 +634,7 @@ def _written_to_kafka(text: str) -> KafkaWritten:
     if kind == "done":
         return KafkaWritten(Outcome.DONE)
     if kind in ("final", "modern"):
-        return KafkaWritten(Outcome.FAILED, why or kind, is_final=True, is_modern_group=kind == "modern")
+        return KafkaWritten(Outcome.FAILED, why or kind, is_permanent=True, is_coordinator_group_active=kind == "modern")
     if kind in OUTCOMES:
         return KafkaWritten(OUTCOMES[kind], why or kind)
     raise BadTranscript(f"not an outcome: {text!r}")

@@ -21,13 +21,13 @@ MACHINES = (Session, Membership, Rebalance, Partition, Listener)
 @pytest.fixture(scope="module")
 def hit() -> set[Arrow]:
     """The arrows that all transcripts together take."""
-    before, Machine.arrows_hit = Machine.arrows_hit, set()
+    before, Machine.covered_transitions = Machine.covered_transitions, set()
     try:
         for path in transcripts():
             rewritten(path)
-        return Machine.arrows_hit
+        return Machine.covered_transitions
     finally:
-        Machine.arrows_hit = before
+        Machine.covered_transitions = before
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -37,7 +37,7 @@ def test_every_row_is_hit_and_leads_wherever_it_may(machine: type[Machine], hit:
 
 
 def test_nobody_records_outside_such_a_test() -> None:
-    assert Machine.arrows_hit is None
+    assert Machine.covered_transitions is None
 
 
 def arrows(machine: type[Machine]) -> set[Arrow]:
@@ -45,5 +45,5 @@ def arrows(machine: type[Machine]) -> set[Arrow]:
     return {
         Arrow(machine.__name__, before.value, event.__name__, after.value)
         for (before, event), handler in machine.TRANSITIONS.items()
-        for after in handler.states or (before,)
+        for after in handler.target_states or (before,)
     }

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.core.diagrams import page
+from zkconsumer.core.diagrams import state_machine_page
 
 PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "state-machines.md"
 
 
 def test_the_page_about_the_state_machines_is_up_to_date(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--rewrite", default=False):
-        PAGE.write_text(page(), encoding="utf-8")
+        PAGE.write_text(state_machine_page(), encoding="utf-8")
         return
-    assert PAGE.read_text(encoding="utf-8") == page(), f"run pytest tests/transcripts --rewrite, and review {PAGE.name}"
+    assert PAGE.read_text(encoding="utf-8") == state_machine_page(), f"run pytest tests/transcripts --rewrite, and review {PAGE.name}"

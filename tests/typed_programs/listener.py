@@ -89,7 +89,7 @@ def main(path: str, topic: str) -> None:
             try:
                 connector.commit_offsets()
             except errors.OffsetsNotCommitted as error:
-                print(sorted(error.refused))
+                print(sorted(error.errors))
 
 
 if __name__ == "__main__":

@@ -71,11 +71,11 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
         "budget", settings, 1, BlockingConnection, brokers, SYSTEM_CLOCK, ignored, died, ignored
     )
     lease = Lease(SYSTEM_CLOCK)
-    lease.set(SYSTEM_CLOCK.now_ms() + 10**9)
+    lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
     queues = [ChunkQueue(CHUNKS_MAX) for _ in range(STREAMS)]
     streams = []
     for number, queue in enumerate(queues):
-        manager.feed(queue)
+        manager.add_queue(queue)
         stream: KafkaStream[bytes, bytes] = KafkaStream(f"c-{number}", queue, lease, TIMEOUT_MS)
         streams.append(stream)
 

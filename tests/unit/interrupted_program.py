@@ -72,7 +72,7 @@ def main(wanted: int) -> dict[str, Any]:
     for run in range(RUNS_MAX):
         clock = ManualClock()
         lease = Lease(clock)
-        lease.set(clock.now_ms() + 1_000)
+        lease.set_until(clock.now_ms() + 1_000)
         queue = ChunkQueue(10)
         info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, 0)
         queue.offer(FetchedDataChunk(data, info, 0, RECORDS, len(data), 0))

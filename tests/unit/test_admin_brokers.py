@@ -11,7 +11,7 @@ from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection, Connection
 from zkconsumer.kafka.metadata import fetch_cluster_id
-from zkconsumer.kafka.transport import Transport, fill_by_pieces
+from zkconsumer.kafka.transport import Transport, fill_by_receiving
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
@@ -39,7 +39,7 @@ class SwallowsPackets:
         return 0
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        return fill_by_pieces(self, view, deadline_ms)
+        return fill_by_receiving(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         self._clock.move(max(0, deadline_ms - self._clock.now_ms()))
@@ -101,7 +101,7 @@ class Net:
 
 QUESTIONS: list[Callable[[Brokers], object]] = [
     lambda brokers: brokers.leaders(None),
-    lambda brokers: brokers.ask_any(fetch_cluster_id, tells=bool),
+    lambda brokers: brokers.execute_on_any(fetch_cluster_id, tells=bool),
 ]
 
 
@@ -139,20 +139,20 @@ def test_those_that_swallow_packets_leave_time_for_the_one_that_answers(gone: in
 
 def test_the_first_answer_that_tells_is_taken() -> None:
     net = Net(1, [WITHOUT_ID, WITH_ID, WITH_ID])
-    assert net.brokers.ask_any(fetch_cluster_id, tells=bool) == CLUSTER_ID
+    assert net.brokers.execute_on_any(fetch_cluster_id, tells=bool) == CLUSTER_ID
     assert net.asked == [one.host for one in net.addresses[:3]]
 
 
 def test_where_all_answer_and_none_tells_that_is_the_answer() -> None:
     net = Net(0, [WITHOUT_ID, WITHOUT_ID])
-    assert net.brokers.ask_any(fetch_cluster_id, tells=bool) is None
+    assert net.brokers.execute_on_any(fetch_cluster_id, tells=bool) is None
     assert len(net.asked) == 2
 
 
 def test_one_that_was_not_heard_might_have_told() -> None:
     net = Net(1, [WITHOUT_ID, WITHOUT_ID])
     with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer, and the others do not tell"):
-        net.brokers.ask_any(fetch_cluster_id, tells=bool)
+        net.brokers.execute_on_any(fetch_cluster_id, tells=bool)
 
 
 def test_answers_that_take_all_the_time_end_the_search_too() -> None:
@@ -162,14 +162,14 @@ def test_answers_that_take_all_the_time_end_the_search_too() -> None:
         net.clock.move(SEARCH_TIMEOUT_MS // 2)
 
     with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer.*the search ended after 15000 ms$"):
-        net.brokers.ask_any(slow, tells=bool)
+        net.brokers.execute_on_any(slow, tells=bool)
 
 
 @pytest.mark.parametrize("gone", [1, 100])
 def test_each_of_many_is_asked_in_bounded_time_and_who_was_not_is_told(gone: int) -> None:
     net = Net(gone, [WITHOUT_ID, WITH_ID])
-    net.brokers.ask(net.cluster.address(1), lambda connection, ranges: None)
-    told = net.brokers.ask_each(net.addresses, lambda connection, ranges, timeout_ms: ranges.is_assumed)
+    net.brokers.execute(net.cluster.address(1), lambda connection, ranges: None)
+    told = net.brokers.execute_on_each(net.addresses, lambda connection, ranges, timeout_ms: ranges.is_assumed)
     assert net.took_ms <= SEARCH_TIMEOUT_MS
     assert list(told) == net.addresses
     assert told[net.cluster.address(1)] is False, "who has answered before is asked first"

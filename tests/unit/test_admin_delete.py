@@ -13,13 +13,13 @@ import pytest
 from tests.fix_admin import RunTool
 from tests.fix_world import MakeConnector
 from zkconsumer.admin import delete as deleting
-from zkconsumer.admin.delete import execute, plan_group
+from zkconsumer.admin.delete import execute_deletion, plan_group_deletion
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Authority, Control, format_control
 
 
@@ -38,7 +38,7 @@ def join(world: FakeWorld, group: str) -> FakeZkStore:
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     world.zookeeper.ensure(f"/consumers/{group}/ids")
-    call(store, [Create(f"/consumers/{group}/ids/{group}_c", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(f"/consumers/{group}/ids/{group}_c", b"{}", ephemeral=True)], 1_000)
     return store
 
 
@@ -230,7 +230,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.mark.parametrize("topic", [None, "t"])
 def test_both_ways_leave_the_same(world: FakeWorld, admin: AdminSession, way: str, topic: str | None) -> None:
     dead_group(world, "g", "t", "u", partitions=9)
-    assert execute(admin, plan_group(admin, "g", topic)).verdict == "deleted"
+    assert execute_deletion(admin, plan_group_deletion(admin, "g", topic)).status == "deleted"
     left = nodes(world, "/consumers/g")
     if topic is None:
         assert left == []
@@ -250,31 +250,31 @@ def test_who_joined_after_the_plan_keeps_everything(
     world: FakeWorld, admin: AdminSession, way: str, topic: str | None, ids: bool
 ) -> None:
     dead_group(world, "g", "t", "u", ids=ids)
-    target = plan_group(admin, "g", topic)
+    target = plan_group_deletion(admin, "g", topic)
     join(world, "g")
     before = nodes(world, "/consumers/g")
     with pytest.raises(PreconditionFailed, match="1 member is registered"):
-        execute(admin, target)
+        execute_deletion(admin, target)
     assert nodes(world, "/consumers/g") == before
 
 
 def test_an_offset_that_appears_after_the_plan_is_deleted_too(world: FakeWorld, admin: AdminSession, way: str) -> None:
     dead_group(world, "g", "t")
-    target = plan_group(admin, "g")
+    target = plan_group_deletion(admin, "g")
     world.zookeeper.ensure("/consumers/g/offsets/t/77", b"1")
     if way == "fenced":
         with pytest.raises(WorldError, match="Run it again"):
-            execute(admin, target)
-        target = plan_group(admin, "g")
-    execute(admin, target)
+            execute_deletion(admin, target)
+        target = plan_group_deletion(admin, "g")
+    execute_deletion(admin, target)
     assert nodes(world, "/consumers/g") == []
 
 
 def test_a_node_that_went_by_itself_does_not_stop_it(world: FakeWorld, admin: AdminSession, way: str) -> None:
     dead_group(world, "g", "t")
-    target = plan_group(admin, "g")
+    target = plan_group_deletion(admin, "g")
     world.zookeeper.remove("/consumers/g/offsets/t/1")
-    assert execute(admin, target).verdict == "deleted"
+    assert execute_deletion(admin, target).status == "deleted"
     assert nodes(world, "/consumers/g") == []
 
 
@@ -296,8 +296,8 @@ def test_nobody_can_register_while_many_nodes_are_deleted(
             other.submit(None, [Create("/consumers/g/ids/g_late", b"{}", ephemeral=True)], answers.extend)
         return False
 
-    world.zookeeper.refuse_next(in_the_middle, NoAuth)
-    assert execute(admin, plan_group(admin, "g")).verdict == "deleted"
+    world.zookeeper.fail_next(in_the_middle, NoAuth)
+    assert execute_deletion(admin, plan_group_deletion(admin, "g")).status == "deleted"
     [_, refused] = answers
     assert isinstance(refused, OtherError)
     assert refused.name == "NoChildrenForEphemerals"
@@ -317,18 +317,18 @@ def test_a_fence_that_went_with_its_session_stops_the_deletion(
 
     monkeypatch.setattr(deleting, "_delete_some", lose_the_fence)
     with pytest.raises(WorldError, match="stopped in the middle"):
-        execute(admin, plan_group(admin, "g"))
+        execute_deletion(admin, plan_group_deletion(admin, "g"))
     assert "/consumers/g/ids/g_c" in nodes(world, "/consumers/g")
     assert len(nodes(world, "/consumers/g/offsets/t")) == 10
 
 
 def test_a_missing_right_is_named_and_nothing_goes(world: FakeWorld, admin: AdminSession, way: str) -> None:
     dead_group(world, "g", "t")
-    target = plan_group(admin, "g")
+    target = plan_group_deletion(admin, "g")
     before = nodes(world, "/consumers/g")
     world.zookeeper.set_acl("/consumers/g", ())
     with pytest.raises((PreconditionFailed, WorldError), match="NoAuth"):
-        execute(admin, target)
+        execute_deletion(admin, target)
     assert nodes(world, "/consumers/g") == before
 
 

@@ -270,7 +270,7 @@ def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
     in_kafka(world, 12)
     offset(world, "clicks/0", 12)
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(Control("m1", 2, "verified", "zookeeper", "copy")))
-    world.cluster.set_modern_members("g1", True)
+    world.cluster.set_coordinator_members("g1", True)
     assert "the modern group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
     placeholder = replace(MODERN_MEMBER, client_id="zkconsumer-m1")
     monkeypatch.setattr(fake_groups, "MODERN_MEMBER", placeholder)

@@ -16,10 +16,10 @@ from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
 from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
-from zkconsumer.admin.doctor import FAMILIES, examine
-from zkconsumer.admin.doctor.collect import collect
+from zkconsumer.admin.doctor import FAMILIES, run_checks
+from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.doctor.owners import verified
+from zkconsumer.admin.doctor.owners import owned_by_registered_threads
 from zkconsumer.admin.session import AdminSession, Doors
 from zkconsumer.cli.main import main
 from zkconsumer.core.assignment import AssignmentContext, create_instance
@@ -29,9 +29,9 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.wire import compression
-from zkconsumer.zk.registration import refused_by
+from zkconsumer.zk.registration import incompatible_releases
 from zkconsumer.zk.requests import Create, Multi, SetOp
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 FAKE_EPOCH_MS = 1_416_246_370_000
 """What the fake ZooKeeper's clock begins at; each of its steps is a millisecond."""
@@ -58,12 +58,12 @@ class Clinic:
 
         reached = Doors(self.world.store, self.world.cluster.connect, clock)
         with AdminSession.open(ADDRESS, None, reached) as session:
-            found = collect(session, "g1", look_for_ms, pause=pause, **how)
+            found = collect_facts(session, "g1", look_for_ms, pause=pause, **how)
         assert found is not None
         return found
 
     def findings(self, *between: Act, **how: Any) -> dict[str, Finding]:
-        return {finding.name: finding for finding in examine(self.facts(*between, **how))}
+        return {finding.name: finding for finding in run_checks(self.facts(*between, **how))}
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def healthy(world: FakeWorld) -> FakeZkStore:
 
 
 def words(finding: Finding) -> str:
-    return "\n".join((finding.what, *finding.evidence, *finding.next_steps))
+    return "\n".join((finding.description, *finding.evidence, *finding.next_steps))
 
 
 # --- a healthy group --------------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ def words(finding: Finding) -> str:
 def test_a_healthy_group_has_no_finding(world: FakeWorld, clinic: Clinic) -> None:
     healthy(world)
     facts = clinic.facts()
-    assert examine(facts) == []
-    assert facts.unknown == ()
-    assert verified(facts) == (4, 4)
+    assert run_checks(facts) == []
+    assert facts.not_known == ()
+    assert owned_by_registered_threads(facts) == (4, 4)
 
 
 def test_a_group_of_ours_and_the_original_has_no_finding(
@@ -117,7 +117,7 @@ def test_each_finding_has_evidence_a_next_step_and_a_name_of_its_own(world: Fake
     healthy(world)
     world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"?")
     stored(world, "gone/0", 1)
-    found = examine(clinic.facts())
+    found = run_checks(clinic.facts())
     assert len({finding.name for finding in found}) == len(found) >= 3
     assert all(finding.evidence and finding.next_steps for finding in found)
     told = "\n".join(module.__doc__ or "" for module in FAMILIES)
@@ -133,7 +133,7 @@ def register(world: FakeWorld, name: str, **members: Any) -> None:
     store.start(1_000)
     world.zookeeper.ensure("/consumers/g1/ids")
     data = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "timestamp": "1"} | members
-    call(store, [Create(f"/consumers/g1/ids/{name}", json.dumps(data).encode(), ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(f"/consumers/g1/ids/{name}", json.dumps(data).encode(), ephemeral=True)], 1_000)
 
 
 def test_a_registration_that_nobody_can_read_is_poison(world: FakeWorld, clinic: Clinic) -> None:
@@ -159,7 +159,7 @@ def test_a_filter_that_only_java_understands_makes_ours_leave(world: FakeWorld, 
 def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeWorld, clinic: Clinic) -> None:
     register(world, "g1_go-1416246370000-aa", timestamp=1416246370000)
     finding = clinic.findings()["registration-of-some"]
-    assert "release up to 0.11" in finding.what
+    assert "release up to 0.11" in finding.description
     assert "on go" in words(finding)
 
 
@@ -173,9 +173,9 @@ def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeWorld, clini
     ],
 )
 def test_which_releases_refuse_a_registration(data: bytes, refusing: set[str]) -> None:
-    assert set(refused_by(data)) == refusing
+    assert set(incompatible_releases(data)) == refusing
     with pytest.raises(MalformedZnode):
-        refused_by(b"?")
+        incompatible_releases(b"?")
 
 
 def test_a_persistent_registration_never_goes(world: FakeWorld, clinic: Clinic) -> None:
@@ -192,7 +192,7 @@ def test_a_filter_that_was_escaped_twice_is_told(world: FakeWorld, clinic: Clini
     register(world, "g1_a", subscription={"cli.ks\\\\.x|clicks": 1}, pattern="white_list")
     register(world, "g1_b", subscription={"cli.ks": 1}, pattern="white_list")
     finding = clinic.findings()["registration-double-escaped"]
-    assert "g1_a" in finding.what
+    assert "g1_a" in finding.description
     assert "g1_b" not in words(finding)
 
 
@@ -233,7 +233,7 @@ def test_members_that_compute_alike_are_no_finding(world: FakeWorld, clinic: Cli
         two_members(world, ("clicks/0", "clicks/2"), ("clicks/1", "clicks/3"))
     facts = clinic.facts()
     assert {one.strategy for one in facts.forms} == {form}
-    assert examine(facts) == []
+    assert run_checks(facts) == []
 
 
 def test_in_the_middle_of_a_rebalance_no_strategy_is_judged(world: FakeWorld, clinic: Clinic) -> None:
@@ -250,7 +250,7 @@ def test_topics_with_equal_hashes_are_told_under_roundrobin(world: FakeWorld, cl
         world.create_topic(topic, len(numbers))
     counts = {name: StaticTopicCount(name, dict.fromkeys(topics, 1)) for name in TWO}
     shares = create_instance(strategy).assign(AssignmentContext("", counts, topics))
-    a, b = (tuple(str(tp) for tp in shares.of(name)) for name in TWO)
+    a, b = (tuple(str(tp) for tp in shares.of_member(name)) for name in TWO)
     two_members(world, a, b, tuple(topics))
     found = clinic.findings()
     assert set(found) == ({"topics-tied"} if strategy == "roundrobin" else set())
@@ -261,9 +261,9 @@ def test_topics_with_equal_hashes_are_told_under_roundrobin(world: FakeWorld, cl
 
 def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeWorld, clinic: Clinic) -> None:
     store = healthy(world)
-    call(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
     world.zookeeper.ensure("/consumers/g1/owners/other")
-    call(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
     finding = clinic.findings()["owner-without-member"]
     assert "'g1_gone-0'" in words(finding)
     assert f"0x{store.session_id:x}" in words(finding)
@@ -271,7 +271,7 @@ def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeWorld, 
 
 def test_an_owner_node_of_an_older_session_than_the_registration_is_told(world: FakeWorld, clinic: Clinic) -> None:
     old = healthy(world)
-    call(old, [Create("/x", b"")], 1_000)
+    submit_and_wait(old, [Create("/x", b"")], 1_000)
     world.zookeeper.remove(f"/consumers/g1/ids/{SCALA}")
     register(world, SCALA)
     assert f"0x{old.session_id:x}" in words(clinic.findings()["owner-of-other-session"])
@@ -280,18 +280,18 @@ def test_an_owner_node_of_an_older_session_than_the_registration_is_told(world: 
 def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeWorld, clinic: Clinic) -> None:
     register(world, "g1_a")
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0", b"by hand")
-    assert "no session ends them" in clinic.findings()["owner-persistent"].what
+    assert "no session ends them" in clinic.findings()["owner-persistent"].description
     control = {"id": "m1", "epoch": 1, "phase": "fenced", "authority": "zookeeper", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0/fenced")
     found = clinic.findings()["owner-persistent"]
-    assert "fenced by a migration" in found.what
+    assert "fenced by a migration" in found.description
     assert found.next_steps == ("zkconsumer migrate status g1",)
 
 
 def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeWorld, clinic: Clinic) -> None:
     store = healthy(world)
-    call(store, [Multi((SetOp("/consumers/g1/owners/clicks/0", f"{SCALA}-7".encode()),))], 1_000)
+    submit_and_wait(store, [Multi((SetOp("/consumers/g1/owners/clicks/0", f"{SCALA}-7".encode()),))], 1_000)
     assert f"{SCALA}-7" in words(clinic.findings()["owner-foreign"])
 
 
@@ -303,20 +303,20 @@ def test_a_claim_on_an_internal_topic_by_a_filter_is_no_foreign_one(world: FakeW
                                   ("__consumer_offsets", 0, 0)):  # fmt: skip
         world.zookeeper.ensure(f"/consumers/g1/owners/{topic}")
         path = f"/consumers/g1/owners/{topic}/{number}"
-        call(store, [Create(path, f"g1_a-{thread}".encode(), ephemeral=True)], 1_000)
+        submit_and_wait(store, [Create(path, f"g1_a-{thread}".encode(), ephemeral=True)], 1_000)
     assert clinic.findings() == {}
 
 
 def test_a_node_that_was_written_twice_is_nobodys(world: FakeWorld, clinic: Clinic) -> None:
     store = healthy(world)
     path = "/consumers/g1/owners/clicks/0"
-    call(store, [Multi((SetOp(path, b"x"), SetOp(path, f"{SCALA}-0".encode())))], 1_000)
+    submit_and_wait(store, [Multi((SetOp(path, b"x"), SetOp(path, f"{SCALA}-0".encode())))], 1_000)
     assert "version 2" in words(clinic.findings()["owner-foreign"])
 
 
 def test_a_claim_on_a_partition_that_does_not_exist_is_told(world: FakeWorld, clinic: Clinic) -> None:
     store = healthy(world)
-    call(store, [Create("/consumers/g1/owners/clicks/9", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create("/consumers/g1/owners/clicks/9", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
     assert "clicks/9" in words(clinic.findings()["owner-of-nothing"])
 
 
@@ -325,10 +325,10 @@ def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeWor
     found = clinic.findings()
     assert "clicks/2, clicks/3" in words(found["partitions-unowned"])
     idle = found["member-idle"]
-    assert "g1_b is registered for 1 h" in idle.what
+    assert "g1_b is registered for 1 h" in idle.description
     assert "its share by range: clicks/2, clicks/3" in idle.evidence
     assert "nobody holds it" in idle.evidence
-    assert verified(clinic.facts()) == (4, 2)
+    assert owned_by_registered_threads(clinic.facts()) == (4, 2)
 
 
 def test_a_member_without_a_share_is_not_idle(world: FakeWorld, clinic: Clinic) -> None:
@@ -346,7 +346,7 @@ def test_a_member_that_has_just_come_is_not_idle(world: FakeWorld, clinic: Clini
 def test_partitions_that_are_claimed_between_the_looks_are_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
     store = scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1", "clicks/2"))
     node = Create("/consumers/g1/owners/clicks/3", f"{SCALA}-0".encode(), ephemeral=True)
-    assert "partitions-unowned" not in clinic.findings(lambda: call(store, [node], 1_000))
+    assert "partitions-unowned" not in clinic.findings(lambda: submit_and_wait(store, [node], 1_000))
 
 
 def test_a_partition_that_was_let_go_between_the_looks_is_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
@@ -393,7 +393,7 @@ def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeWorld, clinic:
     finding = clinic.findings(age_ms=30_000)["partition-stands"]
     assert [line.partition(":")[0] for line in finding.evidence] == ["clicks/2"]
     world.zookeeper.remove("/consumers/g1/owners/clicks/2")
-    call(store, [Create("/consumers/g1/owners/clicks/2", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create("/consumers/g1/owners/clicks/2", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
     assert "partition-stands" not in clinic.findings(age_ms=30_000)
 
 
@@ -491,7 +491,7 @@ def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeWorl
     stored(world, "gone/0", 5)
     stored(world, "clicks/77", 5)
     finding = clinic.findings()["offset-of-missing-topic"]
-    assert "2 offsets" in finding.what
+    assert "2 offsets" in finding.description
     assert finding.next_steps == ("zkconsumer groups delete g1 --topic gone   # members stopped",)
 
 
@@ -508,7 +508,7 @@ def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeWorld, clinic: 
     assert "offsets-stale" not in clinic.findings()
     finding = clinic.findings(age_ms=9 * 24 * HOUR_MS)["offsets-stale"]
     assert "written 9 d" in words(finding)
-    assert "offsets.retention.minutes" in finding.what
+    assert "offsets.retention.minutes" in finding.description
     assert "groups delete g1" in finding.next_steps[0]
 
 
@@ -517,7 +517,7 @@ def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: Fa
         world.cluster.append("clicks", number, [b"x"] * (number + 3))
         stored(world, f"clicks/{number}", number + 2)
     finding = clinic.findings()["offset-convention-last"]
-    assert "all 3 idle partitions" in finding.what
+    assert "all 3 idle partitions" in finding.description
     stored(world, "clicks/1", 4)
     assert "offset-convention-last" not in clinic.findings()
 
@@ -561,7 +561,7 @@ def test_other_codecs_stop_nobody(world: FakeWorld, clinic: Clinic, codec: int) 
     world.cluster.append("clicks", 2, [b"x"] * 50, codec=codec)
     facts = clinic.facts()
     assert list(facts.codecs["clicks"]) == [compression.NAMES[codec]]
-    assert "topic-with-zstd" not in {finding.name for finding in examine(facts)}
+    assert "topic-with-zstd" not in {finding.name for finding in run_checks(facts)}
 
 
 def test_zstd_is_no_trouble_for_members_of_ours(world: FakeWorld, clinic: Clinic, connect: MakeConnector) -> None:
@@ -577,7 +577,7 @@ def test_modern_consumers_of_the_same_name_are_told(world: FakeWorld, clinic: Cl
     healthy(world)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     assert clinic.findings() == {}
-    world.cluster.set_modern_members("g1", True)
+    world.cluster.set_coordinator_members("g1", True)
     finding = clinic.findings()["modern-group-alive"]
     assert "the coordinator says: Stable, 1 member" in finding.evidence
     assert "modern on /127.0.0.1" in finding.evidence
@@ -586,7 +586,7 @@ def test_modern_consumers_of_the_same_name_are_told(world: FakeWorld, clinic: Cl
 def test_a_modern_group_of_an_empty_old_group_is_no_finding(world: FakeWorld, clinic: Clinic) -> None:
     stored(world, "clicks/0", 0)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
-    world.cluster.set_modern_members("g1", True)
+    world.cluster.set_coordinator_members("g1", True)
     assert clinic.findings() == {}
 
 
@@ -609,7 +609,7 @@ def test_a_client_that_is_too_new_for_the_brokers_owns_and_reads_nothing(
 def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
-    assert "cannot be read" in clinic.findings()["group-on-the-move"].what
+    assert "cannot be read" in clinic.findings()["group-on-the-move"].description
     control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     assert "phase switched, epoch 3" in words(clinic.findings()["group-on-the-move"])
@@ -626,7 +626,7 @@ def test_members_that_move_with_their_group_are_no_finding(
     """They are in the group of the coordinator by design: nobody is to stop them."""
     healthy(world)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
-    world.cluster.set_modern_members("g1", True)
+    world.cluster.set_coordinator_members("g1", True)
     control = {"id": "m1", "epoch": 3, "phase": phase, "authority": authority, "strategy": "dual"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     assert "modern-group-alive" in clinic.findings(), "no member has acknowledged"
@@ -642,7 +642,7 @@ def test_members_that_move_with_their_group_are_no_finding(
 def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeWorld, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
-    world.cluster.set_modern_members("g1", True)
+    world.cluster.set_coordinator_members("g1", True)
     control = {"id": "m1", "epoch": 3, "phase": "undone", "authority": "zookeeper", "strategy": "dual"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     world.zookeeper.ensure(f"/zkconsumer/groups/g1/members/{SCALA}", b"{}")
@@ -667,8 +667,8 @@ def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeWorld, cl
     for address in world.cluster.addresses:
         world.cluster.stop_broker(address.broker_id)
     facts = clinic.facts()
-    assert [finding.name for finding in examine(facts)] == ["registration-unusable"]
-    assert any("none of 2 brokers" in told for told in facts.unknown)
+    assert [finding.name for finding in run_checks(facts)] == ["registration-unusable"]
+    assert any("none of 2 brokers" in told for told in facts.not_known)
 
 
 # --- the command ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.requests import ConnectionLost, Create
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 SCALA = "g1_host-1416246370000-55ddbc44"
 
@@ -27,9 +27,9 @@ def scala_member(world: FakeWorld, consumer: str, subscription: object, owns: tu
     group = consumer.partition("_")[0]
     for folder in ("ids", *(f"owners/{at.partition('/')[0]}" for at in owns)):
         world.zookeeper.ensure(f"/consumers/{group}/{folder}")
-    call(store, [Create(f"/consumers/{group}/ids/{consumer}", data, ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(f"/consumers/{group}/ids/{consumer}", data, ephemeral=True)], 1_000)
     for at in owns:
-        call(store, [Create(f"/consumers/{group}/owners/{at}", f"{consumer}-0".encode(), ephemeral=True)], 1_000)
+        submit_and_wait(store, [Create(f"/consumers/{group}/owners/{at}", f"{consumer}-0".encode(), ephemeral=True)], 1_000)
     return store
 
 
@@ -76,7 +76,7 @@ def test_a_group_that_only_ever_committed_has_its_topics(world: FakeWorld, admin
     assert [node.offset for node in state.offsets.values()] == [42, None, None]
     assert [bool(node.problem) for node in state.offsets.values()] == [False, True, False]
     assert (state.group_topics, state.missing_topics) == (["gone"], ["gone"])
-    assert state.odd_nodes == ("/consumers/g1/offsets/gone/x",)
+    assert state.unexpected_nodes == ("/consumers/g1/offsets/gone/x",)
     assert not state.is_active
 
 
@@ -126,20 +126,20 @@ def test_the_host_stands_in_a_generated_id(group: str, consumer: str, host: str 
 
 def test_a_read_that_the_connection_took_with_it_is_asked_again(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets")
-    world.zookeeper.lose_next(lambda request: True, is_done=False)
+    world.zookeeper.lose_connection_on_next(lambda request: True, is_done=False)
     assert read_group(admin, "g1") is not None
 
 
 def test_a_write_that_the_connection_took_with_it_is_not_repeated(world: FakeWorld, admin: AdminSession) -> None:
-    world.zookeeper.lose_next(lambda request: True, is_done=False)
-    assert admin.ask([Create("/made")]) == [ConnectionLost("/made")]
+    world.zookeeper.lose_connection_on_next(lambda request: True, is_done=False)
+    assert admin.request([Create("/made")]) == [ConnectionLost("/made")]
     assert world.zookeeper.data("/made") is None
 
 
 def test_leaders_are_asked_of_any_broker_that_answers(world: FakeWorld, admin: AdminSession) -> None:
     world.create_topic("clicks", 2)
-    assert len(admin.brokers.leaders(["clicks"]).led) == 2
-    assert admin.brokers.leaders([]).led == {}
+    assert len(admin.brokers.leaders(["clicks"]).with_leader) == 2
+    assert admin.brokers.leaders([]).with_leader == {}
 
 
 def test_without_brokers_the_sentence_says_where_they_are_looked_for(world: FakeWorld, admin: AdminSession) -> None:

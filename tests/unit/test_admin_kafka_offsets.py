@@ -38,12 +38,12 @@ class Desk:
         self.pauses: list[int] = []
         self.store = KafkaStore(self.session, "g1", self.pauses.append)
 
-    def read(self) -> dict[TopicPartition, int]:
-        return {tp: stored.offset for tp, stored in self.store.read().items()}
+    def read_offsets(self) -> dict[TopicPartition, int]:
+        return {tp: stored.offset for tp, stored in self.store.read_offsets().items()}
 
-    def write(self, offsets: dict[TopicPartition, int], known: dict[TopicPartition, int | None]) -> WriteReport:
+    def write_offsets(self, offsets: dict[TopicPartition, int], known: dict[TopicPartition, int | None]) -> WriteReport:
         report = WriteReport()
-        self.store.write(offsets, known, report)
+        self.store.write_offsets(offsets, known, report)
         return report
 
     def asked(self, api: object) -> int:
@@ -65,9 +65,9 @@ def desk() -> Iterator[Desk]:
 def test_everything_is_read_also_from_brokers_that_cannot_list(release: str) -> None:
     desk = Desk(release)
     try:
-        assert desk.read() == {T0: 42}
-        assert desk.write({V0: 7, T0: 43}, {V0: None, T0: 42}) == WriteReport(written=[V0, T0])
-        assert desk.read() == {T0: 43, V0: 7}
+        assert desk.read_offsets() == {T0: 42}
+        assert desk.write_offsets({V0: 7, T0: 43}, {V0: None, T0: 42}) == WriteReport(written=[V0, T0])
+        assert desk.read_offsets() == {T0: 43, V0: 7}
     finally:
         desk.close()
 
@@ -77,7 +77,7 @@ def test_many_partitions_are_asked_for_in_several_questions(release: str, monkey
     monkeypatch.setattr(asked_ahead, "QUESTION_BYTES_MAX", 20)
     desk = Desk(release)
     try:
-        desk.write({T1: 5}, {T1: None})
+        desk.write_offsets({T1: 5}, {T1: None})
         before = desk.asked(OFFSET_FETCH)
         assert {tp: one.offset for tp, one in desk.store.read_some([V0, T0, T1]).items()} == {T0: 42, T1: 5}
         assert desk.asked(OFFSET_FETCH) - before == 2
@@ -98,30 +98,30 @@ def test_what_one_of_several_answers_says_of_the_group_is_what_counts(
 
 
 def test_a_coordinator_that_moved_is_found_again(desk: Desk) -> None:
-    assert desk.read() == {T0: 42}
+    assert desk.read_offsets() == {T0: 42}
     desk.cluster.move_coordinator("g1", 1 - (desk.cluster.coordinator("g1") or 0))
-    assert desk.read() == {T0: 42}
+    assert desk.read_offsets() == {T0: 42}
     assert desk.asked(FIND_COORDINATOR) == 2
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
 def test_a_coordinator_that_is_not_ready_is_waited_for(desk: Desk, code: int) -> None:
     desk.cluster.inject(GroupError("g1", code), api=OFFSET_FETCH, times=2)
-    assert desk.read() == {T0: 42}
+    assert desk.read_offsets() == {T0: 42}
     assert len(desk.pauses) == 2
 
 
 def test_a_coordinator_that_is_never_ready_is_given_up(desk: Desk) -> None:
     desk.cluster.inject(GroupError("g1", 14), api=OFFSET_FETCH, times=None)
     with pytest.raises(KafkaException, match=r"g1 has no coordinator that answers .*: COORDINATOR_LOAD_IN_PROGRESS"):
-        desk.read()
-    assert len(desk.pauses) == Patience().tries_max - 1
+        desk.read_offsets()
+    assert len(desk.pauses) == Patience().attempts_max - 1
 
 
 def test_a_right_that_is_missing_is_no_reason_to_wait(desk: Desk) -> None:
     desk.cluster.inject(GroupError("g1", 30), api=OFFSET_FETCH, times=None)
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
-        desk.read()
+        desk.read_offsets()
     assert desk.pauses == []
 
 
@@ -129,31 +129,31 @@ def test_no_broker_at_all_is_told_soon(desk: Desk) -> None:
     for broker_id in (0, 1):
         desk.cluster.stop_broker(broker_id)
     with pytest.raises(BrokerUnreachable):
-        desk.read()
-    assert len(desk.pauses) == Patience().unreachable_max - 1
+        desk.read_offsets()
+    assert len(desk.pauses) == Patience().unreachable_attempts_max - 1
 
 
 def test_a_commit_whose_answer_is_lost_is_sent_again(desk: Desk) -> None:
-    desk.read()
+    desk.read_offsets()
     desk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT)
-    assert desk.write({T0: 50}, {T0: 42}) == WriteReport(written=[T0])
+    assert desk.write_offsets({T0: 50}, {T0: 42}) == WriteReport(written=[T0])
     assert desk.asked(OFFSET_COMMIT) == 2
-    assert desk.read() == {T0: 50}
+    assert desk.read_offsets() == {T0: 50}
 
 
 def test_a_commit_that_never_gets_through_is_unknown(desk: Desk) -> None:
-    desk.read()
+    desk.read_offsets()
     desk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT, times=None)
-    report = desk.write({T0: 50}, {T0: 42})
+    report = desk.write_offsets({T0: 50}, {T0: 42})
     assert report.unknown == [T0]
     assert "the connection was closed" in report.stopped_by
 
 
 def test_what_somebody_else_committed_is_not_written_over(desk: Desk) -> None:
     desk.cluster.commit("g1", "clicks", 0, 99)
-    report = desk.write({T1: 1, T0: 50}, {T1: None, T0: 42})
+    report = desk.write_offsets({T1: 1, T0: 50}, {T1: None, T0: 42})
     assert report == WriteReport(stopped_by="the offset of clicks/0 was changed by somebody else after it was read")
-    assert desk.read() == {T0: 99}
+    assert desk.read_offsets() == {T0: 99}
 
 
 def test_an_original_member_that_comes_in_the_middle_stops_the_rest(
@@ -169,13 +169,13 @@ def test_an_original_member_that_comes_in_the_middle_stops_the_rest(
         return read_some(partitions)
 
     monkeypatch.setattr(desk.store, "read_some", joins_before_the_second)
-    report = desk.write({T1: 1, T0: 50, V0: 3}, {T1: None, T0: 42, V0: None})
+    report = desk.write_offsets({T1: 1, T0: 50, V0: 3}, {T1: None, T0: 42, V0: None})
     assert report == WriteReport(written=[T1, T0], stopped_by="g1_late is in the group now (1 registered)")
 
 
 def test_a_topic_that_is_gone_is_refused_alone(desk: Desk) -> None:
     gone = TopicPartition("gone", 0)
-    report = desk.write({T0: 50, gone: 1}, {T0: 42, gone: None})
+    report = desk.write_offsets({T0: 50, gone: 1}, {T0: 42, gone: None})
     assert report.written == [T0]
     assert report.stopped_by == "the coordinator answers UNKNOWN_TOPIC_OR_PARTITION (3) for gone/0"
 
@@ -183,10 +183,10 @@ def test_a_topic_that_is_gone_is_refused_alone(desk: Desk) -> None:
 def test_many_offsets_are_committed_in_batches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COMMITS_MAX", 2)
     monkeypatch.setattr(module, "DELETES_MAX", 1)
-    report = desk.write({T0: 1, T1: 2, V0: 3}, {T0: 42, T1: None, V0: None})
+    report = desk.write_offsets({T0: 1, T1: 2, V0: 3}, {T0: 42, T1: None, V0: None})
     assert report == WriteReport(written=[T0, T1, V0])
     assert desk.asked(OFFSET_COMMIT) == 2
-    assert desk.read() == {T0: 1, T1: 2, V0: 3}
+    assert desk.read_offsets() == {T0: 1, T1: 2, V0: 3}
 
 
 def test_offsets_are_deleted_and_deleting_them_twice_is_no_error(desk: Desk) -> None:
@@ -195,7 +195,7 @@ def test_offsets_are_deleted_and_deleting_them_twice_is_no_error(desk: Desk) -> 
         report = WriteReport()
         desk.store.delete([T0], known, report)
         assert report == WriteReport(written=[T0])
-    assert desk.read() == {}
+    assert desk.read_offsets() == {}
     assert desk.asked(OFFSET_DELETE) == 2
 
 
@@ -209,16 +209,16 @@ def test_whether_brokers_can_delete(release: str, can: bool) -> None:
 
 
 def test_a_modern_group_is_seen_where_brokers_tell(desk: Desk) -> None:
-    assert not desk.store.modern_group().is_alive
-    desk.cluster.set_modern_members("g1", True)
-    assert desk.store.modern_group().is_alive
+    assert not desk.store.coordinator_group().has_members
+    desk.cluster.set_coordinator_members("g1", True)
+    assert desk.store.coordinator_group().has_members
 
 
 def test_brokers_without_modern_groups_say_so_and_are_no_trouble_to_whoever_looks_at_both_stores() -> None:
     desk = Desk("0.8.2.2")
     try:
         with pytest.raises(PeerTrouble, match="DescribeGroups"):
-            desk.store.modern_group()
-        assert GroupStores(desk.session, "g1").look(["kafka"]).modern is None
+            desk.store.coordinator_group()
+        assert GroupStores(desk.session, "g1").read(["kafka"]).coordinator_group is None
     finally:
         desk.close()

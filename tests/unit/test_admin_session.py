@@ -16,7 +16,7 @@ from zkconsumer.admin.session import (
     AdminSession,
     Doors,
 )
-from zkconsumer.base.garbage import NEW_OBJECTS, seldom_searched
+from zkconsumer.base.garbage import NEW_OBJECTS, infrequent_gc
 from zkconsumer.errors import MayNotRead, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.world import ADDRESS, FakeWorld
@@ -48,22 +48,22 @@ from zkconsumer.zk.store import ZkStore
 def test_what_is_bound_to_a_session_is_not_done_in_the_next(world: FakeWorld, admin: AdminSession) -> None:
     """Nor is a read asked again there."""
     first = admin.session_id
-    assert admin.ask([Create("/a"), Exists("/a")], first)[0] == "/a"
+    assert admin.request([Create("/a"), Exists("/a")], first)[0] == "/a"
     world.zookeeper.expire(world.stores[0])
-    assert admin.ask([Create("/b"), Exists("/b")], first) == [SessionGone("/b"), SessionGone("/b")]
-    assert admin.ask([Create("/c"), Create("/d")]) == ["/c", "/d"]
+    assert admin.request([Create("/b"), Exists("/b")], first) == [SessionGone("/b"), SessionGone("/b")]
+    assert admin.request([Create("/c"), Create("/d")]) == ["/c", "/d"]
     assert admin.session_id not in (first, None)
     assert world.zookeeper.data("/b") is None
 
 
 def test_a_list_is_asked_again_when_the_connection_broke(world: FakeWorld, admin: AdminSession) -> None:
-    world.zookeeper.lose_next(lambda request: isinstance(request, GetAcl), is_done=False)
-    assert admin.ask([GetAcl("/none")]) == [NoNode("/none")]
+    world.zookeeper.lose_connection_on_next(lambda request: isinstance(request, GetAcl), is_done=False)
+    assert admin.request([GetAcl("/none")]) == [NoNode("/none")]
 
 
 def test_the_longest_session_is_what_the_server_grants(world: FakeWorld, admin: AdminSession) -> None:
     before = len(world.zookeeper.stores)
-    assert admin.largest_session_timeout_ms() == 40_000
+    assert admin.max_session_timeout_ms() == 40_000
     assert len(world.zookeeper.stores) == before, "the session that asked has ended"
 
 
@@ -85,10 +85,10 @@ def test_a_silent_server_is_passed_over_and_silence_ends(make_world: MakeWorld, 
 
     with AdminSession.open(ADDRESS, None, Doors(store=store, connect=doors(world).connect)) as session:
         if silent < READ_TRIES_MAX:
-            assert session.largest_session_timeout_ms() == 40_000
+            assert session.max_session_timeout_ms() == 40_000
         else:
             with pytest.raises(ZkTimeoutException):
-                session.largest_session_timeout_ms()
+                session.max_session_timeout_ms()
 
 
 def test_many_nodes_are_read_in_one_round_of_packets(world: FakeWorld, admin: AdminSession) -> None:
@@ -135,7 +135,7 @@ def test_a_list_that_was_not_changed_is_not_asked_for_again(world: FakeWorld, ad
     for path in paths:
         world.zookeeper.ensure(path, b"1")
     since = answered(world)
-    assert admin.access_lists([*paths, "/a/none"]) == dict.fromkeys(paths, OPEN_ACL)
+    assert admin.get_acls([*paths, "/a/none"]) == dict.fromkeys(paths, OPEN_ACL)
     assert since() == [(GetAcls, 6)]
     world.zookeeper.ensure("/a/0", b"other data")
     world.zookeeper.set_acl("/a/1", THEIRS)
@@ -144,10 +144,10 @@ def test_a_list_that_was_not_changed_is_not_asked_for_again(world: FakeWorld, ad
     world.zookeeper.ensure("/a/3", b"1")
     world.zookeeper.set_acl("/a/3", THEIRS)
     expected = {"/a/0": OPEN_ACL, "/a/1": THEIRS, "/a/3": THEIRS, "/a/4": OPEN_ACL}
-    found = admin.access_lists([*paths, "/a/none"])
+    found = admin.get_acls([*paths, "/a/none"])
     assert (found, list(found)) == (expected, list(expected))
     assert since() == [(GetMany, 1), (GetAcls, 4)], "whatever is changed, gone or new"
-    assert admin.access_lists(paths) == expected
+    assert admin.get_acls(paths) == expected
     assert since() == [(GetMany, 1), (GetAcls, 1)]
 
 
@@ -155,30 +155,30 @@ def test_a_node_of_the_same_version_of_its_list_that_was_made_anew_is_asked_for(
     world: FakeWorld, admin: AdminSession
 ) -> None:
     world.zookeeper.ensure("/a", b"1")
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
-    [made] = admin.ask([Multi((DeleteOp("/a"), CreateOp("/a", b"1", acl=THEIRS)))])
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
+    [made] = admin.request([Multi((DeleteOp("/a"), CreateOp("/a", b"1", acl=THEIRS)))])
     assert isinstance(made, MultiOk)
-    assert admin.access_lists(["/a"]) == {"/a": THEIRS}
+    assert admin.get_acls(["/a"]) == {"/a": THEIRS}
 
 
 def test_the_list_of_a_node_that_may_not_be_read_any_more_is_asked_for(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/a", b"1")
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
     world.zookeeper.set_acl("/a", (Acl(PERM_ALL, "digest", "theirs:x"),))
-    assert admin.access_lists(["/a"]) == {"/a": None}
+    assert admin.get_acls(["/a"]) == {"/a": None}
     may_administer = (Acl(PERM_ADMIN, "world", "anyone"),)
     world.zookeeper.set_acl("/a", may_administer)
-    assert admin.access_lists(["/a"]) == {"/a": may_administer}
+    assert admin.get_acls(["/a"]) == {"/a": may_administer}
     world.zookeeper.set_acl("/a", OPEN_ACL)
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
 
 
 def test_a_list_that_we_changed_is_asked_for_at_once(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/a", b"1")
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
     since = answered(world)
-    assert isinstance(admin.ask([SetAcl("/a", THEIRS)])[0], Stat)
-    assert admin.access_lists(["/a"]) == {"/a": THEIRS}
+    assert isinstance(admin.request([SetAcl("/a", THEIRS)])[0], Stat)
+    assert admin.get_acls(["/a"]) == {"/a": THEIRS}
     assert since() == [(SetAcl, 1), (GetAcls, 1)]
 
 
@@ -187,17 +187,17 @@ def test_the_data_of_a_node_is_not_read_for_its_list_when_it_is_long(world: Fake
     world.zookeeper.ensure("/a", b"x" * (KNOWN_DATA_BYTES_MAX + 1))
     since = answered(world)
     for _ in range(2):
-        assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+        assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
     assert since() == [(GetAcls, 1)] * 2
 
 
 def test_another_session_of_the_tool_asks_for_every_list(world: FakeWorld, admin: AdminSession) -> None:
     """It may have another login, which sees other parts of a list."""
     world.zookeeper.ensure("/a", b"1")
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
     admin.reopen(30_000)
     since = answered(world)
-    assert admin.access_lists(["/a"]) == {"/a": OPEN_ACL}
+    assert admin.get_acls(["/a"]) == {"/a": OPEN_ACL}
     assert since() == [(GetAcls, 1)]
 
 
@@ -206,18 +206,18 @@ def test_lists_are_asked_for_again_when_the_connection_broke(
     world: FakeWorld, admin: AdminSession, lost: type[Request]
 ) -> None:
     world.zookeeper.ensure("/a", b"1")
-    world.zookeeper.lose_next(lambda request: isinstance(request, lost), is_done=False)
+    world.zookeeper.lose_connection_on_next(lambda request: isinstance(request, lost), is_done=False)
     for _ in range(2):
-        assert admin.access_lists(["/a", "/none"]) == {"/a": OPEN_ACL}
+        assert admin.get_acls(["/a", "/none"]) == {"/a": OPEN_ACL}
     assert not world.zookeeper._faults
 
 
 def test_lists_that_stay_unknown_are_no_rights(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/a", b"1")
     for _ in range(READ_TRIES_MAX):
-        world.zookeeper.lose_next(lambda request: isinstance(request, GetAcls), is_done=False)
+        world.zookeeper.lose_connection_on_next(lambda request: isinstance(request, GetAcls), is_done=False)
     with pytest.raises(ZkTimeoutException, match="did not tell about /a"):
-        admin.access_lists(["/a"])
+        admin.get_acls(["/a"])
 
 
 def test_every_node_that_may_not_be_read_is_named(world: FakeWorld, admin: AdminSession) -> None:
@@ -236,6 +236,6 @@ def test_every_node_that_may_not_be_read_is_named(world: FakeWorld, admin: Admin
 
 def test_garbage_is_searched_as_before_when_a_large_command_has_ended() -> None:
     before = gc.get_threshold()
-    with seldom_searched():
+    with infrequent_gc():
         assert gc.get_threshold()[0] == NEW_OBJECTS
     assert gc.get_threshold() == before

@@ -21,7 +21,7 @@ def address(answer: memoryview) -> int:
 
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, SLOT_BYTES, SLOT_BYTES + 1])
 def test_an_answer_has_its_size_and_can_be_written(size: int) -> None:
-    answer = AnswerMemory().new(size)
+    answer = AnswerMemory().allocate(size)
     assert len(answer) == size
     assert not answer.readonly
     answer[:] = b"x" * size
@@ -30,28 +30,28 @@ def test_an_answer_has_its_size_and_can_be_written(size: int) -> None:
 
 def test_what_nobody_looks_at_any_more_is_used_again() -> None:
     memory = AnswerMemory()
-    first, second = memory.new(SMALL_BYTES), memory.new(SMALL_BYTES)
+    first, second = memory.allocate(SMALL_BYTES), memory.allocate(SMALL_BYTES)
     places = {address(first), address(second)}
     assert len(places) == 2
     del first
-    third = memory.new(2 * SMALL_BYTES)
+    third = memory.allocate(2 * SMALL_BYTES)
     assert address(third) in places
     del second, third
-    assert all(address(memory.new(SMALL_BYTES)) in places for _ in range(3))
+    assert all(address(memory.allocate(SMALL_BYTES)) in places for _ in range(3))
 
 
 def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
     memory = AnswerMemory()
-    answer = memory.new(SMALL_BYTES)
+    answer = memory.allocate(SMALL_BYTES)
     answer[:] = b"a" * SMALL_BYTES
     part = answer[10:20].toreadonly()
     del answer
-    later = memory.new(SMALL_BYTES)
+    later = memory.allocate(SMALL_BYTES)
     later[:] = b"b" * SMALL_BYTES
     assert part.tobytes() == b"a" * 10
     place = pa.py_buffer(part)
     del part
-    last = memory.new(SMALL_BYTES)
+    last = memory.allocate(SMALL_BYTES)
     last[:] = b"c" * SMALL_BYTES
     assert place.to_pybytes() == b"a" * 10
 
@@ -59,15 +59,15 @@ def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
 def test_parts_of_an_answer_can_be_handed_on_and_kept_in_any_order() -> None:
     """What a frame is cut into refers to the answer, and not to the memoryview that it was cut from."""
     memory = AnswerMemory()
-    place = address(memory.new(SMALL_BYTES))
-    answer = memory.new(SMALL_BYTES)
+    place = address(memory.allocate(SMALL_BYTES))
+    answer = memory.allocate(SMALL_BYTES)
     assert address(answer) == place
     parts = [answer[:100], answer[50:].cast("B"), memoryview(answer)[7:8]]
     del answer
     while parts:
-        assert address(memory.new(SMALL_BYTES)) != place
+        assert address(memory.allocate(SMALL_BYTES)) != place
         parts.pop()
-    assert address(memory.new(SMALL_BYTES)) == place
+    assert address(memory.allocate(SMALL_BYTES)) == place
 
 
 def test_no_more_is_kept_than_a_reader_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +81,13 @@ def test_no_more_is_kept_than_a_reader_needs(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(answer_memory, "_new_slot", counted)
     memory = AnswerMemory()
     for _ in range(2):
-        held = [memory.new(SMALL_BYTES) for _ in range(KEPT_MAX + 1)]
+        held = [memory.allocate(SMALL_BYTES) for _ in range(KEPT_MAX + 1)]
         del held
     assert len(made) == KEPT_MAX + 2
 
 
 def test_memory_begins_where_a_huge_page_does() -> None:
-    assert address(AnswerMemory().new(SMALL_BYTES)) % answer_memory.HUGE_PAGE_BYTES == 0
+    assert address(AnswerMemory().allocate(SMALL_BYTES)) % answer_memory.HUGE_PAGE_BYTES == 0
 
 
 def test_a_system_that_knows_no_huge_pages_gives_ordinary_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +96,6 @@ def test_a_system_that_knows_no_huge_pages_gives_ordinary_ones(monkeypatch: pyte
             raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(mmap, "mmap", Plain)
-    assert len(AnswerMemory().new(SMALL_BYTES)) == SMALL_BYTES
+    assert len(AnswerMemory().allocate(SMALL_BYTES)) == SMALL_BYTES
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE")
-    assert len(AnswerMemory().new(SMALL_BYTES)) == SMALL_BYTES
+    assert len(AnswerMemory().allocate(SMALL_BYTES)) == SMALL_BYTES

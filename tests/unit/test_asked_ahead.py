@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from zkconsumer.kafka import asked_ahead
-from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, ask_ahead, pieces
+from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, send_pipelined, split_partitions
 from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.group_offsets import offsets_asked
+from zkconsumer.kafka.group_offsets import offset_fetch_request
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_FETCH
@@ -32,7 +32,7 @@ class Wire:
 
 def asked(*questions: str) -> tuple[list[Any], list[str]]:
     wire = Wire()
-    answers = list(ask_ahead(cast(Connection, wire), cast(Any, OFFSET_FETCH), 1, questions, 1_000))
+    answers = list(send_pipelined(cast(Connection, wire), cast(Any, OFFSET_FETCH), 1, questions, 1_000))
     return answers, wire.seen
 
 
@@ -50,16 +50,16 @@ def test_a_question_fits_into_a_brokers_socket(topics: int, name_chars: int, que
     """What it cannot read yet must lie there, or broker and client wait for each other."""
     names = [f"{number:0{name_chars}d}" for number in range(topics)]
     partitions = [TopicPartition(name, number) for name in names for number in range(40_000 // topics)]
-    cut = list(pieces(partitions))
+    cut = list(split_partitions(partitions))
     assert [tp for some in cut for tp in some] == partitions
     assert len(cut) == pytest.approx(questions, abs=questions / 10)
     for version in (1, 5, 8):
-        sizes = [len(encode_request(OFFSET_FETCH, version, 1, "c", offsets_asked(version, "g", some))) for some in cut]
+        sizes = [len(encode_request(OFFSET_FETCH, version, 1, "c", offset_fetch_request(version, "g", some))) for some in cut]
         assert max(sizes) <= QUESTION_BYTES_MAX + 400
 
 
 def test_nothing_is_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_ahead, "QUESTION_BYTES_MAX", 1)
-    assert list(pieces([])) == [[]]
+    assert list(split_partitions([])) == [[]]
     some = [TopicPartition("t", number) for number in range(2)]
-    assert list(pieces(some)) == [[some[0]], [some[1]]]
+    assert list(split_partitions(some)) == [[some[0]], [some[1]]]

@@ -20,8 +20,8 @@ from zkconsumer.core.assignment import (
     RoundRobinAssignor,
     create_instance,
     explain_mismatch,
-    recognise_form,
-    score_forms,
+    detect_variants,
+    score_variants,
     topics_with_equal_hash,
 )
 from zkconsumer.core.planner import SharePlanner
@@ -59,7 +59,7 @@ def group(
 
 
 def assign(form: Form, context: AssignmentContext) -> dict[str, str]:
-    return texts(create_instance(form.strategy, form.compatibility).assign(context).mine)
+    return texts(create_instance(form.strategy, form.compatibility).assign(context).own)
 
 
 def texts(owners: Any) -> dict[str, str]:
@@ -273,8 +273,8 @@ def test_a_group_without_any_topic_gets_an_empty_assignment(form: Form) -> None:
 def test_a_looker_on_sees_the_group_and_owns_nothing(form: Form) -> None:
     context = group({"g_a": {"t": 1}}, {"t": [0, 1]}, me="g_new")
     assignment = create_instance(form.strategy, form.compatibility).assign(context)
-    assert assignment.mine == {}
-    assert texts(assignment.of("g_a")) == {"t/0": "g_a-0", "t/1": "g_a-0"}
+    assert assignment.own == {}
+    assert texts(assignment.of_member("g_a")) == {"t/0": "g_a-0", "t/1": "g_a-0"}
 
 
 def test_a_filter_takes_the_topics_of_the_cluster_with_the_readers_own_flag() -> None:
@@ -313,7 +313,7 @@ def test_create_instance_knows_two_strategies_and_three_forms() -> None:
     for compatibility in ("0.8.2", "0.10.2", "1.0"):
         assignor = create_instance("roundrobin", compatibility)
         assert isinstance(assignor, RoundRobinAssignor)
-        assert assignor.form.compatibility == compatibility
+        assert assignor.variant.compatibility == compatibility
     with pytest.raises(UsageError, match="range or roundrobin"):
         create_instance("sticky")
     with pytest.raises(UsageError, match=r"0\.8\.2, 0\.10\.2 or 1\.0"):
@@ -334,7 +334,7 @@ def test_topics_of_equal_hash_are_dealt_in_the_order_of_zookeepers_children() ->
     partitions = {"Aa": [0], "BB": [0]}
     assignor = create_instance("roundrobin", "1.0")
     first = assignor.assign(group(members, partitions))
-    assert first.tied == {"Aa", "BB"}
+    assert first.topics_with_hash_collision == {"Aa", "BB"}
     turned = assignor.assign(group(dict(reversed(members.items())), partitions))
     assert texts(first.owners) != texts(turned.owners)
 
@@ -397,12 +397,12 @@ TWELVE_PARTITIONS = {"t1": range(12)}
 )
 def test_the_form_of_the_others_is_recognised_by_one_who_looks_on(used: Form, recognised: set[Form]) -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_new")
-    assert recognise_form(owners_of(used, context), context) == recognised
+    assert detect_variants(owners_of(used, context), context) == recognised
 
 
 def test_unequal_members_rule_the_oldest_form_out() -> None:
     context = group({"g_a": {"t1": 1, "t2": 1}, "g_b": {"t1": 1}}, {"t1": range(12), "t2": range(3)}, me="g_new")
-    assert recognise_form(owners_of(Form.ROUNDROBIN_0_10_2, context), context) == {Form.ROUNDROBIN_0_10_2}
+    assert detect_variants(owners_of(Form.ROUNDROBIN_0_10_2, context), context) == {Form.ROUNDROBIN_0_10_2}
 
 
 def test_own_owners_unknown_owners_and_foreign_partitions_tell_nothing() -> None:
@@ -413,21 +413,21 @@ def test_own_owners_unknown_owners_and_foreign_partitions_tell_nothing() -> None
         TopicPartition("t1", 99): "g_b-0",
         TopicPartition("other", 0): "g_c-0",
     }
-    assert recognise_form(silent, context) == frozenset()
-    assert set(score_forms(silent, context).values()) == {FormScore(0, 0)}
+    assert detect_variants(silent, context) == frozenset()
+    assert set(score_variants(silent, context).values()) == {FormScore(0, 0)}
 
 
 def test_owners_in_part_are_enough_to_recognise_a_form() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
     some = dict(list(owners_of(Form.ROUNDROBIN_1_0, context).items())[3:9])
-    assert recognise_form(some, context) == {Form.ROUNDROBIN_1_0}
+    assert detect_variants(some, context) == {Form.ROUNDROBIN_1_0}
 
 
 def test_one_owner_that_differs_rules_a_form_out() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
     owners = owners_of(Form.RANGE, context) | {TopicPartition("t1", 5): "g_c-0"}
-    assert recognise_form(owners, context) == frozenset()
-    assert score_forms(owners, context)[Form.RANGE].differing == 1
+    assert detect_variants(owners, context) == frozenset()
+    assert score_variants(owners, context)[Form.RANGE].differing == 1
 
 
 def test_a_mismatch_is_explained_by_the_setting_that_fits() -> None:
@@ -475,7 +475,7 @@ def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monke
     """A member that does not know the form yet asks for each of them several times in each rebalance."""
     orders: list[str] = []
     deals: list[int] = []
-    in_order, deal = assignment._in_hash_order, assignment._deal
+    in_order, deal = assignment._in_hash_order, assignment._assign_in_turn
 
     def counted_order(topics: Any, partitions: Any, before: str, between: str, after: str) -> Any:
         orders.append(f"{before}t{between}p{after}")
@@ -494,6 +494,6 @@ def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monke
     for _ in range(2):
         orders.clear()
         deals.clear()
-        assert planner.plan(view).is_waiting
+        assert planner.plan(view).is_partial
         assert sorted(orders) == ["[t,p]", "t-p"]
         assert len(deals) <= 3

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.names import check_resolvable
+from zkconsumer.base.names import check_host_names
 from zkconsumer.cli import main
 from zkconsumer.errors import BrokerUnreachable, UnknownHostException, WorldError, ZkTimeoutException
 
@@ -33,13 +33,13 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_host_with_an_address_is_enough() -> None:
-    check_resolvable("zookeeper.connect", [(NOWHERE, 2181), ("127.0.0.1", 2181)])
-    check_resolvable("zookeeper.connect", [])
+    check_host_names("zookeeper.connect", [(NOWHERE, 2181), ("127.0.0.1", 2181)])
+    check_host_names("zookeeper.connect", [])
 
 
 def test_the_error_names_the_setting_and_every_host() -> None:
     with pytest.raises(UnknownHostException) as caught:
-        check_resolvable("bootstrap.servers", [(NOWHERE, 9092), ("a..b", 9092)])
+        check_host_names("bootstrap.servers", [(NOWHERE, 9092), ("a..b", 9092)])
     assert str(caught.value).startswith(
         f"no host of bootstrap.servers has an address: {NOWHERE} (Name or service not known), a..b ("
     )

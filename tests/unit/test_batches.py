@@ -122,8 +122,8 @@ def test_consumed_moves_when_the_program_asks_for_more() -> None:
     lane, info = lane_of(records_of(range(6)))
     batches = lane.stream.batches(4)
     first = next(batches)
-    assert (first.last_offset, info.consumed_offset, info.in_hand) == (3, 0, 0)
-    assert lane.iterator.position_in_hand() == (info, 4)
+    assert (first.last_offset, info.consumed_offset, info.unacknowledged_offset) == (3, 0, 0)
+    assert lane.iterator.unacknowledged_position() == (info, 4)
     second = next(batches)
     assert (second.first_offset, info.consumed_offset) == (4, 4)
 
@@ -131,19 +131,19 @@ def test_consumed_moves_when_the_program_asks_for_more() -> None:
 def test_done_through_moves_consumed_within_the_batch() -> None:
     lane, info = lane_of(records_of(range(6)))
     batch = one(lane, 4)
-    batch.done_through(1)
-    assert (info.consumed_offset, info.in_hand) == (2, 0)
-    assert lane.iterator.position_in_hand() == (info, 2), "commit_offsets() covers what the program named"
-    batch.done_through(0)
+    batch.acknowledge_through(1)
+    assert (info.consumed_offset, info.unacknowledged_offset) == (2, 0)
+    assert lane.iterator.unacknowledged_position() == (info, 2), "commit_offsets() covers what the program named"
+    batch.acknowledge_through(0)
     assert info.consumed_offset == 2, "it never moves back"
     for outside in (-1, 4):
         with pytest.raises(ValueError, match="outside of RecordBatch"):
-            batch.done_through(outside)
+            batch.acknowledge_through(outside)
     following = one(lane, 4)
     assert (following.first_offset, info.consumed_offset) == (4, 4)
-    batch.done_through(3)
+    batch.acknowledge_through(3)
     assert info.consumed_offset == 4, "a batch that the program has come back from has no effect"
-    assert lane.iterator.position_in_hand() == (info, 6)
+    assert lane.iterator.unacknowledged_position() == (info, 6)
 
 
 @pytest.mark.parametrize("done", [None, 0, 2, 3])
@@ -151,9 +151,9 @@ def test_a_batch_that_is_given_back_comes_again_from_where_the_program_is(done: 
     lane, info = lane_of(records_of(range(6)))
     batch = one(lane, 4)
     if done is not None:
-        batch.done_through(done)
-    lane.iterator.give_back()
-    assert info.in_hand == -1
+        batch.acknowledge_through(done)
+    lane.iterator.undeliver()
+    assert info.unacknowledged_offset == -1
     first = 0 if done is None else done + 1
     assert one(lane).offsets.tolist() == list(range(first, 6))
 
@@ -182,7 +182,7 @@ def test_a_drain_waits_for_the_batch() -> None:
     info.stop(lambda stopped: backs.append(stopped.consumed_offset))
     assert backs == []
     assert not batch.is_owned
-    batch.done_through(1)
+    batch.acknowledge_through(1)
     assert backs == [], "the rest of the batch is in the program's hands"
     assert next(batches).partition == OTHER.partition
     assert backs == [4]
@@ -202,8 +202,8 @@ def test_without_a_lease_no_batch_is_handed_out() -> None:
     clock.move(10**10)
     with pytest.raises(ConsumerTimeoutException, match="ZooKeeper has not answered"):
         one(lane)
-    assert info.in_hand == -1
-    lane.lease.set(clock.now_ms() + 1_000)
+    assert info.unacknowledged_offset == -1
+    lane.lease.set_until(clock.now_ms() + 1_000)
     assert one(lane).offsets.tolist() == [0, 1, 2]
 
 
@@ -212,7 +212,7 @@ def test_a_reset_ends_the_ownership_of_a_batch() -> None:
     batch = one(lane, 2)
     info.reset(50)
     assert not batch.is_owned
-    batch.done_through(1)
+    batch.acknowledge_through(1)
     assert info.consumed_offset == 50
     with pytest.raises(ConsumerTimeoutException):
         one(lane)

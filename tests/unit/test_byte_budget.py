@@ -12,7 +12,7 @@ import pytest
 
 from tests.fix_world import DEADLINE_MS, MakeConnector, run_in_thread, take, wait_until
 from tests.unit.test_fetcher import TOPIC, Bench, MakeBench, bench
-from zkconsumer.kafka.byte_budget import ByteBudget, memory_of
+from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.world import FakeWorld
@@ -63,32 +63,32 @@ def largest_held(made: Bench, until: Any) -> int:
 def test_requests_in_flight_and_chunks_together_keep_to_the_budget() -> None:
     budget, queue = ByteBudget(1_000), ChunkQueue(10)
     budget.add_queue(queue)
-    one, other = budget.new_share(), budget.new_share()
-    assert budget.ask(one, 100, 10_000) == 250, "half of its part"
-    assert budget.ask(other, 100, 10_000) == 250
+    one, other = budget.add_reservation(), budget.add_reservation()
+    assert budget.reserve(one, 100, 10_000) == 250, "half of its part"
+    assert budget.reserve(other, 100, 10_000) == 250
     queue.offer(chunk_of(queue, bytes(600)))
-    assert budget.ask(one, 100, 10_000) == 150, "1000 - 600 - 250"
-    other.waiting.append(chunk_of(queue, bytes(200)))
-    budget.give_back(other)
-    assert budget.ask(one, 100, 10_000) == 200
-    assert budget.ask(other, 100, 10_000) == 0
-    assert budget.is_short
-    budget.drop_share(other)
-    assert not budget.is_short
+    assert budget.reserve(one, 100, 10_000) == 150, "1000 - 600 - 250"
+    other.pending_chunks.append(chunk_of(queue, bytes(200)))
+    budget.release(other)
+    assert budget.reserve(one, 100, 10_000) == 200
+    assert budget.reserve(other, 100, 10_000) == 0
+    assert budget.has_waiting_fetcher
+    budget.remove_reservation(other)
+    assert not budget.has_waiting_fetcher
     assert budget.held_bytes == 600
 
 
 def test_half_of_the_budget_is_left_by_requests_that_wait_at_idle_brokers() -> None:
     budget, queue = ByteBudget(1_000), ChunkQueue(10)
     budget.add_queue(queue)
-    shares = [budget.new_share() for _ in range(20)]
+    shares = [budget.add_reservation() for _ in range(20)]
     queue.offer(chunk_of(queue, bytes(400)))
-    assert [budget.ask(share, 100, 10_000) for share in shares] == [25] * 20
+    assert [budget.reserve(share, 100, 10_000) for share in shares] == [25] * 20
 
 
 def test_parts_of_one_answer_count_once_and_as_all_of_it() -> None:
     answer = memoryview(bytearray(1_000))
-    assert memory_of([answer[:10], answer[10:300], bytes(5), answer[:10]]) == 1_005
+    assert retained_bytes([answer[:10], answer[10:300], bytes(5), answer[:10]]) == 1_005
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
@@ -127,12 +127,12 @@ def test_a_stream_that_goes_on_wakes_fetchers_that_wait_for_room() -> None:
     budget.add_queue(queue)
     queue.budget = budget
     woken: list[None] = []
-    queue.on_room = lambda: woken.append(None)
+    queue.on_space_available = lambda: woken.append(None)
     for _ in range(3):
         queue.offer(chunk_of(queue, bytes(900)))
     queue.take(0)
     assert not woken
-    assert budget.ask(budget.new_share(), 1_000, 1_000) == 0
+    assert budget.reserve(budget.add_reservation(), 1_000, 1_000) == 0
     queue.take(0)
     assert woken
 
@@ -146,7 +146,7 @@ def test_fetchers_ask_for_nothing_more_when_the_budget_is_used_up(bench: MakeBen
         filled(40, 5, release, brokers=2), chunks_max=1_000, max_bytes_each=CHUNK, queued_max_bytes=10 * CHUNK
     )
     made.start(*range(40))
-    held = largest_held(made, lambda: made.manager.budget.is_short)
+    held = largest_held(made, lambda: made.manager.budget.has_waiting_fetcher)
     requests = len(made.fetches())
     assert 4 * CHUNK < made.manager.budget.held_bytes <= 10 * CHUNK
     held = max(held, largest_held(made, lambda: len(made.fetches()) - requests <= 2))
@@ -169,7 +169,7 @@ def test_what_a_slow_stream_holds_does_not_stop_another(bench: MakeBench, releas
         filled(10, 5, release), streams=2, chunks_max=10, max_bytes_each=CHUNK, queued_max_bytes=4 * CHUNK
     )
     made.start(*range(9))
-    wait_until(lambda: made.manager.budget.is_short, "the first stream holds all")
+    wait_until(lambda: made.manager.budget.has_waiting_fetcher, "the first stream holds all")
     made.start(9, stream=1)
     assert made.take(5, stream=1) == {9: [0, 1, 2, 3, 4]}
     assert len(made.take(45)) == 9
@@ -178,7 +178,7 @@ def test_what_a_slow_stream_holds_does_not_stop_another(bench: MakeBench, releas
 def test_a_partition_that_leaves_makes_room(bench: MakeBench) -> None:
     made = bench(filled(2, 20), chunks_max=1_000, max_bytes_each=CHUNK, queued_max_bytes=6 * CHUNK)
     left, stays = made.start(0, 1)
-    wait_until(lambda: made.manager.budget.is_short, "the fetcher is held back")
+    wait_until(lambda: made.manager.budget.has_waiting_fetcher, "the fetcher is held back")
     backs: list[PartitionTopicInfo] = []
     left.stop(backs.append)
     made.manager.wake()

@@ -51,7 +51,7 @@ from zkconsumer.testing.checker import (
     Unfenced,
     Verdict,
     dump_line,
-    judge,
+    check_history,
     parse_line,
     read_history,
     render_text,
@@ -101,7 +101,7 @@ class Story:
         return self.owner(None).owner(member) if member else self.owner(None)
 
     def verdict(self, **policy: Any) -> Verdict:
-        return judge(self.events, Policy(**policy))
+        return check_history(self.events, Policy(**policy))
 
     def codes(self, **policy: Any) -> set[str]:
         return set(self.verdict(**policy).codes)
@@ -164,7 +164,7 @@ def test_a_log_that_grew_and_was_cut_needs_all_that_it_ever_held() -> None:
 def test_a_partition_without_a_log_line_cannot_be_judged() -> None:
     story = Story().add(Handed, "a", "clicks", 1, 0)
     assert story.codes() == {"no_log"}
-    assert judge([]).codes == {"no_log"}
+    assert check_history([]).codes == {"no_log"}
 
 
 def test_a_record_that_the_log_does_not_hold_cannot_be_handed_out() -> None:
@@ -274,7 +274,7 @@ def test_a_clean_hand_over_between_ours_repeats_nothing() -> None:
     story = Story().claim("a").hand("a", 0, 1, 2).commit(3).release("a").claim("b")
     assert story.codes() == set()
     assert story.hand("b", 3).codes() == set()
-    assert story.verdict().counts.hand_overs == {"ours_to_ours": 1}
+    assert story.verdict().counts.ownership_transfers == {"ours_to_ours": 1}
 
 
 def test_one_record_repeated_in_a_clean_hand_over_between_ours_is_duplicated() -> None:
@@ -705,7 +705,7 @@ def test_an_old_sight_of_the_owner_is_no_news() -> None:
 def test_a_range_is_judged_like_its_records() -> None:
     story = Story().owner("a").wait().add(HandedRange, "a", "clicks", 0, 0, 49)
     assert story.add(HandedRange, "a", "clicks", 0, 50, 99).add(Drained).codes() == set()
-    assert story.verdict().counts.handed == 100
+    assert story.verdict().counts.delivered == 100
     story.add(HandedRange, "a", "clicks", 0, 90, 99)
     assert story.finding("duplicated").evidence.count == 10
 
@@ -731,14 +731,14 @@ def test_a_member_cannot_be_of_two_kinds_nor_share_its_consumer_id() -> None:
 
 def test_the_order_of_the_input_does_not_matter_but_its_time() -> None:
     story = Story().claim("a").hand("a", 0, 1, 2).commit(3)
-    assert judge(reversed(story.events)).ok
+    assert check_history(reversed(story.events)).ok
 
 
 def test_the_counts_say_how_much_was_judged() -> None:
     story = Story(end=10).owner("s").wait().hand("s", 0, 1, 2).commit(2).over_to("a").hand("a", 2, 3)
     counts = story.verdict().counts
-    assert (counts.records, counts.handed, counts.handed_distinct, counts.commits) == (10, 5, 4, 1)
-    assert (counts.duplicates, counts.hand_overs) == ({"scala_to_ours": 1}, {"scala_to_ours": 1})
+    assert (counts.records, counts.delivered, counts.delivered_distinct, counts.commits) == (10, 5, 4, 1)
+    assert (counts.duplicates, counts.ownership_transfers) == ({"scala_to_ours": 1}, {"scala_to_ours": 1})
     assert (counts.members, counts.partitions) == (4, 1)
 
 
@@ -834,7 +834,7 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 
 def test_a_log_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(HistoryError, match="a log from 5 to 4"):
-        judge([LogHeld(1, "clicks", 0, 5, 4)])
+        check_history([LogHeld(1, "clicks", 0, 5, 4)])
 
 
 def test_lines_are_merged_by_time_and_ties_keep_the_order_of_the_file(tmp_path: Path) -> None:
@@ -857,8 +857,8 @@ class FixedClock:
 def test_writers_share_a_file_and_every_line_is_there_at_once(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     with HistoryWriter(path, FixedClock()) as one, HistoryWriter(path, FixedClock()) as two:
-        one.handed("a", "clicks", 0, 5)
-        two.write(Joined(two.now_ms(), "b"))
+        one.delivered("a", "clicks", 0, 5)
+        two.write_offsets(Joined(two.now_ms(), "b"))
         assert read_history(path) == [Handed(1_234, "a", "clicks", 0, 5), Joined(1_234, "b")]
 
 

@@ -30,7 +30,7 @@ from zkconsumer.testing.checker import (
     Unfenced,
     Verdict,
     end_state,
-    judge,
+    check_history,
     render_text,
 )
 
@@ -141,7 +141,7 @@ class Move:
         return list(self.lines).index(name) + 1
 
     def verdict(self, **policy: Any) -> Verdict:
-        return judge(self.events, Policy(**policy))
+        return check_history(self.events, Policy(**policy))
 
     def codes(self, **policy: Any) -> set[str]:
         return set(self.verdict(**policy).codes)
@@ -154,7 +154,7 @@ class Move:
 def test_a_group_that_moves_there_and_back_keeps_every_promise() -> None:
     verdict = Move().verdict()
     assert verdict.ok, "\n".join(render_text(verdict))
-    assert verdict.counts.moves == 2
+    assert verdict.counts.authority_changes == 2
     assert "authority moved  2" in list(render_text(verdict))
 
 
@@ -366,28 +366,28 @@ def ended(nodes: dict[str, str], others: dict[str, str]) -> list[Event]:
 
 def test_a_history_must_end_as_the_one_without_a_kill() -> None:
     whole = end_state(ended(NODES, {"kafka": "20"}))
-    assert judge(ended(NODES, {"kafka": "20"}), as_if=whole).ok
-    verdict = judge(ended(NODES, {"kafka": "19"}), as_if=whole)
+    assert check_history(ended(NODES, {"kafka": "20"}), as_if=whole).ok
+    verdict = check_history(ended(NODES, {"kafka": "19"}), as_if=whole)
     assert verdict.codes == {"ended_otherwise"}
     assert "kafka is '19' and not '20'" in verdict.findings[0].text
-    assert judge(ended({}, {"kafka": "20"}), as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(ended({}, {"kafka": "20"}), as_if=whole).codes == {"ended_otherwise"}
 
 
 def test_a_history_that_was_undone_need_not_end_as_the_whole_one() -> None:
     whole = end_state(ended(NODES, {"kafka": "20"}))
-    assert judge(Move().events, as_if=whole).ok
-    assert judge(BROKEN["ended_otherwise"]["a node came"]().events, as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(Move().events, as_if=whole).ok
+    assert check_history(BROKEN["ended_otherwise"]["a node came"]().events, as_if=whole).codes == {"ended_otherwise"}
 
 
 def test_a_history_without_its_end_cannot_be_compared() -> None:
     whole = end_state(ended(NODES, {}))
-    assert judge(Move().until("last").events, as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(Move().until("last").events, as_if=whole).codes == {"ended_otherwise"}
     assert end_state(Move().until("last").events) is None
 
 
 def test_only_so_many_differences_are_told() -> None:
     whole = end_state(ended({str(number): "x" * 200 for number in range(9)}, {}))
-    text = judge(ended({}, {}), as_if=whole).findings[0].text
+    text = check_history(ended({}, {}), as_if=whole).findings[0].text
     assert "0 is missing and not 'xxx" in text
     assert "and 4 more" in text or text.endswith("4 more")
     assert len(text) < 1_000

@@ -88,7 +88,7 @@ def test_a_directory_in_use_is_a_precondition_that_names_the_process(start: Star
         process = start("--port", "0", "--data", tmp_path / "data")
         _, err = process.communicate(timeout=60)
     finally:
-        folder.release()
+        folder.unlock()
     assert process.returncode == 4
     assert f"is in use by another broker (process {os.getpid()})" in err
 
@@ -182,7 +182,7 @@ def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:
     inner, outer = read_listener("INNER=PLAINTEXT://[::1]:9092"), read_listener("SASL_SSL://0.0.0.0:9093")
     assert inner == Listener("INNER", "PLAINTEXT", "::1", 9092)
     told = with_advertised([inner, outer], ["SASL_SSL://broker.example:19093"])
-    assert told[1].of_node(2) == Listener("SASL_SSL", "SASL_SSL", "0.0.0.0", 9095, "broker.example", 19095)
+    assert told[1].for_node(2) == Listener("SASL_SSL", "SASL_SSL", "0.0.0.0", 9095, "broker.example", 19095)
     with pytest.raises(UsageError, match="INNER, SASL_SSL"):
         with_advertised([inner, outer], ["OUTER://h:1"])
 

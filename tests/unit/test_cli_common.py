@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from bridge.migration.errors import GaveUpWaiting, PartlyDone, PlanIsStale, VerificationFailed
 from zkconsumer.cli import main
-from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.console import print_error
 from zkconsumer.cli.main import Commands
 from zkconsumer.errors import PreconditionFailed, UsageError, WorldError, ZkConsumerError
 
@@ -95,7 +95,7 @@ def test_a_wrong_call_has_the_same_prefix_as_every_error(words: str, error: str)
 
 
 def test_an_error_may_have_lines_and_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_error("two nodes:\n  /consumers/\x1b[2J")
+    print_error("two nodes:\n  /consumers/\x1b[2J")
     assert capsys.readouterr().err == "zkconsumer: two nodes:\n  /consumers/?[2J\n"
 
 

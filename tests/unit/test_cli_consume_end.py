@@ -120,4 +120,4 @@ def test_a_program_may_ask_for_the_same(world: FakeWorld) -> None:
     connector = world.connector()
     connector.create_message_streams({"t": 1, "nosuch": 1})
 
-    wait_until(lambda: connector.obstacles(5_000) == [ABSENT], "all but the topic is there")
+    wait_until(lambda: connector.reading_problems(5_000) == [ABSENT], "all but the topic is there")

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.fix_admin import doors, fill_clicks, join
 from zkconsumer.cli import main
-from zkconsumer.cli.hints import commands_in, completed
+from zkconsumer.cli.hints import commands_in, complete_commands
 from zkconsumer.cli.lag import lag
 from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.zk.znodes import Control, format_control
@@ -52,8 +52,8 @@ def of_lag(words: str) -> click.Context:
 )  # fmt: skip
 def test_a_command_in_a_text_can_be_pasted(typed: str, said: str, pasted: str) -> None:
     with of_lag(typed) as context:
-        assert completed(said, context) == pasted
-        assert completed(pasted, context) == pasted, "what is complete stays"
+        assert complete_commands(said, context) == pasted
+        assert complete_commands(pasted, context) == pasted, "what is complete stays"
 
 
 # --- hints of commands --------------------------------------------------------------------------------------------

@@ -596,7 +596,7 @@ def test_lowering_one_store_of_two_is_said_to_be_of_no_use(kafka: FakeWorld, off
 
 
 def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
-    kafka.cluster.set_modern_members("g1", True)
+    kafka.cluster.set_coordinator_members("g1", True)
     result = offsets("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka", "--execute")
     assert result.exit_code == 4
     assert "modern" in result.stderr
@@ -672,7 +672,7 @@ def test_delete_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
     assert offsets("delete", "g1", "--topic", "clicks:0", "--store", "both", "--execute").exit_code == 0
     assert in_kafka(kafka) == {1: 60, 2: 70}
     assert kafka.offsets("g1", "clicks") == {1: 50}
-    kafka.cluster.set_modern_members("g1", True)
+    kafka.cluster.set_coordinator_members("g1", True)
     refused = offsets("delete", "g1", "--store", "kafka", "--execute")
     assert refused.exit_code == 4
     assert in_kafka(kafka) == {1: 60, 2: 70}
@@ -718,7 +718,7 @@ def test_the_placeholder_of_a_migration_cannot_be_stopped(
 ) -> None:
     control = Control("m1", 2, "verified", "zookeeper", "copy")
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
-    kafka.cluster.set_modern_members("g1", True)
+    kafka.cluster.set_coordinator_members("g1", True)
     words = ("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka")
     assert "a modern group of the name g1 is alive" in offsets(*words).stderr
     monkeypatch.setattr(fake_groups, "MODERN_MEMBER", replace(fake_groups.MODERN_MEMBER, client_id="zkconsumer-m1"))

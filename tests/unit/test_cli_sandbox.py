@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from zkconsumer.cli import main
-from zkconsumer.cli.sandbox import next_steps
+from zkconsumer.cli.sandbox import sandbox_next_steps
 from zkconsumer.testing.sandbox import background, runs
 from zkconsumer.testing.sandbox.background import BackgroundCluster, Part
 from zkconsumer.testing.sandbox.background_data import RECORDS_AT_ONCE, BackgroundData
 from zkconsumer.testing.sandbox.load import Produced
-from zkconsumer.testing.sandbox.topics import spread
+from zkconsumer.testing.sandbox.topics import assign_replicas
 
 CLUSTER = BackgroundCluster(
     run="/no/run", root="/no/run/files", zookeeper_connect="127.0.0.1:1/kafka", bootstrap="127.0.0.1:2",
@@ -53,7 +53,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sent:
     """The cluster is up, its topic ``clicks`` has three partitions, and nothing is real."""
     made = Sent(3)
     admin = SimpleNamespace(
-        topic_replicas=lambda name: spread(3, [0]) if name == "clicks" else {}, close=lambda: None
+        topic_replicas=lambda name: assign_replicas(3, [0]) if name == "clicks" else {}, close=lambda: None
     )
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
     monkeypatch.setattr(background, "current", lambda: CLUSTER)
@@ -161,7 +161,7 @@ def test_the_command_that_starts_such_a_cluster_again_is_whole() -> None:
 
 
 def test_the_next_steps_produce_and_consume_what_is_there() -> None:
-    assert next_steps(CLUSTER) == [
+    assert sandbox_next_steps(CLUSTER) == [
         "zkconsumer sandbox produce clicks --count 10",
         "zkconsumer consume --zookeeper 127.0.0.1:1/kafka --group demo --topic clicks --from-beginning"
         " --max-messages 10",
@@ -169,7 +169,7 @@ def test_the_next_steps_produce_and_consume_what_is_there() -> None:
 
 
 def test_partitions_go_round_the_brokers() -> None:
-    assert spread(3, [4, 7]) == {0: [4], 1: [7], 2: [4]}
+    assert assign_replicas(3, [4, 7]) == {0: [4], 1: [7], 2: [4]}
 
 
 def test_a_release_that_there_is_not_is_a_wrong_call_before_anything_is_started(

@@ -25,7 +25,7 @@ from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Multi, SetOp
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
@@ -81,9 +81,9 @@ def own(world: FakeWorld, tp: TopicPartition, thread: str = "g1_a-0", *, is_ours
     """An owner node; its czxid."""
     path = paths.owner("g1", tp)
     world.zookeeper.ensure(paths.owners_of_topic("g1", tp.topic))
-    call(session(world), [Create(path, thread.encode(), ephemeral=True)], 1_000)
+    submit_and_wait(session(world), [Create(path, thread.encode(), ephemeral=True)], 1_000)
     if is_ours:
-        call(session(world), [Multi((SetOp(path, thread.encode()),))], 1_000)
+        submit_and_wait(session(world), [Multi((SetOp(path, thread.encode()),))], 1_000)
     return int(getattr(world.zookeeper.tree.exists(path), "czxid"))  # noqa: B009 (a stat, or None)
 
 
@@ -258,7 +258,7 @@ def test_a_record_that_changes_meanwhile_stops_the_rewind(
 ) -> None:
     from bridge.commands import spark_reconcile
 
-    carry_out = spark_reconcile.carry_out
+    carry_out = spark_reconcile.execute_reconcile
 
     def meanwhile(*arguments: Any, **more: Any) -> None:
         claimed(world, P0, (6, 10, 30), (7, 30, 40), (8, 40, 41))
@@ -356,7 +356,7 @@ def test_an_offset_beyond_the_log_is_of_another_cluster(
 
 def test_the_function_does_what_the_command_does(world: FakeWorld, crashed: CheckpointFolder) -> None:
     report = reconcile(ADDRESS, "g1", crashed.root, rewind=True, doors=doors(world))
-    assert [(row.tp, row.new) for row in report.changes] == [(P0, 30)]
+    assert [(row.tp, row.new_offset) for row in report.changes] == [(P0, 30)]
     assert offsets(world)[0] == 40
     reconcile(ADDRESS, "g1", crashed.root, rewind=True, execute=True, doors=doors(world))
     assert offsets(world)[0] == 30
@@ -410,11 +410,11 @@ def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
     world: FakeWorld, run: Callable[..., Result], moved: CheckpointFolder
 ) -> None:
     """The keeper died between the commit and the end of its record."""
-    begun = Record((Claim(6, 10, 30, 1, 1_000),)).with_begun(Claim(7, 30, 40, 1, 1_000))
+    begun = Record((Claim(6, 10, 30, 1, 1_000),)).with_pending(Claim(7, 30, 40, 1, 1_000))
     world.zookeeper.ensure(paths.claims_of_partition("g1", QUERY, P0), format_record(begun))
     assert run("--rewind", "--store", "kafka", "--execute").exit_code == 0
     assert in_kafka(world) == {0: 30, 1: 50}
-    assert (record(world, P0).begun, [claim.batch for claim in record(world, P0).claims]) == (None, [6])
+    assert (record(world, P0).pending, [claim.batch for claim in record(world, P0).claims]) == (None, [6])
 
 
 def test_behind_a_move_zookeeper_is_not_set_back(run: Callable[..., Result], moved: CheckpointFolder) -> None:
@@ -482,8 +482,8 @@ def test_a_query_that_is_gone_is_forgotten(world: FakeWorld, spark: RunTool) -> 
     assert shown.stderr.startswith(f"Nothing was deleted; 2 records of query {QUERY} would be. To do it: zkconsumer")
     done = spark("claims", "--forget", QUERY, "--execute")
     assert (done.exit_code, done.stderr) == (0, f"2 records of query {QUERY} deleted.\n")
-    assert not world.zookeeper.tree.holds(paths.claims_of_query("g1", QUERY))
-    assert world.zookeeper.tree.holds(paths.claims_of_query("g1", OTHER_QUERY))
+    assert not world.zookeeper.tree.has_node(paths.claims_of_query("g1", QUERY))
+    assert world.zookeeper.tree.has_node(paths.claims_of_query("g1", OTHER_QUERY))
     again = spark("claims", "--forget", QUERY, "--execute")
     assert again.exit_code == 4
     assert f"has no records of a query {QUERY}; it has those of: {OTHER_QUERY}" in again.stderr

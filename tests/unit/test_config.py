@@ -105,9 +105,9 @@ DEFAULTS_OF_OURS = {
 def test_all_keys_are_there_with_the_originals_defaults() -> None:
     assert config().values == NEEDED | DEFAULTS_OF_THE_ORIGINAL | DEFAULTS_OF_NEWER_CLIENTS | DEFAULTS_OF_OURS
     for defaults, origin in (
-        (NEEDED | DEFAULTS_OF_THE_ORIGINAL, Origin.ORIGINAL),
+        (NEEDED | DEFAULTS_OF_THE_ORIGINAL, Origin.SCALA_CONSUMER),
         (DEFAULTS_OF_NEWER_CLIENTS, Origin.NEWER_CLIENTS),
-        (DEFAULTS_OF_OURS, Origin.OURS),
+        (DEFAULTS_OF_OURS, Origin.ZKCONSUMER),
     ):
         assert set(defaults) == {key for key, setting in SETTINGS.items() if setting.origin is origin}
 
@@ -140,7 +140,7 @@ def test_attributes_are_the_keys_with_underscores() -> None:
 def test_every_setting_is_described_once() -> None:
     rows = ConsumerConfig.describe()
     assert [row.key for row in rows] == list(SETTINGS)
-    assert all(row.sentence.endswith(".") or row.sentence.endswith(")") for row in rows)
+    assert all(row.description.endswith(".") or row.description.endswith(")") for row in rows)
     assert {row.unit for row in rows if row.key.endswith(".ms")} == {"ms"}
     assert {row.unit for row in rows if row.key.endswith(".bytes")} == {"bytes"}
 
@@ -375,10 +375,10 @@ def test_a_key_of_the_original_without_effect_here_is_set_aside_and_named(key: s
 
 
 def test_no_key_of_ours_is_taken_for_foreign() -> None:
-    from zkconsumer.foreign_keys import successor_of, why_ignored
+    from zkconsumer.foreign_keys import replacement_key, why_ignored
 
     assert [key for key in SETTINGS if why_ignored(key)] == []
-    assert [key for key in SETTINGS if successor_of(key)] == []
+    assert [key for key in SETTINGS if replacement_key(key)] == []
 
 
 def test_an_unknown_key_names_the_nearest() -> None:

@@ -20,7 +20,7 @@ from zkconsumer.kafka.connection import (
     Connection,
     ConnectionFailed,
     Reason,
-    guess,
+    guess_protocol,
 )
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
 from zkconsumer.testing.fake_cluster import FakeCluster
@@ -160,7 +160,7 @@ def test_a_small_answer_is_received_in_one_call_and_the_one_behind_it_in_none() 
             other.sendall(frame + second)
             connection.receive(one, TIMEOUT_MS)
             assert calls == ["receive_into"]
-            assert connection.has_answer(0)
+            assert connection.has_response(0)
             connection.receive(two, TIMEOUT_MS)
             assert calls == ["receive_into"]
             three = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
@@ -174,10 +174,10 @@ def test_a_small_answer_is_received_in_one_call_and_the_one_behind_it_in_none() 
 def test_has_answer_waits_but_takes_nothing(cluster: FakeCluster, connection: Connection) -> None:
     hold = cluster.inject(Hold(), api=METADATA)
     pending = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
-    assert not connection.has_answer(1)
+    assert not connection.has_response(1)
     cluster.lift(hold)
-    assert connection.has_answer(TIMEOUT_MS)
-    assert connection.has_answer(TIMEOUT_MS)
+    assert connection.has_response(TIMEOUT_MS)
+    assert connection.has_response(TIMEOUT_MS)
     assert connection.receive(pending, TIMEOUT_MS).topics
 
 
@@ -354,8 +354,8 @@ def test_an_interrupt_in_the_middle_of_an_answer_breaks_the_connection() -> None
     ],
 )
 def test_a_guess_for_the_reader(start: bytes, text: str) -> None:
-    assert text in guess(start)
-    assert bool(guess(start)) == bool(text)
+    assert text in guess_protocol(start)
+    assert bool(guess_protocol(start)) == bool(text)
 
 
 # --- closing ----------------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_close_is_final_and_may_come_twice(connection: Connection) -> None:
     with pytest.raises(ConnectorClosed):
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
     with pytest.raises(ConnectorClosed):
-        connection.has_answer(0)
+        connection.has_response(0)
 
 
 def test_close_before_the_first_request(connect: Callable[..., Connection]) -> None:

@@ -51,7 +51,7 @@ from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control
 
 TOPIC = "topic1"
@@ -61,7 +61,7 @@ SHORT_SESSION_MS = 300
 
 def infos(connector: ZookeeperConsumerConnector) -> dict[int, PartitionTopicInfo]:
     """The ownerships as the streams know them, by partition."""
-    return {tp.partition: info for tp, info in connector._member.streams.infos.items()}
+    return {tp.partition: info for tp, info in connector._member.streams.partition_infos.items()}
 
 
 def streams_of(connector: ZookeeperConsumerConnector, threads: int = 1, topic: str = TOPIC) -> list[Stream]:
@@ -101,7 +101,7 @@ def recorded(world: FakeWorld) -> Iterator[list[Request]]:
             seen.append(request)
         return False
 
-    world.zookeeper.refuse_next(look, NoAuth)
+    world.zookeeper.fail_next(look, NoAuth)
     yield seen
     is_on = False
 
@@ -600,7 +600,7 @@ def test_what_stays_is_neither_released_nor_paused_in_a_rebalance(world: FakeWor
     second = connect(group_id=GROUP, consumer_id="b")
     streams_of(second)
     wait_for_owners(world, {0: "group1_a-0", 1: "group1_a-0", 2: "group1_b-0", 3: "group1_b-0"})
-    assert kept[0].in_hand == 0, "and the program was not asked to come back"
+    assert kept[0].unacknowledged_offset == 0, "and the program was not asked to come back"
     for number in (0, 1):
         assert infos(first)[number] is kept[number]
         assert kept[number].is_live
@@ -827,7 +827,7 @@ def test_a_commit_in_the_middle_of_a_release_complains_of_nothing(
             world.zookeeper.hold("answers", store)
         return False
 
-    world.zookeeper.refuse_next(hold_its_answer, NoAuth, store=store)
+    world.zookeeper.fail_next(hold_its_answer, NoAuth, store=store)
     joining = run_in_thread(lambda: streams_of(connect(group_id=GROUP, consumer_id="b")))
     wait_until(lambda: world.owners(GROUP, TOPIC).get(1) != "group1_a-0", "it is released")
     first.commit_offsets()
@@ -956,7 +956,7 @@ def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_fo
             return False
 
     def refuse(positions: dict[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
-        return dict.fromkeys(positions, NotWritten("the group moves", is_passing=is_passing))
+        return dict.fromkeys(positions, NotWritten("the group moves", is_transient=is_passing))
 
     with monkeypatch.context() as patch:
         patch.setattr(connector, "_closing", Pause())
@@ -985,7 +985,7 @@ def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_part
         made.append(connect(group_id=GROUP, consumer_id="a", auto_commit_enable=False))
         joining.start()
         wait_until(lambda: not infos(first)[0].is_live, "it is on its way out")
-        return dict.fromkeys(positions, NotWritten("the group moves", is_passing=True))
+        return dict.fromkeys(positions, NotWritten("the group moves", is_transient=True))
 
     streams: list[Stream] = []
     joining = threading.Thread(target=lambda: streams.extend(streams_of(made[0])))
@@ -1190,7 +1190,7 @@ def hold_id(world: FakeWorld) -> FakeZkStore:
     holder.listen(lambda _: None)
     holder.start(1_000)
     world.zookeeper.ensure(paths.ids(GROUP))
-    call(holder, [Create(paths.registration(GROUP, "group1_a"), b"theirs", ephemeral=True)], 1_000)
+    submit_and_wait(holder, [Create(paths.registration(GROUP, "group1_a"), b"theirs", ephemeral=True)], 1_000)
     return holder
 
 

@@ -82,7 +82,7 @@ def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
     connector = connect(partition_assignment_strategy=strategy)
     connector.create_message_streams_by_filter(Whitelist("t.*"), 2)
     wait_for_topics(connector, "t1")
-    infos = dict(connector._member.streams.infos)
+    infos = dict(connector._member.streams.partition_infos)
     world.create_topic("t2", 2)
     wait_for_topics(connector, "t1", "t2")
     world.create_topic("t2", 3)
@@ -90,7 +90,7 @@ def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
     world.create_topic("x1")
     world.zookeeper.remove(paths.topic("t2"))
     wait_for_topics(connector, "t1")
-    wait_until(lambda: connector._member.streams.infos == infos, "what stays is the same ownership all the time")
+    wait_until(lambda: connector._member.streams.partition_infos == infos, "what stays is the same ownership all the time")
     assert world.zookeeper.tree.children(paths.owners_of_topic(GROUP, "t2")).names == []
     assert {thread[-1] for thread in connector.assignment.values()} == {"0", "1"}
 
@@ -299,7 +299,7 @@ def test_what_was_produced_to_a_new_topic_before_it_was_owned_is_read_although_t
     make_topic(world, "t-old", "before we came")
     connector = connect(auto_offset_reset="largest")
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
-    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-old", 0)].fetch_offset == 1, "it is placed")
+    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-old", 0)].fetch_offset == 1, "it is placed")
     make_topic(world, "t-new", "first", "second")
     assert read(stream, 2) == [("t-new", b"first"), ("t-new", b"second")]
     append(world, "t-old", 0, "later")
@@ -311,7 +311,7 @@ def test_with_the_setting_a_new_topic_begins_where_the_policy_says(world: FakeWo
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
     make_topic(world, "t-new", "skipped")
     wait_for_topics(connector, "t-new")
-    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-new", 0)].fetch_offset == 1, "it is placed")
+    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-new", 0)].fetch_offset == 1, "it is placed")
     append(world, "t-new", 0, "read")
     assert read(stream, 1) == [("t-new", b"read")]
 
@@ -324,7 +324,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
     make_topic(world, "t-1")
     connector = connect(auto_offset_reset=policy, rebalance_debounce_ms=0 if is_seen_missing else 300)
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
-    wait_until(lambda: connector._member.streams.infos[TopicPartition("t-1", 0)].fetch_offset == 0, "it is placed")
+    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-1", 0)].fetch_offset == 0, "it is placed")
     append(world, "t-1", 0, "old", "older")
     assert read(stream, 2) == [("t-1", b"old"), ("t-1", b"older")]
     connector.commit_offsets()

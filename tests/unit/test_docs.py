@@ -21,19 +21,19 @@ import pytest
 from bridge.client import errors as group_errors
 from bridge.client.config import SETTINGS as MODERN
 from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
-from bridge.migration.authority import format_run
+from bridge.migration.authority import format_lock
 from bridge.migration.control import (
     ABORT,
     JOURNAL,
     LEAVE,
     MEMBERS,
     RUN,
-    accepted_piece,
-    acl_piece,
-    plan_piece,
-    returned_piece,
+    accepted_piece_name,
+    acl_piece_name,
+    plan_piece_name,
+    returned_piece_name,
 )
-from bridge.migration.fences.mark import Mark, format_mark
+from bridge.migration.fences.mark import Mark, format_fence_record
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from bridge.spark.claims.records import Claim, Record, format_record
 from bridge.spark.claims.runs import format_runs
@@ -58,7 +58,7 @@ from tests.generate_docs import (
 from zkconsumer import errors as own_errors
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.foreign_keys import keys_of_the_new_consumer
+from zkconsumer.foreign_keys import java_client_keys
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import Control, Registration, format_control, format_offset, format_owner, format_registration
@@ -236,7 +236,7 @@ TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
 @pytest.mark.parametrize("page", [page for page in pages() if page not in TABLES_OF_KEYS], ids=page_id)
 def test_every_setting_that_a_page_names_is_known(page: Path) -> None:
     ours = known_keys()
-    known = ours | kafkas_keys().keys() | set(keys_of_the_new_consumer())
+    known = ours | kafkas_keys().keys() | set(java_client_keys())
     first_words = {key.partition(".")[0] for key in ours} - {"kafka"}
     for code in code_in(page.read_text("utf-8")):
         key = code.partition("=")[0].strip()
@@ -460,7 +460,7 @@ def test_the_counters_are_those_of_the_code() -> None:
 
 
 CONTROL_CHILDREN = (
-    plan_piece(0), accepted_piece(0), acl_piece(0), returned_piece(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS
+    plan_piece_name(0), accepted_piece_name(0), acl_piece_name(0), returned_piece_name(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS
 )  # fmt: skip
 
 
@@ -491,9 +491,9 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
         format_owner(thread),
         format_offset(42),
         format_control(Control("m1", 1, "planned", "zookeeper", "copy")),
-        format_mark(Mark("m1", 2)),
+        format_fence_record(Mark("m1", 2)),
         format_acknowledgement(Acknowledgement("m1", 2, "locked", 3, 0)),
-        format_run("alice@host, process 4711", 1416246370000),
+        format_lock("alice@host, process 4711", 1416246370000),
         format_record(Record(tuple(Claim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)),
         format_runs(("0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",)),
     }

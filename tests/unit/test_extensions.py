@@ -271,4 +271,4 @@ def test_where_nothing_can_be_written_they_are_not_in_use(archive: Path, monkeyp
     monkeypatch.delenv(extensions.SWITCH, raising=False)
     assert extensions.load("zkconsumer.wire._records") is None
     why = "it cannot be loaded: [Errno 2] No usable temporary directory found"
-    assert extensions.why_missing("zkconsumer.wire._records") == why
+    assert extensions.missing_reason("zkconsumer.wire._records") == why

@@ -27,9 +27,9 @@ from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import walk
+from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.frames import SIZE_BYTES, encode_request
-from zkconsumer.wire.records import Record, iter_records, scan
+from zkconsumer.wire.records import Record, iter_records, scan_record_set
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -65,7 +65,7 @@ def values(row: FetchPartitionResponse, start_offset: int = 0) -> list[tuple[int
 
 def magics(row: FetchPartitionResponse) -> set[int]:
     assert row.records is not None
-    return {entry.magic for entry in walk(row.records)}
+    return {entry.magic for entry in iter_entries(row.records)}
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_converted_answer_of_2_0_and_later_is_as_long_as_the_stored_bytes() ->
     assert stored is not None
     assert converted is not None
     assert len(converted) == len(stored)
-    found = scan(converted)
+    found = scan_record_set(converted)
     assert (found.entries, found.next_offset, found.truncated) == (1, 10, True)
     assert bytes(converted[found.complete_bytes :])[:8] == b"\xff" * 8
 
@@ -154,7 +154,7 @@ def test_a_batch_that_would_have_to_be_converted_but_does_not_fit() -> None:
         cluster.append("t", 0, [b"x" * 50] * 10)
         answers[release] = bytes(fetched(connected(cluster), 2, asking(bytes_max=100)).records or b"")
     assert len(answers["1.1.1"]) == 100
-    assert scan(answers["1.1.1"]).entries == 0
+    assert scan_record_set(answers["1.1.1"]).entries == 0
     assert answers["3.9.1"] == b""
 
 
@@ -212,7 +212,7 @@ def entry_bytes(cluster: FakeCluster, version: int) -> int:
     """The size of the first entry of t/0."""
     row = fetched(connected(cluster), version, asking())
     assert row.records is not None
-    return next(walk(row.records)).end
+    return next(iter_entries(row.records)).end
 
 
 @pytest.mark.parametrize(("release", "version"), [("0.8.2.2", 0), ("0.10.2.2", 2)])
@@ -222,7 +222,7 @@ def test_before_version_3_a_message_may_be_cut_off(release: str, version: int) -
     cluster.append("t", 0, [b"a" * 100, b"b" * 100])
     row = fetched(connected(cluster), version, asking(bytes_max=30))
     assert row.records is not None
-    assert (len(row.records), scan(row.records).entries) == (30, 0)
+    assert (len(row.records), scan_record_set(row.records).entries) == (30, 0)
 
 
 @pytest.mark.parametrize(("release", "version"), [("0.10.2.2", 3), ("3.9.1", 4), ("3.9.1", 12)])
@@ -235,10 +235,10 @@ def test_from_version_3_the_first_message_always_comes_whole(release: str, versi
     for body in (asking(bytes_max=1), asking(max_bytes=1), asking(bytes_max=0)):
         row = fetched(connected(cluster), version, body)
         assert row.records is not None
-        assert (len(row.records), scan(row.records).entries) == (size, 1)
+        assert (len(row.records), scan_record_set(row.records).entries) == (size, 1)
     cut = fetched(connected(cluster), version, asking(bytes_max=size + 10))
     assert cut.records is not None
-    assert (len(cut.records), scan(cut.records).entries) == (size + 10, 1)
+    assert (len(cut.records), scan_record_set(cut.records).entries) == (size + 10, 1)
 
 
 def test_the_limit_of_the_whole_answer_counts_over_its_partitions(cluster: FakeCluster) -> None:
@@ -335,7 +335,7 @@ def test_a_clock_that_is_moved_by_hand_ends_a_fetch_when_it_is_poked() -> None:
     worker, results = in_thread(lambda: fetched(connected(cluster), 12, asking(wait_ms=LONG_POLL_MS)))
     cluster.wait_for_request(lambda seen: seen.api is FETCH, TIMEOUT_MS)
     clock.ms = LONG_POLL_MS
-    cluster.poke()
+    cluster.wake_waiting_requests()
     assert worker.join(TIMEOUT_MS)
     assert isinstance(results[0], FetchPartitionResponse)
 
@@ -566,7 +566,7 @@ def test_held_requests_are_answered_in_order_when_the_fault_is_lifted(cluster: F
     connection = connected(cluster)
     first = connection.send(METADATA, 0, MetadataRequest(topics=[]), TIMEOUT_MS)
     second = connection.send(LIST_OFFSETS, 0, ListOffsetsRequest(topics=[]), TIMEOUT_MS)
-    assert not connection.has_answer(1)
+    assert not connection.has_response(1)
     cluster.lift(hold)
     assert connection.receive(first, TIMEOUT_MS).brokers
     assert connection.receive(second, TIMEOUT_MS).topics == []

@@ -37,7 +37,7 @@ from zkconsumer.zk.requests import (
     StoreEvent,
     WatchFired,
 )
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 
 class Member:
@@ -164,7 +164,7 @@ def test_a_threaded_fake_delivers_on_its_own_thread() -> None:
     store.submit(None, [Exists("/x")], done)
     assert settled.wait(10)
     assert threads == ["fake-zookeeper"]
-    assert call(store, [Exists("/x")], 10_000) == [None]
+    assert submit_and_wait(store, [Exists("/x")], 10_000) == [None]
     assert store.close(1_000)
     server.stop()
 
@@ -178,7 +178,7 @@ def test_a_callback_that_raises_does_not_stop_a_threaded_fake(caplog: pytest.Log
         raise LookupError("of the test")
 
     store.submit(None, [Exists("/x")], bad)
-    assert call(store, [Exists("/x")], 10_000) == [None]
+    assert submit_and_wait(store, [Exists("/x")], 10_000) == [None]
     assert "of the test" in caplog.text
     server.stop()
 
@@ -307,7 +307,7 @@ def test_held_watch_events_come_late_or_never() -> None:
 def test_a_lost_request_answers_unknown_whether_it_was_done_or_not(is_done: bool) -> None:
     server = FakeZooKeeper()
     member = Member(server)
-    server.lose_next(is_a(Create), is_done=is_done)
+    server.lose_connection_on_next(is_a(Create), is_done=is_done)
     member.ask(Create("/x"), Exists("/x"), Create("/y"))
     assert member.told == [
         [ConnectionLost("/x"), ConnectionLost("/x"), ConnectionLost("/y")],
@@ -321,7 +321,7 @@ def test_a_lost_request_answers_unknown_whether_it_was_done_or_not(is_done: bool
 def test_a_lost_request_can_leave_the_store_suspended() -> None:
     server = FakeZooKeeper()
     member = Member(server)
-    server.lose_next(is_a(Exists), is_done=False, reconnects=False)
+    server.lose_connection_on_next(is_a(Exists), is_done=False, reconnects=False)
     member.ask(Exists("/x"))
     assert member.told == [[ConnectionLost("/x")], SessionSuspended()]
 
@@ -329,7 +329,7 @@ def test_a_lost_request_can_leave_the_store_suspended() -> None:
 def test_a_refused_request_is_answered_with_the_error_and_not_done() -> None:
     server = FakeZooKeeper()
     member = Member(server)
-    server.refuse_next(is_a(SetData), NoAuth, store=member.store)
+    server.fail_next(is_a(SetData), NoAuth, store=member.store)
     server.ensure("/x")
     assert member.ask(SetData("/x", b"1"), SetData("/x", b"2"))[0][0] == NoAuth("/x")
     assert server.data("/x") == b"2"

@@ -55,7 +55,7 @@ def wanting(**offsets: int) -> FetchSession[int]:
 
 def want(session: FetchSession[int], **offsets: int) -> None:
     for name, offset in offsets.items():
-        session.want(tps(name.replace("_", "-"))[0], offset)
+        session.set_partition(tps(name.replace("_", "-"))[0], offset)
 
 
 def said(request: SessionRequest[int]) -> tuple[int, int, dict[str, int], list[str]]:
@@ -66,7 +66,7 @@ def said(request: SessionRequest[int]) -> tuple[int, int, dict[str, int], list[s
 def answered_in_full(session: FetchSession[int], session_id: int = ID) -> SessionRequest[int]:
     request = session.next_request()
     assert request.is_full
-    assert session.answered(OK, session_id, list(request.rows)) is None
+    assert session.handle_response(OK, session_id, list(request.rows)) is None
     return request
 
 
@@ -77,7 +77,7 @@ def test_without_a_session_every_request_names_everything() -> None:
     """testSessionless: the broker gives no session; it is asked for one each time."""
     session = wanting(foo_0=0, foo_1=10)
     assert said(answered_in_full(session, NO_SESSION)) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
-    session.leave_out(tps("foo-1")[0])
+    session.remove_partition(tps("foo-1")[0])
     assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0}, [])
     assert not session.is_open
 
@@ -89,7 +89,7 @@ def test_requests_of_a_session_name_what_was_added_and_what_changed() -> None:
     want(session, bar_0=20)
     want(session, foo_1=10)
     assert said(session.next_request()) == (ID, 1, {"bar-0": 20}, [])
-    assert session.answered(OK, ID, tps("foo-1")) is None
+    assert session.handle_response(OK, ID, tps("foo-1")) is None
     want(session, foo_0=0, foo_1=15)
     assert said(session.next_request()) == (ID, 2, {"foo-1": 15}, [])
 
@@ -99,9 +99,9 @@ def test_an_error_that_the_session_is_not_in_that_epoch_leads_to_a_full_request_
     session = wanting(foo_0=0, foo_1=10)
     answered_in_full(session)
     session.next_request()
-    assert session.answered(INVALID_FETCH_SESSION_EPOCH.code, NO_SESSION, []) == INVALID_FETCH_SESSION_EPOCH
+    assert session.handle_response(INVALID_FETCH_SESSION_EPOCH.code, NO_SESSION, []) == INVALID_FETCH_SESSION_EPOCH
     assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
-    assert session.answered(OK, 124, tps("foo-0", "foo-1")) is None
+    assert session.handle_response(OK, 124, tps("foo-0", "foo-1")) is None
     assert said(session.next_request()) == (124, 1, {}, [])
 
 
@@ -117,11 +117,11 @@ def test_partitions_leave_a_session_and_come_back() -> None:
     """testIncrementalPartitionRemoval."""
     session = wanting(foo_0=0, foo_1=10, bar_0=20)
     answered_in_full(session)
-    session.leave_out(tps("bar-0")[0])
-    session.leave_out(tps("foo-0")[0])
+    session.remove_partition(tps("bar-0")[0])
+    session.remove_partition(tps("foo-0")[0])
     assert said(session.next_request()) == (ID, 1, {}, ["bar-0", "foo-0"])
-    assert session.answered(OK, ID, tps("foo-1")) is None
-    assert set(session.asked) == set(tps("foo-1"))
+    assert session.handle_response(OK, ID, tps("foo-1")) is None
+    assert set(session.requested) == set(tps("foo-1"))
     want(session, bar_0=20)
     assert said(session.next_request()) == (ID, 2, {"bar-0": 20}, [])
 
@@ -130,9 +130,9 @@ def test_a_session_that_the_broker_does_not_have_is_asked_for_anew() -> None:
     """testIncrementalPartitionRemoval, its end: the id is not known, so nothing is there to be ended."""
     session = wanting(foo_0=0, foo_1=10)
     answered_in_full(session)
-    session.leave_out(tps("foo-0")[0])
+    session.remove_partition(tps("foo-0")[0])
     session.next_request()
-    assert session.answered(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) == FETCH_SESSION_ID_NOT_FOUND
+    assert session.handle_response(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) == FETCH_SESSION_ID_NOT_FOUND
     assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-1": 10}, [])
 
 
@@ -151,7 +151,7 @@ def test_a_full_answer_must_be_about_exactly_what_was_asked_for(answered: list[s
     """testVerifyFullFetchResponsePartitions."""
     session = wanting(foo_0=0, foo_1=10, bar_0=20)
     session.next_request()
-    assert session.answered(OK, ID, tps(*answered)) is None
+    assert session.handle_response(OK, ID, tps(*answered)) is None
     assert session.is_open is is_kept
     assert session.next_request().session_id == (ID if is_kept else NO_SESSION)
 
@@ -160,7 +160,7 @@ def test_an_answer_about_a_partition_that_is_not_in_the_session_ends_it() -> Non
     session = wanting(foo_0=0)
     answered_in_full(session)
     session.next_request()
-    assert session.answered(OK, ID, tps("bar-0")) is None
+    assert session.handle_response(OK, ID, tps("bar-0")) is None
     assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0}, [])
 
 
@@ -168,7 +168,7 @@ def test_a_broker_may_end_a_session_with_an_answer() -> None:
     session = wanting(foo_0=0)
     answered_in_full(session)
     session.next_request()
-    assert session.answered(OK, NO_SESSION, tps("foo-0")) is None
+    assert session.handle_response(OK, NO_SESSION, tps("foo-0")) is None
     assert said(session.next_request()) == (NO_SESSION, FULL_EPOCH, {"foo-0": 0}, [])
 
 
@@ -177,7 +177,7 @@ def test_another_error_ends_the_session_and_is_left_to_the_caller() -> None:
     session = wanting(foo_0=0)
     answered_in_full(session)
     session.next_request()
-    assert session.answered(KAFKA_STORAGE_ERROR.code, NO_SESSION, []) is None
+    assert session.handle_response(KAFKA_STORAGE_ERROR.code, NO_SESSION, []) is None
     assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0}, [])
 
 
@@ -185,7 +185,7 @@ def test_a_full_request_that_is_refused_with_an_error_of_sessions_is_left_to_the
     """Else it would be sent again at once and without end."""
     session = wanting(foo_0=0)
     session.next_request()
-    assert session.answered(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) is None
+    assert session.handle_response(FETCH_SESSION_ID_NOT_FOUND.code, NO_SESSION, []) is None
 
 
 def test_a_request_without_an_answer_is_followed_by_a_full_one_that_ends_the_session() -> None:
@@ -194,7 +194,7 @@ def test_a_request_without_an_answer_is_followed_by_a_full_one_that_ends_the_ses
     answered_in_full(session)
     want(session, bar_0=5)
     session.next_request()
-    session.failed()
+    session.handle_error()
     assert said(session.next_request()) == (ID, FULL_EPOCH, {"foo-0": 0, "bar-0": 5}, [])
 
 
@@ -204,7 +204,7 @@ def test_the_epoch_after_the_largest_is_1() -> None:
     answered_in_full(session)
     session._epoch = EPOCH_MAX
     session.next_request()
-    session.answered(OK, ID, [])
+    session.handle_response(OK, ID, [])
     assert session.next_request().epoch == 1
 
 
@@ -214,7 +214,7 @@ def test_what_changes_and_changes_back_is_not_sent() -> None:
     want(session, foo_0=5)
     want(session, foo_0=0)
     want(session, bar_0=1)
-    session.leave_out(tps("bar-0")[0])
+    session.remove_partition(tps("bar-0")[0])
     assert said(session.next_request()) == (ID, 1, {}, [])
 
 
@@ -222,9 +222,9 @@ def test_a_full_request_names_the_first_so_many_and_those_that_were_moved_back_l
     session = wanting(foo_0=0, foo_1=1, foo_2=2)
     request = session.next_request(partitions_max=2)
     assert list(request.rows) == tps("foo-0", "foo-1")
-    assert session.answered(OK, NO_SESSION, list(request.rows)) is None
+    assert session.handle_response(OK, NO_SESSION, list(request.rows)) is None
     for tp in request.rows:
-        session.move_back(tp)
+        session.move_to_end(tp)
     assert list(session.next_request(partitions_max=2).rows) == tps("foo-2", "foo-0")
 
 
@@ -248,14 +248,14 @@ class Broker:
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
 
     def fetch(self, body: FetchRequest) -> FetchResponse:
-        context = self.cache.begin(body, 12)
+        context = self.cache.new_context(body, 12)
         if isinstance(context, ErrorCode):
             return FetchResponse(error_code=context.code, responses=[])
         topics = []
         for topic in context.topics:
             rows = [self._row(TopicPartition(topic.topic, asked.partition), asked) for asked in topic.partitions]
             topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
-        return context.answer(topics)
+        return context.build_response(topics)
 
     def _row(self, tp: TopicPartition, asked: FetchPartition) -> FetchPartitionResponse:
         log = self.logs.setdefault(tp, Log())
@@ -352,7 +352,7 @@ def test_what_brings_records_goes_behind_the_others(broker: Broker) -> None:
     session_id = broker.fetch(asking({"foo-0": 0, "foo-1": 0, "foo-2": 0})).session_id
     broker.logs[tps("foo-0")[0]].end = 1
     broker.fetch(asking({}, session_id, 1))
-    context = broker.cache.begin(asking({"foo-0": 1}, session_id, 2), 12)
+    context = broker.cache.new_context(asking({"foo-0": 1}, session_id, 2), 12)
     assert isinstance(context, FetchContext)
     assert [row.partition for topic in context.topics for row in topic.partitions] == [1, 2, 0]
 
@@ -405,12 +405,12 @@ def test_all_sessions_together_have_so_many_partitions_at_most(broker: Broker) -
 def test_a_session_is_of_topic_ids_or_of_names(broker: Broker) -> None:
     """FETCH_SESSION_TOPIC_ID_ERROR (3.1, KIP-516)."""
     by_name = broker.fetch(asking({"foo-0": 0})).session_id
-    context = broker.cache.begin(asking({}, by_name, 1), 13)
+    context = broker.cache.new_context(asking({}, by_name, 1), 13)
     assert isinstance(context, ErrorCode)
     assert context.name == "FETCH_SESSION_TOPIC_ID_ERROR"
     with_id = asking({"foo-0": 0})
     with_id.topics[0].topic, with_id.topics[0].topic_id = "", b"i" * len(NO_UUID)
-    opened = broker.cache.begin(with_id, 13)
+    opened = broker.cache.new_context(with_id, 13)
     assert isinstance(opened, FetchContext)
     assert [topic.topic_id for topic in opened.topics] == [b"i" * len(NO_UUID)]
 
@@ -446,9 +446,9 @@ def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any
     def body() -> FetchRequest:
         for tp in NAMES:
             if tp in asked_for:
-                session.want(tp, offsets[tp])
+                session.set_partition(tp, offsets[tp])
             else:
-                session.leave_out(tp)
+                session.remove_partition(tp)
         request = session.next_request()
         epochs.append(request.epoch)
         rows = {f"{tp.topic}-{tp.partition}": row for tp, row in request.rows.items()}
@@ -462,7 +462,7 @@ def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any
                 for topic in response.responses
                 for row in topic.partitions
             }
-            if session.answered(response.error_code, response.session_id, rows) is None:
+            if session.handle_response(response.error_code, response.session_id, rows) is None:
                 break
         assert response.error_code == OK
         for tp, row in rows.items():
@@ -489,10 +489,10 @@ def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any
                 broker.cache.drop_all()
             case "request lost":
                 body()
-                session.failed()
+                session.handle_error()
             case "answer lost":
                 broker.fetch(body())
-                session.failed()
+                session.handle_error()
             case "fetch":
                 fetch()
     for tp in asked_for:

@@ -50,7 +50,7 @@ from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import FetchedRow
 from zkconsumer.wire.hashing import java_hash
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 
 TOPIC = "clicks"
@@ -85,11 +85,11 @@ class Bench:
             self.refusals.append,
         )
         lease = Lease(SYSTEM_CLOCK)
-        lease.set(SYSTEM_CLOCK.now_ms() + 10**9)
+        lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
         self.queues = [ChunkQueue(chunks_max) for _ in range(streams)]
         self.streams: list[Stream] = []
         for number, queue in enumerate(self.queues):
-            self.manager.feed(queue)
+            self.manager.add_queue(queue)
             self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
 
     def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
@@ -241,7 +241,7 @@ def test_what_leaves_is_not_fetched_any_more_and_what_stays_goes_on(cluster: Fak
     append(cluster, 0, 1)
     append(cluster, 2, 1)
     made.take(2)
-    gone.kill()
+    gone.invalidate()
     made.manager.wake()
     append(cluster, 0, 1)
     append(cluster, 2, 1)
@@ -266,7 +266,7 @@ def test_what_leaves_and_what_comes_stops_no_thread(cluster: FakeCluster, bench:
     before = fetcher_threads()
     assert len(before) == 2
     for info in gone:
-        info.kill()
+        info.invalidate()
     made.start(2, 3)
     assert made.take(2) == {2: [0], 3: [0]}
     assert fetcher_threads() == before
@@ -353,7 +353,7 @@ def test_a_known_leader_that_leads_no_more_says_so_and_is_found_again(cluster: F
     [info] = made.start(2)
     assert made.take(3) == {2: [0, 1, 2]}
     assert lookups(cluster) > asked
-    info.kill()
+    info.invalidate()
     again = lookups(cluster)
     made.start(2, offset=1)
     assert made.take(2) == {2: [1, 2]}, "where it was found is known now"
@@ -685,11 +685,11 @@ def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
     append(cluster, 0, 5)
     older = build_record_set([Record(3 - behind, 0, 0, None, b"old")], 2)
     answers = [older, older]
-    real = fetcher_thread.ConsumerFetcherThread._take
+    real = fetcher_thread.ConsumerFetcherThread._process_partition
 
     def take_older(fetcher: Any, reading: Any, row: FetchedRow, *rest: Any) -> None:
         if answers:
-            found = scan(answers[-1])
+            found = scan_record_set(answers[-1])
             row = row._replace(records=answers.pop(), entries=found.entries, next_offset=found.next_offset)
         real(fetcher, reading, row, *rest)
 
@@ -1097,17 +1097,17 @@ def test_an_answer_without_news_of_a_partition_is_an_answer_for_it(single: FakeC
     infos = made.start(0, 1)
     append(single, 0, 1)
     made.take(1)
-    wait_until(lambda: infos[1].answered_at_ms, "it was answered for")
-    before = infos[1].answered_at_ms
-    wait_until(lambda: infos[1].answered_at_ms > before, "and again")
+    wait_until(lambda: infos[1].last_response_ms, "it was answered for")
+    before = infos[1].last_response_ms
+    wait_until(lambda: infos[1].last_response_ms > before, "and again")
     assert [info.high_watermark for info in infos] == [1, 0]
     assert [] in named(made), "though answers say nothing of it"
-    infos[1].kill()
+    infos[1].invalidate()
     made.manager.wake()
-    wait_until(lambda: infos[1].answers is None, "nobody asks for it any more")
-    left_at_ms = infos[1].answered_at_ms
-    wait_until(lambda: infos[0].answered_at_ms > left_at_ms, "answers go on")
-    assert infos[1].answered_at_ms == left_at_ms
+    wait_until(lambda: infos[1].last_response is None, "nobody asks for it any more")
+    left_at_ms = infos[1].last_response_ms
+    wait_until(lambda: infos[0].last_response_ms > left_at_ms, "answers go on")
+    assert infos[1].last_response_ms == left_at_ms
 
 
 def test_another_ownership_of_a_partition_has_what_its_session_knows(single: FakeCluster, bench: MakeBench) -> None:
@@ -1116,10 +1116,10 @@ def test_another_ownership_of_a_partition_has_what_its_session_knows(single: Fak
     append(single, 0, 3)
     [old] = made.start(0)
     made.take(3)
-    wait_until(lambda: old.answered_at_ms, "it is read")
-    old.kill()
+    wait_until(lambda: old.last_response_ms, "it is read")
+    old.invalidate()
     [new] = made.start(0, offset=3)
-    wait_until(lambda: new.answered_at_ms, "it is read by its new owner")
+    wait_until(lambda: new.last_response_ms, "it is read by its new owner")
     assert new.high_watermark == 3
 
 
@@ -1251,7 +1251,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
     cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = bench(cluster)
-    real = fetcher_thread.ConsumerFetcherThread._receive
+    real = fetcher_thread.ConsumerFetcherThread._handle_response
     failures = [KafkaException("a broker refused the fetch"), KafkaException("and again")]
 
     def refused(*given: Any) -> None:

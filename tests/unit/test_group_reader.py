@@ -112,9 +112,9 @@ def test_a_view_holds_members_topics_and_what_is_missing(server: FakeZooKeeper, 
         "g1_a": Subscription("static", {TOPIC: 2, "absent": 1}),
         "g1_b": Subscription("static", {TOPIC: 1}),
     }
-    assert view.topics == {TOPIC: (0, 1, 2)}
-    assert view.missing == {"absent"}
-    assert (view.owners, view.control, view.all_topics, view.left_out) == (None, None, None, {})
+    assert view.partitions_by_topic == {TOPIC: (0, 1, 2)}
+    assert view.missing_topics == {"absent"}
+    assert (view.owners, view.control, view.all_topics, view.ignored_registrations) == (None, None, None, {})
 
 
 def test_a_group_that_does_not_exist_has_no_members(reading: Reading) -> None:
@@ -129,7 +129,7 @@ def test_a_registration_that_no_release_accepts_is_left_out_with_its_reason(
     server.ensure(paths.registration(GROUP, "g1_poison"), b"[[[[")
     view = reading.read()
     assert list(view.members) == ["g1_a"]
-    assert list(view.left_out) == ["g1_poison"]
+    assert list(view.ignored_registrations) == ["g1_poison"]
 
 
 def test_a_topic_znode_that_nobody_can_read_is_a_topic_without_partitions(
@@ -139,7 +139,7 @@ def test_a_topic_znode_that_nobody_can_read_is_a_topic_without_partitions(
     create_topic(server, TOPIC, 2)
     server.ensure(paths.topic("poison"), b'{"partitions":{"x":1}}')
     view = reading.read([TOPIC, "poison"])
-    assert view.topics == {TOPIC: (0, 1), "poison": ()}
+    assert view.partitions_by_topic == {TOPIC: (0, 1), "poison": ()}
 
 
 def test_the_whole_group_brings_the_topics_of_others_and_names_that_cannot_be_topics_are_passed_over(
@@ -148,8 +148,8 @@ def test_the_whole_group_brings_the_topics_of_others_and_names_that_cannot_be_to
     join(server, "g1_a", {"other": 1, "../escape": 1})
     create_topic(server, "other", 1)
     create_topic(server, TOPIC, 2)
-    assert reading.read().topics == {TOPIC: (0, 1)}
-    assert reading.read(whole_group=True).topics == {TOPIC: (0, 1), "other": (0,)}
+    assert reading.read().partitions_by_topic == {TOPIC: (0, 1)}
+    assert reading.read(whole_group=True).partitions_by_topic == {TOPIC: (0, 1), "other": (0,)}
 
 
 def test_a_filter_in_the_group_brings_every_topic(server: FakeZooKeeper, reading: Reading) -> None:
@@ -170,7 +170,7 @@ def test_a_filter_before_there_is_any_broker_sees_the_first_topic(server: FakeZo
     assert reading.read((), whole_group=True).all_topics == ()
     create_topic(server, TOPIC, 1)
     assert paths.BROKER_TOPICS in reading.fired
-    assert reading.read((), whole_group=True).topics == {TOPIC: (0,)}
+    assert reading.read((), whole_group=True).partitions_by_topic == {TOPIC: (0,)}
 
 
 def test_owners_come_when_they_are_asked_for(server: FakeZooKeeper, reading: Reading, other: Party) -> None:
@@ -216,7 +216,7 @@ def test_what_a_watch_fired_for_is_read_again(what: str, server: FakeZooKeeper, 
     if what == "registration":
         assert view.members["g1_a"].topics == {TOPIC: 7}
     elif "topic" in what:
-        assert view.topics == {TOPIC: (0, 1, 2, 3, 4)}
+        assert view.partitions_by_topic == {TOPIC: (0, 1, 2, 3, 4)}
     else:
         assert view.control is not None
         assert view.control.authority == "kafka"
@@ -226,7 +226,7 @@ def test_everything_is_read_again_after_the_connection_broke(server: FakeZooKeep
     join(server, "g1_a")
     create_topic(server, TOPIC, 1)
     reading.read()
-    reading.reader.forget()
+    reading.reader.clear()
     reading.read()
     assert len(reading.requests) == 4
 
@@ -310,9 +310,9 @@ def test_a_topic_that_comes_between_two_looks_is_not_missed(server: FakeZooKeepe
         if reading.requests[-1] == Exists(paths.topic(TOPIC), watch=True):
             create_topic(server, TOPIC, 2)
 
-    assert reading.read(between=between).topics == {TOPIC: (0, 1)}
+    assert reading.read(between=between).partitions_by_topic == {TOPIC: (0, 1)}
     create_topic(server, TOPIC, 3)
-    assert reading.read().topics == {TOPIC: (0, 1, 2)}
+    assert reading.read().partitions_by_topic == {TOPIC: (0, 1, 2)}
 
 
 def test_a_topic_that_comes_and_goes_again_and_again_is_given_up_on(server: FakeZooKeeper, reading: Reading) -> None:
@@ -343,7 +343,7 @@ def test_a_reading_in_which_the_connection_broke_gives_nothing(server: FakeZooKe
 
     def between(number: int) -> None:
         if number == 3:
-            reading.reader.forget()
+            reading.reader.clear()
 
     assert reading.try_to_read(between=between) == "the connection broke while the group was read"
     assert list(reading.read().members) == ["g1_a"]
@@ -363,7 +363,7 @@ def test_an_error_at_any_request_is_a_reason_and_the_next_reading_is_whole(
         seen.append(request)
         return len(seen) == number + 1 and not isinstance(request, GetMany)
 
-    server.refuse_next(is_the_one, kind)
+    server.fail_next(is_the_one, kind)
     first = reading.try_to_read([TOPIC, "absent"])
     assert isinstance(first, str)
     assert kind.__name__ in first
@@ -373,7 +373,7 @@ def test_an_error_at_any_request_is_a_reason_and_the_next_reading_is_whole(
 
 def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
     join(server, "g1_a")
-    server.refuse_next(lambda request: request == Get(paths.registration(GROUP, "g1_a"), watch=True), NoNode)
+    server.fail_next(lambda request: request == Get(paths.registration(GROUP, "g1_a"), watch=True), NoNode)
     assert reading.read().members == {}
 
 
@@ -425,7 +425,7 @@ def test_under_range_a_filter_reads_the_list_and_the_topics_that_it_takes(
     for topic in ("t1", "t2", "x1"):
         create_topic(server, topic, 2)
     view = reading.read(OURS)
-    assert view.topics == {"t1": (0, 1), "t2": (0, 1)}
+    assert view.partitions_by_topic == {"t1": (0, 1), "t2": (0, 1)}
     assert view.all_topics is not None
     assert sorted(view.all_topics) == ["t1", "t2", "x1"]
     assert paths.topic("x1") not in [request.path for request in reading.requests if isinstance(request, Get)]
@@ -437,7 +437,7 @@ def test_under_roundrobin_every_topic_that_some_filter_takes_is_read(server: Fak
     join(server, "g1_c", {"(a)\\1": 1}, "white_list")
     for topic in ("t1", "x1", "z1"):
         create_topic(server, topic, 1)
-    assert set(reading.read(OURS, whole_group=True).topics) == {"t1", "x1"}
+    assert set(reading.read(OURS, whole_group=True).partitions_by_topic) == {"t1", "x1"}
 
 
 def test_under_range_the_filter_of_another_member_needs_no_list(server: FakeZooKeeper, reading: Reading) -> None:
@@ -456,21 +456,21 @@ def test_what_no_topic_can_be_called_is_not_shown_to_any_filter(server: FakeZooK
 
 
 def test_a_list_that_changes_is_read_again(server: FakeZooKeeper, reading: Reading) -> None:
-    assert reading.read(OURS).topics == {}
+    assert reading.read(OURS).partitions_by_topic == {}
     create_topic(server, "t1", 1)
-    assert set(reading.read(OURS).topics) == {"t1"}
+    assert set(reading.read(OURS).partitions_by_topic) == {"t1"}
     server.remove(paths.topic("t1"))
-    assert set(reading.read(OURS).topics) == set()
+    assert set(reading.read(OURS).partitions_by_topic) == set()
 
 
 def test_a_view_tells_when_topics_were_created(server: FakeZooKeeper, reading: Reading) -> None:
     create_topic(server, "t1", 1)
-    first = reading.read(OURS).births["t1"]
+    first = reading.read(OURS).topic_czxids["t1"]
     create_topic(server, "t1", 2)
-    assert reading.read(OURS).births["t1"] == first, "growth is no birth"
+    assert reading.read(OURS).topic_czxids["t1"] == first, "growth is no birth"
     server.remove(paths.topic("t1"))
     create_topic(server, "t1", 1)
-    assert reading.read(OURS).births["t1"] > first
+    assert reading.read(OURS).topic_czxids["t1"] > first
 
 
 # --- topics from elsewhere ----------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_a_view_tells_when_topics_were_created(server: FakeZooKeeper, reading: R
 class Slow:
     """A source of topics that waits for somebody else."""
 
-    births: ClassVar[dict[str, int]] = {}
+    topic_czxids: ClassVar[dict[str, int]] = {}
 
     def read(self, topics: Iterable[str]) -> Procedure[dict[str, tuple[int, ...] | None]]:
         yield Elsewhere(lambda done: None)
@@ -491,7 +491,7 @@ class Slow:
 
     def invalidate(self, path: str) -> None: ...
 
-    def forget(self) -> None: ...
+    def clear(self) -> None: ...
 
 
 def test_a_reading_that_ends_in_the_middle_of_the_next_one_disturbs_nothing() -> None:
@@ -502,7 +502,7 @@ def test_a_reading_that_ends_in_the_middle_of_the_next_one_disturbs_nothing() ->
     late = reader.read(own, whole_group=False, with_owners=False)
     next(late)
     assert isinstance(late.send([missing]), Elsewhere)
-    reader.forget()
+    reader.clear()
     now = reader.read(own, whole_group=False, with_owners=False)
     next(now)
     with pytest.raises(StopIteration) as ended:
@@ -515,7 +515,7 @@ def test_a_reading_that_ends_in_the_middle_of_the_next_one_disturbs_nothing() ->
     with pytest.raises(StopIteration) as ended:
         now.send([None])
     assert isinstance(ended.value.value, GroupView)
-    assert ended.value.value.topics == {TOPIC: (0,)}
+    assert ended.value.value.partitions_by_topic == {TOPIC: (0,)}
     again = reader.read(own, whole_group=False, with_owners=False)
     next(again)
     again.send([missing])

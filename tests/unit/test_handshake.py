@@ -109,9 +109,9 @@ def both_sides(changes: tuple[int, ...], first: int) -> tuple[bool, list[int], i
     backs: list[int] = []
 
     def iterate() -> None:
-        handed.append(info.take_in_hand(OFFSET))
+        handed.append(info.begin_delivery(OFFSET))
         if handed[0]:
-            info.come_back(OFFSET + 1, 0)
+            info.acknowledge(OFFSET + 1, 0)
 
     def stop() -> None:
         info.stop(lambda stopped: backs.append(stopped.consumed_offset))

@@ -24,7 +24,7 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import HealthUnknown, InvalidConfigException, UsageError
 from zkconsumer.observe.health import MEMBERS_MAX, Look, MemberHealth, process_health
 from zkconsumer.runtime import health as server_module
-from zkconsumer.runtime.health_socket import ANSWER_BYTES_MAX, ask, ask_process, listen, socket_path
+from zkconsumer.runtime.health_socket import ANSWER_BYTES_MAX, query_health, query_process_health, open_listening_socket, socket_path
 from zkconsumer.testing.world import FakeWorld
 
 TOPIC = "t"
@@ -54,7 +54,7 @@ def member(world: FakeWorld, connect: MakeConnector, place: Path) -> Iterator[Zo
 
 def health(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The answer, and its one member."""
-    answer = ask(path, 3_000)
+    answer = query_health(path, 3_000)
     [member] = answer["members"]
     return answer, member
 
@@ -64,7 +64,7 @@ def command(*words: str) -> Result:
 
 
 def healthy_now(path: Path) -> Callable[[], bool]:
-    return lambda: bool(ask(path, 3_000)["healthy"])
+    return lambda: bool(query_health(path, 3_000)["healthy"])
 
 
 # --- what is healthy ----------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_member_without_zookeeper_is_alive_and_unhealthy_until_it_is_back(
     connector.create_message_streams({TOPIC: 1})
     wait_until(healthy_now(place), "it is healthy")
     world.zookeeper.disconnect(world.store_of(connector))
-    wait_until(lambda: not ask(place, 3_000)["healthy"], "it is not")
+    wait_until(lambda: not query_health(place, 3_000)["healthy"], "it is not")
     answer, told = health(place)
     assert answer["alive"]
     assert any("no connection to ZooKeeper" in words for words in told["problems"])
@@ -174,7 +174,7 @@ def test_a_control_thread_that_hangs_is_told_and_holds_no_supervisor_up(
 ) -> None:
     monkeypatch.setattr(server_module, "LOOK_TIMEOUT_MS", 100)
     hang = threading.Event()
-    member._member.control.call(lambda: hang.wait(20) and None)  # type: ignore[func-returns-value]
+    member._member.event_loop.call_soon(lambda: hang.wait(20) and None)  # type: ignore[func-returns-value]
     try:
         for _ in range(3):
             answer, told = health(place)
@@ -182,7 +182,7 @@ def test_a_control_thread_that_hangs_is_told_and_holds_no_supervisor_up(
             assert "the control thread did not answer within" in told["problems"][0]
     finally:
         hang.set()
-    wait_until(lambda: ask(place, 3_000)["alive"], "it answers again")
+    wait_until(lambda: query_health(place, 3_000)["alive"], "it answers again")
 
 
 def test_connectors_of_one_process_share_a_socket_and_the_last_one_removes_it(
@@ -190,15 +190,15 @@ def test_connectors_of_one_process_share_a_socket_and_the_last_one_removes_it(
 ) -> None:
     world.create_topic(TOPIC, 2)
     connectors = [connect(group_id="g", consumer_id=name, health_socket=str(place)) for name in "ab"]
-    assert [each["member"] for each in ask(place, 3_000)["members"]] == ["g_a", "g_b"]
+    assert [each["member"] for each in query_health(place, 3_000)["members"]] == ["g_a", "g_b"]
     assert [name for name in live_threads() if name == "zkconsumer-health"] == ["zkconsumer-health"]
     connectors[0].close()
-    assert [each["member"] for each in ask(place, 3_000)["members"]] == ["g_b"]
+    assert [each["member"] for each in query_health(place, 3_000)["members"]] == ["g_b"]
     connectors[1].close()
     assert not place.exists()
     assert "zkconsumer-health" not in live_threads()
     with pytest.raises(HealthUnknown, match="No such file"):
-        ask(place, 100)
+        query_health(place, 100)
 
 
 def test_without_the_setting_nothing_listens(world: FakeWorld, connect: MakeConnector) -> None:
@@ -231,7 +231,7 @@ def test_a_forked_child_answers_nothing_and_leaves_the_socket_to_its_parent(
     with os.fdopen(readable, "rb") as told:
         assert run_in_thread(told.read)() == b"0"
     os.waitpid(child, 0)
-    assert ask(place, 3_000)["pid"] == os.getpid()
+    assert query_health(place, 3_000)["pid"] == os.getpid()
 
 
 # --- whoever asks -------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_who_connects_and_says_nothing_or_goes_at_once_holds_nobody_up(
         with socket.socket(socket.AF_UNIX) as gone:
             gone.settimeout(5)
             gone.connect(str(place))
-    assert ask(place, 3_000)["alive"]
+    assert query_health(place, 3_000)["alive"]
     for each in silent:
         each.close()
 
@@ -279,10 +279,10 @@ def test_a_flood_of_questions_is_one_look(
     member._health._answered_at_ms = -60_000
     monkeypatch.setattr(server_module, "FRESH_MS", 60_000)
     looks: list[None] = []
-    begin = member._looker.begin_look
-    monkeypatch.setattr(member._looker, "begin_look", lambda: (looks.append(None), begin()))
+    begin = member._health_source.request_snapshot
+    monkeypatch.setattr(member._health_source, "begin_look", lambda: (looks.append(None), begin()))
     for _ in range(100):
-        ask(place, 3_000)
+        query_health(place, 3_000)
     assert len(looks) == 1
 
 
@@ -296,7 +296,7 @@ def test_a_process_with_thousands_of_descriptors_answers_too(
         while not many or many[-1] < 1_100:
             many.append(os.open(os.devnull, os.O_RDONLY))
         connector = connect(group_id="g", health_socket=str(place))
-        assert ask(place, 3_000)["alive"]
+        assert query_health(place, 3_000)["alive"]
         connector.close()
     finally:
         for descriptor in many:
@@ -311,20 +311,20 @@ def test_what_a_killed_process_left_is_replaced(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(place))
         dead.listen()
-    with listen(place):
+    with open_listening_socket(place):
         pass
 
 
 def test_a_socket_that_somebody_answers_is_not_taken_away(place: Path) -> None:
-    with listen(place), pytest.raises(UsageError, match="another process answers there"):
-        listen(place)
+    with open_listening_socket(place), pytest.raises(UsageError, match="another process answers there"):
+        open_listening_socket(place)
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir, lambda path: path.symlink_to("/etc/passwd")])
 def test_what_is_no_socket_is_not_touched(place: Path, make: Callable[[Path], None]) -> None:
     make(place)
     with pytest.raises(UsageError, match="something else is there"):
-        listen(place)
+        open_listening_socket(place)
     assert place.is_symlink() or place.exists()
 
 
@@ -343,7 +343,7 @@ def test_the_path_may_hold_the_process_id_and_must_fit(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds 107 bytes"):
         socket_path("/" + "x" * 200)
     with pytest.raises(UsageError, match="cannot be made: No such file"):
-        listen(tmp_path / "no" / "such.sock")
+        open_listening_socket(tmp_path / "no" / "such.sock")
 
 
 @pytest.mark.parametrize("value", ["relative/path", "/run/", "", "Auto", "/a\0b"])
@@ -361,10 +361,10 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_auto_is_found_by_the_process_id(world: FakeWorld, connect: MakeConnector, runtime: Path) -> None:
     connector = connect(group_id="g", health_socket="auto")
     assert stat.S_IMODE(runtime.lstat().st_mode) == 0o700
-    assert ask_process(os.getpid(), 3_000)["pid"] == os.getpid()
+    assert query_process_health(os.getpid(), 3_000)["pid"] == os.getpid()
     connector.close()
     with pytest.raises(HealthUnknown, match=f"there is no {os.getpid()}.sock in {runtime}"):
-        ask_process(os.getpid(), 3_000)
+        query_process_health(os.getpid(), 3_000)
 
 
 def test_a_folder_that_others_may_write_is_not_used(runtime: Path) -> None:
@@ -383,18 +383,18 @@ def test_another_process_in_the_place_of_the_asked_one_is_not_believed(runtime: 
     runtime.mkdir(0o700)
     if os.stat(f"/proc/{parent}").st_uid != os.getuid():
         pytest.skip("the parent is another user's")
-    with listen(runtime / f"{parent}.sock"), pytest.raises(HealthUnknown, match=f"served by process {os.getpid()}"):
-        ask_process(parent, 1_000)
+    with open_listening_socket(runtime / f"{parent}.sock"), pytest.raises(HealthUnknown, match=f"served by process {os.getpid()}"):
+        query_process_health(parent, 1_000)
 
 
 def test_another_users_socket_is_not_believed(place: Path) -> None:
-    with listen(place), pytest.raises(HealthUnknown, match="it is not believed"):
-        ask(place, 1_000, owner=os.getuid() + 1)
+    with open_listening_socket(place), pytest.raises(HealthUnknown, match="it is not believed"):
+        query_health(place, 1_000, owner=os.getuid() + 1)
 
 
 def test_a_process_that_is_not_there_is_told() -> None:
     with pytest.raises(HealthUnknown, match="there is no process 4194304"):
-        ask_process(4_194_304, 100)
+        query_process_health(4_194_304, 100)
 
 
 # --- answers that are none ----------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def test_a_process_that_is_not_there_is_told() -> None:
     ],
 )
 def test_what_answers_something_else_is_no_member(place: Path, answer: bytes | None, says: str) -> None:
-    with listen(place) as listening:
+    with open_listening_socket(place) as listening:
         listening.setblocking(True)
         taken: list[socket.socket] = []
 
@@ -429,7 +429,7 @@ def test_what_answers_something_else_is_no_member(place: Path, answer: bytes | N
 
         join = run_in_thread(serve)
         with pytest.raises(HealthUnknown, match=says):
-            ask(place, 200 if answer is None else 5_000)
+            query_health(place, 200 if answer is None else 5_000)
         join()
         for each in taken:
             each.close()

@@ -144,7 +144,7 @@ def test_brokers_and_records_that_cannot_be_read_are_told(world: FakeWorld) -> N
     assert partitions == (TopicPartition("other", 0),)
     assert broker in world.cluster.addresses
     assert "corrupt" in why
-    connector._member.observing.poisoned(TopicPartition(TOPIC, 0), "as a stream tells it")
+    connector._member.observing.poison_record_found(TopicPartition(TOPIC, 0), "as a stream tells it")
     wait_until(lambda: recorder.of("record_poisoned"), "a stream's trouble is told")
     for broker in world.cluster.addresses:
         world.cluster.stop_broker(broker.broker_id)
@@ -222,7 +222,7 @@ def test_a_slow_hook_delays_only_hooks_and_what_comes_too_much_is_dropped_and_co
     told: list[str] = []
 
     class Slow(Hooks):
-        def told(self, level: str, event: str, words: str) -> None:
+        def warning_logged(self, level: str, event: str, words: str) -> None:
             told.append(event)
             is_called.set()
             let_go.wait(10)
@@ -247,7 +247,7 @@ def test_a_hook_may_close_the_connector(world: FakeWorld) -> None:
     closed = threading.Event()
 
     class Closes(Hooks):
-        def share_held(self, assignment: dict[TopicPartition, str]) -> None:
+        def assignment_complete(self, assignment: dict[TopicPartition, str]) -> None:
             connector.close()
             closed.set()
 

@@ -25,15 +25,15 @@ def lane_with(count: int, clock: ManualClock, timeout_ms: int = 0) -> Lane:
 def test_it_counts_from_when_the_record_was_handed_out_until_the_program_asks_on() -> None:
     clock = ManualClock(1_000)
     lane = lane_with(2, clock)
-    assert lane.queue.in_hand_since_ms is None, "the program has not asked for the first"
+    assert lane.queue.unacknowledged_since_ms is None, "the program has not asked for the first"
     next(lane.iterator)
     clock.move(500)
-    assert lane.queue.in_hand_since_ms == 1_000
+    assert lane.queue.unacknowledged_since_ms == 1_000
     next(lane.iterator)
-    assert lane.queue.in_hand_since_ms == 1_500
+    assert lane.queue.unacknowledged_since_ms == 1_500
     with pytest.raises(ConsumerTimeoutException):
         next(lane.iterator)
-    assert lane.queue.in_hand_since_ms is None, "it asked for one, and got none"
+    assert lane.queue.unacknowledged_since_ms is None, "it asked for one, and got none"
 
 
 def test_asking_whether_there_is_a_record_counts_as_asking_for_it() -> None:
@@ -42,16 +42,16 @@ def test_asking_whether_there_is_a_record_counts_as_asking_for_it() -> None:
         lane = lane_with(2, clock)
         next(lane.iterator)
         ask(lane)
-        assert lane.queue.in_hand_since_ms is None
+        assert lane.queue.unacknowledged_since_ms is None
 
 
 def test_a_program_that_waits_in_the_call_has_none() -> None:
     lane = Lane(-1)
     lane.put(lane.info(), records_of([0]))
     next(lane.iterator)
-    assert lane.queue.in_hand_since_ms is not None
+    assert lane.queue.unacknowledged_since_ms is not None
     waiting = run_in_thread(lambda: next(lane.iterator, None))
-    wait_until(lambda: lane.queue.in_hand_since_ms is None, "it came back, and waits")
+    wait_until(lambda: lane.queue.unacknowledged_since_ms is None, "it came back, and waits")
     lane.queue.end(ShutdownMarker())
     assert waiting() is None
 
@@ -61,7 +61,7 @@ def test_a_record_that_is_given_back_or_counted_is_in_hand_no_more(end: str) -> 
     lane = lane_with(1, ManualClock())
     next(lane.iterator)
     getattr(lane.iterator, end)()
-    assert lane.queue.in_hand_since_ms is None
+    assert lane.queue.unacknowledged_since_ms is None
 
 
 def test_a_message_that_cannot_be_handed_out_is_not_in_hand() -> None:
@@ -70,17 +70,17 @@ def test_a_message_that_cannot_be_handed_out_is_not_in_hand() -> None:
     lane.put(lane.info(), good[:-1] + bytes([good[-1] ^ 1]))
     with pytest.raises(InvalidMessageException):
         next(lane.iterator)
-    assert lane.queue.in_hand_since_ms is None
+    assert lane.queue.unacknowledged_since_ms is None
 
 
 @pytest.mark.skipif(table_delivery.AVAILABLE, reason="the compiled hand-out runs no Python code between the two")
 def test_a_record_that_an_exception_keeps_from_the_program_is_not_in_hand() -> None:
     lane = lane_with(1, ManualClock())
     delivery = lane.iterator.delivery
-    delivery.offer()
-    assert lane.queue.in_hand_since_ms is not None
-    delivery.come_back()  # as the next call does: the record was offered, and never taken out
-    assert lane.queue.in_hand_since_ms is None
+    delivery.prepare_next()
+    assert lane.queue.unacknowledged_since_ms is not None
+    delivery.acknowledge()  # as the next call does: the record was offered, and never taken out
+    assert lane.queue.unacknowledged_since_ms is None
     assert next(lane.iterator).offset == 0
 
 
@@ -89,13 +89,13 @@ def test_a_member_is_as_busy_as_its_stream_that_has_had_its_record_for_the_longe
     lanes = [lane_with(2, clock) for _ in range(3)]
     holder = StreamHolder(cast("Any", None), lanes[0].lease, cast("Any", None), cast("Any", None))
     holder.queues = {("a", "g-0"): lanes[0].queue, ("b", "g-0"): lanes[1].queue, (ANY_TOPIC, "g-1"): lanes[2].queue}
-    assert holder.busy is None
+    assert holder.busy_stream is None
     next(lanes[2].iterator)
     clock.move(10)
     next(lanes[1].iterator)
-    assert holder.busy == Busy(1_000, "g-1")
+    assert holder.busy_stream == Busy(1_000, "g-1")
     next(lanes[2].iterator)
-    assert holder.busy in (Busy(1_010, "g-0"), Busy(1_010, "g-1"))
+    assert holder.busy_stream in (Busy(1_010, "g-0"), Busy(1_010, "g-1"))
     with pytest.raises(ConsumerTimeoutException):
         [next(lanes[2].iterator) for _ in range(2)]
-    assert holder.busy == Busy(1_010, "g-0")
+    assert holder.busy_stream == Busy(1_010, "g-0")

@@ -37,7 +37,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 
 BASES = {0: 1_000_000, 1: 5}
 """The first offset of each partition: so far apart that the position of one cannot be taken for that of the other."""
@@ -132,7 +132,7 @@ class World:
     ) -> None:
         self.clock = ManualClock()
         self.lease = Lease(self.clock)
-        self.lease.set(self.clock.now_ms() + 1_000)
+        self.lease.set_until(self.clock.now_ms() + 1_000)
         self.queue = ChunkQueue(10)
         self.stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", self.queue, self.lease, timeout_ms)
         self.iterator = self.stream.iterator()
@@ -147,7 +147,7 @@ class World:
     def fill(self) -> None:
         """Offer the chunks, as a fetcher does."""
         for number, data in self.sets.items():
-            info, found = self.infos[number], scan(data)
+            info, found = self.infos[number], scan_record_set(data)
             chunk = FetchedDataChunk(data, info, info.fetch_offset, found.next_offset, found.complete_bytes, 0)
             self.queue.offer(chunk)
 
@@ -159,7 +159,7 @@ class World:
         return {n: info.consumed_offset for n, info in self.infos.items()}
 
     def in_hand(self) -> set[int]:
-        return {n for n, info in self.infos.items() if info.in_hand >= 0}
+        return {n for n, info in self.infos.items() if info.unacknowledged_offset >= 0}
 
     def check_after_interruption(self, where: str) -> None:
         """Nothing that the program does not have counts, or is said to be in its hands."""
@@ -175,7 +175,7 @@ class World:
 
     def check_closed(self, where: str) -> None:
         """``close`` in the thread that iterates: exactly what the program has counts."""
-        self.iterator.come_back()
+        self.iterator.acknowledge()
         assert self.consumed() == self.positions(), where
         assert self.in_hand() == set(), f"{where}: a release would wait for {self.in_hand()}"
 
@@ -358,12 +358,12 @@ def test_interrupted_while_it_waits_for_the_lease_nothing_is_lost(way: Callable[
 
     def run(trace: Trace) -> None:
         world = World(timeout_ms=1)
-        world.lease.set(0)
+        world.lease.set_until(0)
         worlds[:] = [world]
 
         def renewed() -> bool:
-            was_doubtful = not world.lease.holds
-            world.lease.set(world.clock.now_ms() + 1_000)
+            was_doubtful = not world.lease.is_valid
+            world.lease.set_until(world.clock.now_ms() + 1_000)
             return was_doubtful
 
         read_all(world, way(world), trace, on_timeout=renewed)
@@ -421,7 +421,7 @@ def test_interrupted_on_the_way_back_a_partition_that_leaves_is_released_at_the_
         [world] = worlds
         assert world.got == world.expected[:2], trace.last
         assert set(backs) == {BASES[1] + 1}, f"{trace.last}: the release was told {backs}"
-        [rest] = {chunk.fetch_offset for chunk in world.infos[1].not_handed_out()}
+        [rest] = {chunk.fetch_offset for chunk in world.infos[1].undelivered_chunks()}
         assert rest == BASES[1], "the chunk goes to the next stream"
 
 
@@ -465,9 +465,9 @@ def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
         "c", settings, 1, Any, Any, ManualClock(), Any, Any, Any  # type: ignore[arg-type]
     )
     world = World()
-    manager.feed(world.queue)
+    manager.add_queue(world.queue)
     budget = manager.budget
-    assert not budget.ask(budget.new_share(), 1, 1)
+    assert not budget.reserve(budget.add_reservation(), 1, 1)
     locks = [lock for lock in vars(manager).values() if isinstance(lock, type(threading.Condition()))]
     locks += [lock for lock in vars(budget).values() if isinstance(lock, type(threading.Lock()))]
     assert len(locks) == 2
@@ -495,7 +495,7 @@ def test_a_signal_handler_may_close_the_connector_while_a_record_is_on_its_way()
         worlds[:] = [world]
 
         def close() -> None:
-            world.iterator.come_back()
+            world.iterator.acknowledge()
             world.queue.end(ShutdownMarker())
 
         trace.handler = close

@@ -9,7 +9,7 @@ import pytest
 
 from tests.java_regex_tables import INVALID, PAGE, examples, recorded
 from zkconsumer.core.java_characters import GROUP_DEPTH_MAX
-from zkconsumer.core.java_regex import read
+from zkconsumer.core.java_regex import parse_java_regex
 from zkconsumer.core.position_sets import NAME_CHARS_MAX, STEPS_MAX, full_match, steps_max
 from zkconsumer.core.regex_tree import NODES_MAX
 from zkconsumer.core.topic_filter import PATTERN_CHARS_MAX, PatternNotEvaluable, Whitelist, normalise
@@ -72,7 +72,7 @@ def test_both_engines_read_a_tree_alike() -> None:
             continue
         try:
             Whitelist(pattern)
-            tree = read(pattern)
+            tree = parse_java_regex(pattern)
         except PatternNotEvaluable:
             continue
         for name, answer in zip(of, said, strict=True):
@@ -114,7 +114,7 @@ def test_what_look_around_quotes_and_flags_mean(pattern: str, yes: list[str], no
 
 
 def test_the_steps_of_a_pattern_are_counted_for_the_longest_name() -> None:
-    assert steps_max(read("abc")) == 4
-    assert steps_max(read("a*")) == 2
-    assert steps_max(read("(ab)*")) == 1 + (NAME_CHARS_MAX + 1) * 3
-    assert steps_max(read("(ab){3}")) == 1 + 3 * 3
+    assert steps_max(parse_java_regex("abc")) == 4
+    assert steps_max(parse_java_regex("a*")) == 2
+    assert steps_max(parse_java_regex("(ab)*")) == 1 + (NAME_CHARS_MAX + 1) * 3
+    assert steps_max(parse_java_regex("(ab){3}")) == 1 + 3 * 3

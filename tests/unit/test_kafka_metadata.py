@@ -10,7 +10,7 @@ from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError, ErrorCode, error_code
-from zkconsumer.kafka.metadata import fetch_cluster_id, fetch_leaders, list_offset, list_offsets
+from zkconsumer.kafka.metadata import fetch_cluster_id, fetch_leaders, list_offset_of, list_offsets
 from zkconsumer.kafka.versions import ApiRanges, VersionRange
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.fake_faults import PartitionError
@@ -52,8 +52,8 @@ def test_leaders(cluster: FakeCluster, connection: Connection, version: int) -> 
     leaders = fetch_leaders(connection, only(version), ["t"], TIMEOUT_MS)
     one, two = cluster.addresses
     assert dict(leaders.brokers) == {1: one, 2: two}
-    assert leaders.led == dict(leaders.partitions) == {T0: one, T1: two}
-    assert dict(leaders.topics) == {}
+    assert leaders.with_leader == dict(leaders.partitions) == {T0: one, T1: two}
+    assert dict(leaders.topic_errors) == {}
 
 
 @metadata_versions
@@ -68,7 +68,7 @@ def test_no_topics_is_never_all_topics(connection: Connection, version: int) -> 
     leaders = fetch_leaders(connection, only(version), [], TIMEOUT_MS)
     assert len(leaders.brokers) == 2
     assert not leaders.partitions
-    assert not leaders.topics
+    assert not leaders.topic_errors
 
 
 @metadata_versions
@@ -80,7 +80,7 @@ def test_all_topics(connection: Connection, version: int) -> None:
 @metadata_versions
 def test_a_topic_that_does_not_exist(connection: Connection, version: int) -> None:
     leaders = fetch_leaders(connection, only(version), ["t", "nope"], TIMEOUT_MS)
-    assert dict(leaders.topics) == {"nope": error_codes.UNKNOWN_TOPIC_OR_PARTITION}
+    assert dict(leaders.topic_errors) == {"nope": error_codes.UNKNOWN_TOPIC_OR_PARTITION}
     assert set(leaders.partitions) == {T0, T1}
 
 
@@ -89,17 +89,17 @@ def test_asking_does_not_create_a_topic_where_that_can_be_said() -> None:
     connection = cluster.connect(*cluster.address(0)[1:])
     for _ in range(2):
         leaders = fetch_leaders(connection, only(4), ["nope"], TIMEOUT_MS)
-        assert dict(leaders.topics) == {"nope": error_codes.UNKNOWN_TOPIC_OR_PARTITION}
+        assert dict(leaders.topic_errors) == {"nope": error_codes.UNKNOWN_TOPIC_OR_PARTITION}
     first, second = (fetch_leaders(connection, only(3), ["made"], TIMEOUT_MS) for _ in range(2))
-    assert dict(first.topics) == {"made": error_codes.LEADER_NOT_AVAILABLE}
-    assert TopicPartition("made", 0) in second.led
+    assert dict(first.topic_errors) == {"made": error_codes.LEADER_NOT_AVAILABLE}
+    assert TopicPartition("made", 0) in second.with_leader
 
 
 def test_a_partition_without_a_leader(cluster: FakeCluster, connection: Connection) -> None:
     cluster.move_leader("t", 0, None)
     leaders = fetch_leaders(connection, only(1), ["t"], TIMEOUT_MS)
     assert leaders.partitions[T0] == error_codes.LEADER_NOT_AVAILABLE
-    assert set(leaders.led) == {T1}
+    assert set(leaders.with_leader) == {T1}
 
 
 def test_a_partition_whose_leader_is_dead(cluster: FakeCluster, connection: Connection) -> None:
@@ -126,29 +126,29 @@ def test_the_start_and_the_end_of_a_log(cluster: FakeCluster, connection: Connec
     cluster.append("t", 0, [b"a", b"b", b"c"])
     cluster.append("t", 0, [b"d"])
     cluster.delete_before("t", 0, 3)
-    assert list_offset(connection, only(version), T0, EARLIEST_TIME, TIMEOUT_MS) == 3
-    assert list_offset(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS) == 4
+    assert list_offset_of(connection, only(version), T0, EARLIEST_TIME, TIMEOUT_MS) == 3
+    assert list_offset_of(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS) == 4
 
 
 @offset_versions
 def test_a_time_that_was_never_reached(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.append("t", 0, [b"a"], timestamp_ms=2000)
     time_ms = 5 if version == 0 else 3000
-    assert list_offset(connection, only(version), T0, time_ms, TIMEOUT_MS) == -1
+    assert list_offset_of(connection, only(version), T0, time_ms, TIMEOUT_MS) == -1
 
 
 @pytest.mark.parametrize("version", range(1, LIST_OFFSETS.client_highest + 1))
 def test_the_first_offset_at_or_after_a_time(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.append("t", 0, [b"a"], timestamp_ms=1000)
     cluster.append("t", 0, [b"b", b"c"], timestamp_ms=2000)
-    assert list_offset(connection, only(version), T0, 1001, TIMEOUT_MS) == 1
+    assert list_offset_of(connection, only(version), T0, 1001, TIMEOUT_MS) == 1
 
 
 @offset_versions
 def test_an_error_carries_its_code(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.move_leader("t", 0, 2)
     with pytest.raises(BrokerError, match=r"ListOffsets for t/0: NOT_LEADER_OR_FOLLOWER \(6\)") as caught:
-        list_offset(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS)
+        list_offset_of(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS)
     assert caught.value.code is error_codes.NOT_LEADER_OR_FOLLOWER
     assert isinstance(caught.value, KafkaException)
 
@@ -191,7 +191,7 @@ def test_an_answer_that_cannot_be_right(
     topics = [] if row is None else [ListOffsetsTopicResponse(name="t", partitions=[row])]
     connection: Any = Answering(ListOffsetsResponse(topics=topics))
     with pytest.raises(RemoteProtocolError, match=text):
-        list_offset(connection, only(version), T0, time, TIMEOUT_MS)
+        list_offset_of(connection, only(version), T0, time, TIMEOUT_MS)
 
 
 def test_addresses_are_those_that_the_broker_told(cluster: FakeCluster, connection: Connection) -> None:

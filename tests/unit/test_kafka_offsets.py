@@ -183,8 +183,8 @@ def test_what_zookeeper_refuses_is_not_told_to_kafka(world: FakeWorld, topic: st
     world.zookeeper.remove(paths.owner(GROUP, A))
     with pytest.raises(OffsetsNotCommitted) as raised:
         connector.commit_offsets({A: 20, B: 19}, retry_on_failure=False)
-    assert set(raised.value.refused) == {A}
-    assert raised.value.refused[A] == "ZooKeeper: the owner node is gone"
+    assert set(raised.value.errors) == {A}
+    assert raised.value.errors[A] == "ZooKeeper: the owner node is gone"
     assert in_kafka(world) == {1: 19}
 
 
@@ -199,7 +199,7 @@ def test_a_commit_to_kafka_alone_is_checked_against_the_owner_nodes(
     world.zookeeper.ensure(owner, b"somebody else")
     with pytest.raises(OffsetsNotCommitted) as raised:
         connector.commit_offsets({A: 20, B: 19}, retry_on_failure=False)
-    assert raised.value.refused == {A: "Kafka: the owner node is another's: b'somebody else'"}
+    assert raised.value.errors == {A: "Kafka: the owner node is another's: b'somebody else'"}
     assert in_kafka(world) == {1: 19}
     wait_until(lambda: A not in connector.assignment, "what is not ours is not read")
 
@@ -216,7 +216,7 @@ def test_a_commit_of_an_ended_session_is_not_sent(world: FakeWorld, topic: str, 
     def commit() -> str:
         with pytest.raises(OffsetsNotCommitted) as raised:
             connector.commit_offsets({A: 20}, retry_on_failure=False)
-        return raised.value.refused[A]
+        return raised.value.errors[A]
 
     failing = run_in_thread(commit)
     wait_until(lambda: asked(world.cluster, FIND_COORDINATOR) > before, "the coordinator is looked for")
@@ -302,7 +302,7 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     connector = committed_once(connect, stores, auto_commit_interval_ms=20 if way == "timer" else 60_000)
-    world.cluster.set_modern_members(GROUP, True)
+    world.cluster.set_coordinator_members(GROUP, True)
     if way == "commit_offsets":
         with pytest.raises(OffsetsNotCommitted, match=r"Kafka: UNKNOWN_MEMBER_ID \(25\): members of the modern kind"):
             connector.commit_offsets()
@@ -317,7 +317,7 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(
     assert told[0].levelname == "ERROR"
     if stores is BOTH:
         assert sum(world.offsets(GROUP, "t").values()) >= 9, "ZooKeeper has them"
-    world.cluster.set_modern_members(GROUP, False)
+    world.cluster.set_coordinator_members(GROUP, False)
     if way == "timer":
         before = connector.counters.get("kafka_commits", 0)
         wait_until(lambda: connector.counters.get("kafka_commits", 0) > before, "it goes by itself when they leave")

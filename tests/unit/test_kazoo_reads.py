@@ -22,10 +22,10 @@ class Asked:
     def __init__(self) -> None:
         self.answers: list[int] = []
 
-    def answer(self, error: int, answer: bytes, at: int) -> None:
+    def on_response(self, error: int, answer: bytes, at: int) -> None:
         self.answers.append(error)
 
-    def fail(self, *, is_session_over: bool) -> None:
+    def on_failure(self, *, is_session_over: bool) -> None:
         raise AssertionError("no answer was lost")
 
 

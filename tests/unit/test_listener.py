@@ -277,12 +277,12 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
     connector = listening(connect, recorder, auto_commit_enable=False)
     [stream] = connector.create_message_streams({TOPIC: 1})[TOPIC]
     take(stream, 2)
-    stream.iterator().come_back()
+    stream.iterator().acknowledge()
     neighbour = connect(group_id=GROUP, consumer_id="consumer2", **QUICK)
     joining = run_in_thread(lambda: neighbour.create_message_streams({TOPIC: 1}))
     assert is_called.wait(30)
     closing = run_in_thread(connector.close)
-    wait_until(lambda: connector._member.group.is_leaving, "the close has begun")
+    wait_until(lambda: connector._member.state_machine.is_leaving, "the close has begun")
     assert world.owners(GROUP, TOPIC)[1] == "group1_consumer1-0"
     let_go.set()
     closing()
@@ -411,7 +411,7 @@ def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeWorld,
     world.zookeeper.expire(world.store_of(connector))
     wait_until(lambda: recorder.calls, "the loss is reported")
     for number in (3, 4):
-        calls.lost(do.CallLost((TopicPartition("later", number),)))
+        calls.call_partitions_lost(do.CallLost((TopicPartition("later", number),)))
     let_go.set()
     wait_until(lambda: len(recorder.calls) == 4, "the other calls come when it has returned")
     assert recorder.calls[0] == ("lost", {TOPIC: {0, 1}})
@@ -460,7 +460,7 @@ def test_the_loss_is_reported_also_when_the_program_closes_at_once(
     connector.create_message_streams({TOPIC: 1})
     recorder.calls.clear()
     let_go = threading.Event()
-    connector._member.control.call(lambda: let_go.wait(DEADLINE_MS / 1000))
+    connector._member.event_loop.call_soon(lambda: let_go.wait(DEADLINE_MS / 1000))
     connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
     closing = run_in_thread(connector.close)
     wait_until(connector._closing.is_set, "the close has begun")

@@ -48,7 +48,7 @@ def test_the_range_of_a_log_is_told_by_brokers_of_every_release(make_world: Make
 
 
 def test_the_end_is_in_the_range_and_what_lies_outside_is_not() -> None:
-    assert [offset for offset in range(8) if LogRange(2, 5).holds(offset)] == [2, 3, 4, 5]
+    assert [offset for offset in range(8) if LogRange(2, 5).contains(offset)] == [2, 3, 4, 5]
 
 
 def test_a_time_is_exact_from_0_10_1_on_and_the_end_where_nothing_is_as_young(make_world: MakeWorld) -> None:

@@ -12,7 +12,7 @@ from zkconsumer.core import partition as part
 from zkconsumer.core import rebalance as reb
 from zkconsumer.core.commands import SetLease
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.machine import STORY_LINES_MAX, InvalidTransition, Machine, leads_to
+from zkconsumer.core.machine import STORY_LINES_MAX, InvalidTransition, Machine, transitions_to
 from zkconsumer.core.membership import Membership, MembershipState
 from zkconsumer.core.partition import Partition, PartitionState
 from zkconsumer.core.rebalance import Rebalance, RebalanceState
@@ -32,11 +32,11 @@ def walked(machine: Machine, *events: object) -> Machine:
 def test_an_event_that_the_table_does_not_know_raises_with_the_story() -> None:
     machine = walked(Rebalance(), reb.Triggered(), reb.ViewRead())
     with pytest.raises(InvalidTransition) as raised:
-        machine.handle(reb.PositionsDone(whole=True))
+        machine.handle(reb.PositionsDone(is_complete=True))
     error = raised.value
     assert isinstance(error, Bug)
-    assert (error.machine, error.state, error.event) == ("Rebalance", "releasing", reb.PositionsDone(whole=True))
-    assert [(line.before, line.after) for line in error.story] == [("idle", "reading"), ("reading", "releasing")]
+    assert (error.machine, error.state, error.event) == ("Rebalance", "releasing", reb.PositionsDone(is_complete=True))
+    assert [(line.before, line.after) for line in error.history] == [("idle", "reading"), ("reading", "releasing")]
     told = str(error).splitlines()
     assert told[0] == "Rebalance: PositionsDone while releasing; its story:"
     assert told[1].split() == ["idle", "Triggered()", "->", "reading"]
@@ -48,15 +48,15 @@ def test_an_event_that_is_refused_leaves_the_machine_as_it_was() -> None:
     with pytest.raises(InvalidTransition):
         machine.handle(reb.ClaimsDone())
     assert machine.state is RebalanceState.READING
-    assert len(machine.story) == 1
+    assert len(machine.history) == 1
 
 
 def test_a_story_keeps_its_last_lines_only() -> None:
     machine = Session()
     walked(machine, ev.SessionConnected(1, 6000), *(ev.SessionAnswered(1, at) for at in range(STORY_LINES_MAX)))
-    assert len(machine.story) == STORY_LINES_MAX
-    assert machine.story[0].event == ev.SessionAnswered(1, 0)
-    assert machine.story[-1].event == ev.SessionAnswered(1, STORY_LINES_MAX - 1)
+    assert len(machine.history) == STORY_LINES_MAX
+    assert machine.history[0].event == ev.SessionAnswered(1, 0)
+    assert machine.history[-1].event == ev.SessionAnswered(1, STORY_LINES_MAX - 1)
 
 
 def test_a_machine_says_what_it_expects() -> None:
@@ -78,7 +78,7 @@ def test_a_handler_that_leads_where_it_did_not_declare_is_caught() -> None:
     class Stray(Machine):
         INITIAL = Lamp.OFF
 
-        @leads_to(Lamp.OFF)
+        @transitions_to(Lamp.OFF)
         def _pressed(self, _: Flash) -> tuple[Lamp, list[object]]:
             return Lamp.ON, []
 
@@ -136,19 +136,19 @@ def test_a_session_that_was_closed_stays_closed() -> None:
 
 def test_the_group_is_looked_at_before_anything_is_registered() -> None:
     membership = walked(Membership(), mem.Seek())
-    assert membership.state is MembershipState.SCOUTING
+    assert membership.state is MembershipState.PREFLIGHT
     assert walked(membership, mem.Scouted()).state is MembershipState.REGISTERING
-    assert walked(membership, mem.RegistrationDone()).state is MembershipState.IN
+    assert walked(membership, mem.RegistrationDone()).state is MembershipState.REGISTERED
 
 
 def test_who_withdraws_gives_back_first_and_stays_out() -> None:
-    membership = walked(Membership(), mem.Seek(), mem.Scouted(), mem.RegistrationDone(), mem.Withdrawn(registered=True))
+    membership = walked(Membership(), mem.Seek(), mem.Scouted(), mem.RegistrationDone(), mem.Withdrawn(may_be_registered=True))
     assert membership.state is MembershipState.LEAVING
-    assert walked(membership, mem.DeregistrationDone(withdrawn=True)).state is MembershipState.WITHDRAWN
+    assert walked(membership, mem.DeregistrationDone(is_excluded=True)).state is MembershipState.EXCLUDED
 
 
 @pytest.mark.parametrize(
-    ("registered", "state"), [(False, MembershipState.WITHDRAWN), (True, MembershipState.LEAVING)]
+    ("registered", "state"), [(False, MembershipState.EXCLUDED), (True, MembershipState.LEAVING)]
 )
 def test_who_may_be_registered_takes_that_back_before_staying_out(registered: bool, state: MembershipState) -> None:
     assert walked(Membership(), mem.Seek(), mem.Withdrawn(registered)).state is state
@@ -158,19 +158,19 @@ def test_the_end_of_the_session_puts_a_member_out_wherever_it_stands() -> None:
     for state in MembershipState:
         membership = Membership()
         membership.state = state
-        assert walked(membership, ev.SessionLost(1)).state is MembershipState.OUT
+        assert walked(membership, ev.SessionLost(1)).state is MembershipState.NOT_REGISTERED
 
 
 def test_leaving_is_possible_from_anywhere() -> None:
     for state in MembershipState:
         membership = Membership()
         membership.state = state
-        assert walked(membership, ev.LeaveWanted()).state in (MembershipState.OUT, MembershipState.LEAVING)
+        assert walked(membership, ev.LeaveWanted()).state in (MembershipState.NOT_REGISTERED, MembershipState.LEAVING)
 
 
 # --- rebalance --------------------------------------------------------------------------------------------------
 
-STEPS = (reb.ViewRead(), reb.ReleasesDone(), reb.ClaimsDone(), reb.PositionsDone(whole=True))
+STEPS = (reb.ViewRead(), reb.ReleasesDone(), reb.ClaimsDone(), reb.PositionsDone(is_complete=True))
 
 
 def test_an_attempt_goes_through_its_steps() -> None:
@@ -188,19 +188,19 @@ def test_a_trigger_in_the_middle_is_remembered_once(at: int) -> None:
         if rebalance.state is RebalanceState.READING:
             break
     assert rebalance.state is RebalanceState.READING
-    assert walked(rebalance, *STEPS).state is RebalanceState.HELD, "and only once"
+    assert walked(rebalance, *STEPS).state is RebalanceState.STABLE, "and only once"
 
 
 def test_claims_that_are_under_way_are_finished_before_the_group_is_read_again() -> None:
     rebalance = walked(Rebalance(), reb.Triggered(), *STEPS[:2], reb.Triggered())
     assert walked(rebalance, reb.ClaimsDone()).state is RebalanceState.POSITIONING
-    assert walked(rebalance, reb.PositionsDone(whole=False)).state is RebalanceState.READING
+    assert walked(rebalance, reb.PositionsDone(is_complete=False)).state is RebalanceState.READING
 
 
 def test_when_a_node_that_refused_us_goes_only_the_claims_are_repeated() -> None:
-    rebalance = walked(Rebalance(), reb.Triggered(), *STEPS[:3], reb.PositionsDone(whole=False))
-    assert rebalance.state is RebalanceState.SHORT
-    assert walked(rebalance, reb.OwnersMoved()).state is RebalanceState.CLAIMING
+    rebalance = walked(Rebalance(), reb.Triggered(), *STEPS[:3], reb.PositionsDone(is_complete=False))
+    assert rebalance.state is RebalanceState.INCOMPLETE
+    assert walked(rebalance, reb.OwnersMoved()).state is RebalanceState.ACQUIRING
 
 
 def test_an_attempt_that_is_stopped_forgets_what_was_remembered() -> None:
@@ -232,7 +232,7 @@ def test_a_partition_is_given_back_drained() -> None:
     walked(partition, part.Drained(15))
     assert (partition.state, partition.position) == (PartitionState.DRAINED, 15)
     walked(partition, part.ReleaseSent(), part.Released())
-    assert partition.state is PartitionState.GONE
+    assert partition.state is PartitionState.NOT_OWNED
     assert not partition.is_owned
 
 
@@ -246,51 +246,51 @@ def test_a_partition_that_is_not_read_yet_has_nothing_to_drain() -> None:
 def test_a_claim_whose_answer_was_lost_is_given_back_after_a_look() -> None:
     partition = Partition("me-0")
     walked(partition, part.Unsure())
-    assert (partition.state, partition.is_unsure) == (PartitionState.DRAINED, True)
-    assert partition.offset_to_commit(partition.position) is None
+    assert (partition.state, partition.is_ownership_unknown) == (PartitionState.DRAINED, True)
+    assert partition.offset_for_zookeeper(partition.position) is None
 
 
 def test_a_hand_over_inside_goes_on_with_the_other_thread_and_owes_no_look() -> None:
     partition = fetching()
-    walked(partition, part.Revoked(), part.Drained(15), part.ReleaseSent(), part.NotReleased(unsure=True))
-    assert partition.is_unsure
+    walked(partition, part.Revoked(), part.Drained(15), part.ReleaseSent(), part.NotReleased(is_outcome_unknown=True))
+    assert partition.is_ownership_unknown
     walked(partition, part.ReleaseSent(), part.HandedOver("me-1", 8))
-    assert (partition.state, partition.thread, partition.is_unsure) == (PartitionState.FETCHING, "me-1", False)
+    assert (partition.state, partition.thread, partition.is_ownership_unknown) == (PartitionState.FETCHING, "me-1", False)
     assert partition.czxid == 8, "it is another node, and so another ownership"
     assert partition.position == 15
 
 
 def test_a_release_that_fails_without_a_doubt_owes_no_look() -> None:
     partition = fetching()
-    walked(partition, part.Revoked(), part.Drained(15), part.ReleaseSent(), part.NotReleased(unsure=False))
-    assert (partition.state, partition.is_unsure) == (PartitionState.DRAINED, False)
+    walked(partition, part.Revoked(), part.Drained(15), part.ReleaseSent(), part.NotReleased(is_outcome_unknown=False))
+    assert (partition.state, partition.is_ownership_unknown) == (PartitionState.DRAINED, False)
 
 
 @pytest.mark.parametrize(("position", "written"), [(-1, None), (9, None), (10, None), (11, 11)])
 def test_a_commit_writes_what_is_new_and_never_goes_back(position: int, written: int | None) -> None:
-    assert fetching().offset_to_commit(position) == written
+    assert fetching().offset_for_zookeeper(position) == written
 
 
 def test_after_a_reset_a_commit_may_go_back_once() -> None:
     partition = fetching(offset=100)
-    partition.resets += 1
-    assert partition.offset_to_commit(40) == 40
-    partition.wrote(StoredOffset(40, 4), partition.resets)
-    assert partition.offset_to_commit(39) is None
+    partition.reset_count += 1
+    assert partition.offset_for_zookeeper(40) == 40
+    partition.record_zookeeper_write(StoredOffset(40, 4), partition.reset_count)
+    assert partition.offset_for_zookeeper(39) is None
 
 
 def test_a_write_that_was_decided_before_a_reset_does_not_settle_it() -> None:
     partition = fetching(offset=100)
-    resets = partition.resets
-    partition.resets += 1
-    partition.wrote(StoredOffset(120, 4), resets)
-    assert partition.was_reset
-    assert partition.offset_to_commit(40) == 40
+    resets = partition.reset_count
+    partition.reset_count += 1
+    partition.record_zookeeper_write(StoredOffset(120, 4), resets)
+    assert partition.was_reset_since_write
+    assert partition.offset_for_zookeeper(40) == 40
 
 
 def test_whatever_is_lost_is_gone() -> None:
     for state in PartitionState:
-        if state is not PartitionState.GONE:
+        if state is not PartitionState.NOT_OWNED:
             partition = Partition("me-0")
             partition.state = state
-            assert walked(partition, part.Lost()).state is PartitionState.GONE
+            assert walked(partition, part.Lost()).state is PartitionState.NOT_OWNED

@@ -79,7 +79,7 @@ class Group:
         """The connection breaks at the next write of one member, before or after it was done."""
         store = self.world.store_of(self.members[self._any()])
         is_done = self.chance.random() < 0.5
-        self.world.zookeeper.lose_next(lambda request: isinstance(request, Multi), is_done=is_done, store=store)
+        self.world.zookeeper.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=is_done, store=store)
 
     def expire(self) -> None:
         """The session of one member ends."""

@@ -73,7 +73,7 @@ def test_a_tally_of_one_thread_counts_in_every_meter_that_adopted_it() -> None:
     one, all_ = Meter(ManualClock()), Meter(ManualClock())
     tally = Tally()
     for meter in (one, all_):
-        meter.adopt(tally)
+        meter.add_counter(tally)
     all_.mark(2)
     tally.count += 5
     assert (one.count, all_.count) == (5, 7)
@@ -186,13 +186,13 @@ class Standing:
         self.metrics = MemberMetrics(
             self.registry, self.clock, self.lease, lambda: self.infos, lambda: queues, lambda: 0.0, lambda: 0
         )
-        self.metrics.share_is_missing()
-        self.metrics.share_is_whole()
-        self.lease.set(10**9)
+        self.metrics.rebalance_started()
+        self.metrics.rebalance_completed()
+        self.lease.set_until(10**9)
 
     def partition(self, number: int, consumed: int, high_watermark: int) -> PartitionTopicInfo:
         info = PartitionTopicInfo(TopicPartition("t", number), "c-0", self.queue, consumed)
-        info.high_watermark, info.answered_at_ms = high_watermark, self.clock.now_ms()
+        info.high_watermark, info.last_response_ms = high_watermark, self.clock.now_ms()
         self.infos.append(info)
         return info
 
@@ -213,7 +213,7 @@ def test_lag_is_counted_from_what_the_program_has_consumed_not_from_what_was_fet
     assert at.value(names.LAG, "t", "0") == 15
     assert at.value(names.LAG, "t", "1") == 0
     assert at.max_lag == 15
-    info.move_past(25, 0)
+    info.mark_consumed(25, 0)
     assert at.max_lag == 0
 
 
@@ -223,16 +223,16 @@ def test_a_member_that_stands_still_does_not_show_a_lag_of_0() -> None:
     assert at.max_lag == 0
     at.clock.move(KNOWN_MS + 1)
     assert at.value(names.LAG, "t", "0") == at.max_lag == -1, "no broker has answered for long"
-    at.infos[0].answered_at_ms = at.clock.now_ms()
+    at.infos[0].last_response_ms = at.clock.now_ms()
     assert at.max_lag == 0
     at.infos.clear()
-    at.metrics.share_is_missing()
+    at.metrics.rebalance_started()
     assert at.max_lag == 0, "a rebalance is no standstill"
     at.clock.move(KNOWN_MS + 1)
     assert at.max_lag == -1, "it has waited for its share for long"
-    at.metrics.share_is_whole()
+    at.metrics.rebalance_completed()
     assert at.max_lag == 0
-    at.lease.set(at.clock.now_ms() - KNOWN_MS - 1)
+    at.lease.set_until(at.clock.now_ms() - KNOWN_MS - 1)
     assert at.max_lag == -1, "ZooKeeper has not answered for long, so nothing is handed out"
 
 
@@ -391,7 +391,7 @@ def test_prometheus_shows_every_row_with_labels_that_tell_connectors_apart(
     wait_until(lambda: all(len(m.assignment) == 1 for m in members), "they share the topic")
     reader = next(s for s in streams if beans_of_partition(members, s) == 0)
     take(reader, 3)
-    reader.iterator().come_back()
+    reader.iterator().acknowledge()
     registry: Any = prometheus_client.CollectorRegistry()
     collector = ConnectorCollector(*members)
     registry.register(collector)

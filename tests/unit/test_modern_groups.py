@@ -8,7 +8,7 @@ import pytest
 
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka.error_codes import NOT_COORDINATOR, BrokerError
-from zkconsumer.kafka.modern_groups import ModernMember, describe_modern_group
+from zkconsumer.kafka.modern_groups import ModernMember, describe_coordinator_group
 from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ApiRanges, VersionRange
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
 from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
@@ -45,7 +45,7 @@ def described(state: str, *members: DescribedGroupMember, error: int = 0, group:
 
 def ask(answers: Answers, ranges: ApiRanges = RECENT) -> Any:
     connection: Any = answers
-    return describe_modern_group(connection, ranges, "g", 1_000)
+    return describe_coordinator_group(connection, ranges, "g", 1_000)
 
 
 def test_members_are_told() -> None:

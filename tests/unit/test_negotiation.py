@@ -48,9 +48,9 @@ def test_the_ranges_of_every_release(release: str) -> None:
         assert dict(ranges.ranges) == RELEASES[release].ranges
         assert not ranges.is_assumed
     else:
-        knows_members = RELEASES[release].knows_members
+        knows_members = RELEASES[release].supports_group_members
         assert ranges is (ASSUMED_OF_0_9 if knows_members else ASSUMED_BEFORE_0_10)
-        assert {ranges.knows(api, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)} == {knows_members}
+        assert {ranges.supports(api, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)} == {knows_members}
         assert {ranges.pick(api) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA)} == {0}
 
 
@@ -168,6 +168,6 @@ def test_an_api_that_the_broker_lacks() -> None:
     ranges = ApiRanges({FETCH.key: VersionRange(0, 3)})
     with pytest.raises(KafkaException, match=r"the broker does not know Metadata \(API 3\)"):
         ranges.pick(METADATA)
-    assert ranges.knows(FETCH, 3)
-    assert not ranges.knows(FETCH, 4)
-    assert not ranges.knows(METADATA, 0)
+    assert ranges.supports(FETCH, 3)
+    assert not ranges.supports(FETCH, 4)
+    assert not ranges.supports(METADATA, 0)

@@ -27,9 +27,9 @@ from zkconsumer.cli.main import main
 from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.config_tables.jaas import PLAIN_MODULE
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.kafka.security import connect_of
-from zkconsumer.settings import Setting, as_it_is, hide_user
-from zkconsumer.zk.security import security_of
+from zkconsumer.kafka.security import connection_factory_from_config
+from zkconsumer.settings import Setting, unmasked, mask_user
+from zkconsumer.zk.security import zk_security_of
 
 S = "hunter2secret"
 BASE = {"group.id": "g", "zookeeper.connect": "z:2181"}
@@ -123,9 +123,9 @@ def test_each_setting_that_takes_a_secret_or_an_address_is_here_and_hides_it() -
         return {key for key in TABLES if any(word in key for word in words)}
 
     assert {key for key, setting in TABLES.items() if "HOST:PORT" in setting.allowed} == ADDRESSES
-    assert {key for key, setting in TABLES.items() if setting.hide is hide_user} == ADDRESSES
+    assert {key for key, setting in TABLES.items() if setting.mask is mask_user} == ADDRESSES
     assert {key for key, setting in TABLES.items() if setting.is_secret} == SECRETS
-    assert {key for key, setting in TABLES.items() if setting.hide not in (as_it_is, hide_user)} == LOGINS
+    assert {key for key, setting in TABLES.items() if setting.mask not in (unmasked, mask_user)} == LOGINS
     suspects = named("password", "secret", "auth", "jaas", "token", "credential", "connect", "servers", "listen", "key")
     harmless = {
         "zookeeper.connection.timeout.ms", "ssl.key.location", "ssl.keystore.location", "ssl.keystore.type",
@@ -139,17 +139,17 @@ def test_each_setting_that_takes_a_secret_or_an_address_is_here_and_hides_it() -
 def test_what_is_shown_of_a_value_holds_no_password(key: str) -> None:
     setting: Setting[Any] = TABLES[key]
     for value in values_of(key):
-        assert S not in setting.shown(value)
+        assert S not in setting.masked(value)
 
 
 def test_what_is_no_secret_is_shown() -> None:
-    assert hide_user("z1:2181,z2:2181/kafka") == "z1:2181,z2:2181/kafka"
-    assert hide_user("u:p@z1:2181/kafka") == "[hidden]@z1:2181/kafka"
+    assert mask_user("z1:2181,z2:2181/kafka") == "z1:2181,z2:2181/kafka"
+    assert mask_user("u:p@z1:2181/kafka") == "[hidden]@z1:2181/kafka"
     auth = SETTINGS["zookeeper.auth"]
     for shown in ("digest:/run/secrets/zk", "digest:./a:b", "sasl-gssapi", "sasl-gssapi:me/host@REALM"):
-        assert auth.shown(shown) == shown
+        assert auth.masked(shown) == shown
         assert ConsumerConfig(group_id="g", zookeeper_connect="z", zookeeper_auth=shown).zookeeper_auth == shown
-    assert auth.shown("digest:u:p") == "digest:[hidden]"
+    assert auth.masked("digest:u:p") == "digest:[hidden]"
     made = ConsumerConfig(
         group_id="g", zookeeper_connect="z1:1,z2:2/kafka@home", security_protocol="SASL_SSL", sasl_mechanism="PLAIN",
         sasl_username="u", sasl_password=S,
@@ -174,7 +174,7 @@ def test_no_configuration_shows_one(key: str, texts: Texts, tmp_path: Path) -> N
             def used(given: Mapping[str, object] = given) -> object:
                 config = ConsumerConfig.from_properties(given)
                 texts.look_at(config, config.ignored, [row for row in config.describe() if row.key == key])
-                texts.try_(lambda: connect_of(config, None), lambda: security_of(config))
+                texts.try_(lambda: connection_factory_from_config(config, None), lambda: zk_security_of(config))
                 texts.try_(lambda: config.with_overrides({"client.id": "a b"}))
                 return config
 

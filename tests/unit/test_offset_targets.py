@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.admin.log_ranges import AtTime, How, LogRange
-from zkconsumer.admin.offset_plan import higher_in_the_other, plan_delete, plan_import, plan_set
+from zkconsumer.admin.offset_plan import higher_in_other_store, plan_delete, plan_import, plan_set
 from zkconsumer.admin.offset_targets import (
     Resolved,
     ShiftBy,
@@ -21,7 +21,7 @@ from zkconsumer.admin.offset_targets import (
     parse_datetime,
     parse_duration,
     parse_scope,
-    resolve,
+    resolve_target,
 )
 from zkconsumer.errors import UnsafeName, UsageError
 from zkconsumer.types import TopicPartition
@@ -51,7 +51,7 @@ BEYOND, BEFORE = "is beyond the end of the log", "is before the start of the log
     ],
 )
 def test_a_target_means_an_offset(target: Target, current: int | None, expected: Resolved | str) -> None:
-    assert resolve(target, T0, current, LOG) == expected
+    assert resolve_target(target, T0, current, LOG) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_a_target_means_an_offset(target: Target, current: int | None, expected:
     ],
 )
 def test_a_time_says_how_exact_it_is(how: How, remark: str) -> None:
-    assert resolve(ToTime(5), T0, None, LogRange(10, 20, AtTime(13, how))) == Resolved(13, remark)
+    assert resolve_target(ToTime(5), T0, None, LogRange(10, 20, AtTime(13, how))) == Resolved(13, remark)
 
 
 def test_a_log_that_is_not_known_is_a_reason_except_where_it_does_not_matter() -> None:
-    assert resolve(ToLatest(), T0, 15, "nobody leads it") == "nobody leads it"
-    assert resolve(ToCurrent(), T0, 15, "nobody leads it") == Resolved(15)
+    assert resolve_target(ToLatest(), T0, 15, "nobody leads it") == "nobody leads it"
+    assert resolve_target(ToCurrent(), T0, 15, "nobody leads it") == Resolved(15)
 
 
 # --- times ------------------------------------------------------------------------------------------------------
@@ -165,21 +165,21 @@ LOGS = {T0: LOG, T1: LOG, T2: "there is no such topic"}
 def test_an_import_refuses_what_lies_outside_the_log_and_what_cannot_be_compared() -> None:
     offsets = {T0: 21, T1: 9, T2: 5}
     plan = plan_import("g1", offsets, ["zookeeper"], {"zookeeper": {T0: 1}}, LOGS, allow_out_of_range=False)
-    assert [row.refusal for row in plan.rows] == [
+    assert [row.rejection_reason for row in plan.rows] == [
         "21 is beyond the end of the log (20)",
         "9 is before the start of the log (10)",
         "its log cannot be looked at: there is no such topic",
     ]
-    assert len(plan.refusal_lines()) == 3
+    assert len(plan.rejection_lines()) == 3
     allowed = plan_import("g1", offsets, ["zookeeper"], {"zookeeper": {T0: 1}}, LOGS, allow_out_of_range=True)
-    assert allowed.refused == []
-    assert [row.remark for row in allowed.rows] == [row.refusal for row in plan.rows]
+    assert allowed.rejected == []
+    assert [row.remark for row in allowed.rows] == [row.rejection_reason for row in plan.rows]
 
 
 def test_an_import_changes_what_differs_and_refuses_nothing_that_stands_there_already() -> None:
     current = {"zookeeper": {T0: 15, T1: 16, T2: 5}}
     plan = plan_import("g1", {T0: 15, T1: 17, T2: 5}, ["zookeeper"], current, LOGS, allow_out_of_range=False)
-    assert plan.refused == []
+    assert plan.rejected == []
     assert [(row.tp, row.current, row.new) for row in plan.changes] == [(T1, 16, 17)]
 
 
@@ -192,16 +192,16 @@ def test_with_both_stores_a_shift_begins_at_the_larger_where_members_would_start
 def test_a_plan_tells_each_reason_once_and_not_more_than_ten() -> None:
     wanted = [TopicPartition("clicks", number) for number in range(12)]
     plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, dict.fromkeys(wanted, "gone"))
-    assert plan.refusal_lines() == ["clicks/0, clicks/1, clicks/2, clicks/3, clicks/4 and 7 more: gone"]
+    assert plan.rejection_lines() == ["clicks/0, clicks/1, clicks/2, clicks/3, clicks/4 and 7 more: gone"]
     reasons = {tp: f"reason {tp.partition}" for tp in wanted}
     plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, reasons)
-    assert plan.refusal_lines()[-1] == "and 2 more reasons"
-    assert len(plan.refusal_lines()) == 11
+    assert plan.rejection_lines()[-1] == "and 2 more reasons"
+    assert len(plan.rejection_lines()) == 11
 
 
 def test_what_is_larger_in_the_other_store_is_found() -> None:
     plan = plan_set("g1", ToEarliest(), [T0, T1], ["zookeeper"], {"zookeeper": {}}, LOGS)
-    assert higher_in_the_other(plan, {T0: 11, T1: 10, T2: 99}) == [T0]
+    assert higher_in_other_store(plan, {T0: 11, T1: 10, T2: 99}) == [T0]
 
 
 def test_a_znode_that_holds_no_offset_is_deleted_too() -> None:

@@ -144,7 +144,7 @@ def test_a_coordinator_that_moved_is_looked_for_again(make: Callable[..., Talk])
     talk.cluster.move_coordinator(GROUP, 0)
     results = talk.commit({A: 8})
     assert results[A].why == "NOT_COORDINATOR (16)"
-    assert not results[A].is_final
+    assert not results[A].is_permanent
     assert talk.commit({A: 8}) == {A: DONE}, "the wrong one was dropped"
     assert talk.commit({A: 9}, attempts=2) == {A: DONE}
 
@@ -308,7 +308,7 @@ def test_defect_15_brokers_without_coordinators_are_named_instead_of_asked_for_e
     assert "needs brokers from 0.8.2 on, and none of the 2 brokers" in fetched.unsupported
     assert set(fetched.failed) == {A, B}
     results = talk.commit({A: 1}, attempts=5)
-    assert results[A].is_final
+    assert results[A].is_permanent
     assert talk.looks == [], "nobody is asked about owner nodes in vain"
 
 
@@ -333,8 +333,8 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(make: Callable[...
     results = talk.commit({A: 9, B: 1}, attempts=6)
     assert talk.asked(OFFSET_COMMIT) == 1, "another try would be in vain"
     for written in results.values():
-        assert written.is_final
-        assert written.is_modern_group
+        assert written.is_permanent
+        assert written.is_coordinator_group_active
         assert "members of the modern kind (KafkaConsumer) are alive in a group of this name" in written.why
 
 
@@ -349,9 +349,9 @@ def test_what_cannot_be_committed_is_told_at_once_and_stops_no_other(
     talk.cluster.inject(PartitionError(B, code), api=OFFSET_COMMIT, times=None)
     results = talk.commit({A: 9, B: 1}, attempts=6)
     assert results[A] == DONE
-    assert results[B].is_final
+    assert results[B].is_permanent
     assert words in results[B].why
-    assert not results[B].is_modern_group
+    assert not results[B].is_coordinator_group_active
     assert talk.asked(OFFSET_COMMIT) == 1
 
 
@@ -364,7 +364,7 @@ def test_a_group_that_this_user_may_not_use_is_told_at_once(make: Callable[..., 
     assert fetched.failed[A].startswith("GROUP_AUTHORIZATION_FAILED (30): ")
     assert talk.asked(api) == 1
     if api is FIND_COORDINATOR:
-        assert talk.commit({A: 9}, attempts=6)[A].is_final
+        assert talk.commit({A: 9}, attempts=6)[A].is_permanent
 
 
 def test_one_topic_that_may_not_be_read_stops_no_other(make: Callable[..., Talk]) -> None:
@@ -389,7 +389,7 @@ def test_a_partition_that_the_broker_has_not_learnt_of_yet_is_asked_for_again(ma
 
 def test_what_the_look_forbids_is_not_sent(make: Callable[..., Talk]) -> None:
     talk = make()
-    lost = KafkaWritten(Outcome.NOT_OURS, "the owner node is gone")
+    lost = KafkaWritten(Outcome.NOT_OWNER, "the owner node is gone")
     assert talk.commit({A: 9, B: 4}, look=lambda _: {A: lost}) == {A: lost, B: DONE}
     assert talk.committed() == {B: 4}
     assert talk.commit({A: 9}, attempts=3, look=lambda _: {A: lost}) == {A: lost}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
-from zkconsumer.zk.packets import MalformedAnswer, Opcode, decode, decode_event, encode, error_of
+from zkconsumer.zk.packets import MalformedAnswer, Opcode, decode, decode_event, encode, store_error_of
 from zkconsumer.zk.requests import (
     Acl,
     AclsRead,
@@ -207,10 +207,10 @@ def test_a_list_is_all_that_stands_before_the_stat(answer: bytes) -> None:
 
 
 def test_error_codes_have_names_also_those_that_do_not_exist_yet() -> None:
-    assert error_of(-110, "/a") == NodeExists("/a")
-    assert error_of(-111, "/a") == NotEmpty("/a")
-    assert error_of(-127, "/a") == OtherError("/a", "Throttled", -127)
-    assert error_of(-999, "/a") == OtherError("/a", "Unknown", -999)
+    assert store_error_of(-110, "/a") == NodeExists("/a")
+    assert store_error_of(-111, "/a") == NotEmpty("/a")
+    assert store_error_of(-127, "/a") == OtherError("/a", "Throttled", -127)
+    assert store_error_of(-999, "/a") == OtherError("/a", "Unknown", -999)
 
 
 @pytest.mark.parametrize(("code", "kind"), [(1, "created"), (2, "deleted"), (3, "data"), (4, "children")])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from zkconsumer.errors import MalformedZnode, UnsafeName
-from zkconsumer.text import to_bytes, to_text, to_text_like_java
+from zkconsumer.text import encode_strict, decode_strict, decode_like_java
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -176,16 +176,16 @@ def test_another_members_odd_consumer_id_is_still_one_node() -> None:
 
 
 def test_text_is_utf_8() -> None:
-    assert to_bytes("é") == b"\xc3\xa9"
-    assert to_text(b"\xc3\xa9") == "é"
+    assert encode_strict("é") == b"\xc3\xa9"
+    assert decode_strict(b"\xc3\xa9") == "é"
 
 
 def test_what_is_not_utf_8_is_malformed_here_and_replaced_as_java_does() -> None:
     with pytest.raises(MalformedZnode, match="byte 1 of 2"):
-        to_text(b"a\xff")
-    assert to_text_like_java(b"a\xff") == "a\ufffd"
+        decode_strict(b"a\xff")
+    assert decode_like_java(b"a\xff") == "a\ufffd"
 
 
 def test_half_a_surrogate_pair_has_no_bytes() -> None:
     with pytest.raises(UnsafeName):
-        to_bytes("\ud800")
+        encode_strict("\ud800")

@@ -65,9 +65,9 @@ def test_a_batch_settles_once_with_its_results_in_the_order_of_its_requests() ->
     bench.ask(Delete("/a"), Exists("/b"))
     first, second = bench.take()
     assert (first.opcode, first.body) == (Opcode.DELETE, b"\0\0\0\4/k/a\xff\xff\xff\xff")
-    second.answer(-101, b"", 0)
+    second.on_response(-101, b"", 0)
     assert bench.settled == []
-    first.answer(0, b"", 0)
+    first.on_response(0, b"", 0)
     assert bench.settled == [[None, None]]
     assert bench.pipeline.packets_sent == 2
 
@@ -85,7 +85,7 @@ def test_no_more_packets_are_handed_over_than_the_connection_can_be_told_of() ->
     slots = bench.take()
     assert len(slots) == WINDOW_PACKETS
     for slot in slots:
-        slot.answer(0, b"", 0)
+        slot.on_response(0, b"", 0)
     assert len(bench.take()) == WINDOW_PACKETS
 
 
@@ -96,7 +96,7 @@ def test_a_full_window_is_filled_again_when_half_of_it_was_answered() -> None:
     slots = bench.take()
     for slot in slots[: WINDOW_PACKETS - REFILL_PACKETS]:
         assert bench.take() == []
-        slot.answer(0, b"", 0)
+        slot.on_response(0, b"", 0)
     assert len(bench.take()) == WINDOW_PACKETS - REFILL_PACKETS
 
 
@@ -121,13 +121,13 @@ def test_a_broken_connection_leaves_everything_submitted_before_unknown_also_wha
     bench.ask(*[Delete("/a")] * (WINDOW_PACKETS + 5))
     bench.ask(GetMany(("/b", "/c")))
     slots = bench.take()
-    bench.pipeline.drop()
+    bench.pipeline.on_connection_lost()
     assert bench.settled == [
         [ConnectionLost("/a")] * (WINDOW_PACKETS + 5),
         [[ConnectionLost("/b"), ConnectionLost("/c")]],
     ]
-    slots[0].answer(0, b"", 0)
-    slots[1].fail(is_session_over=True)
+    slots[0].on_response(0, b"", 0)
+    slots[1].on_failure(is_session_over=True)
     assert len(bench.settled) == 2, "what is settled stays so"
     assert bench.take() == []
 
@@ -153,8 +153,8 @@ def test_closing_refuses_what_waits_and_lets_answers_under_way_come() -> None:
     bench.ask(Exists("/c"))
     assert bench.settled == [[SessionGone("/b")], [SessionGone("/c")]]
     for slot in slots[:-1]:
-        slot.answer(0, b"", 0)
-    bench.pipeline.abandon()
+        slot.on_response(0, b"", 0)
+    bench.pipeline.fail_in_flight()
     assert bench.settled[2] == [None] * (WINDOW_PACKETS - 1) + [SessionGone("/a")] * 2
     assert bench.pipeline.session_id is None
 
@@ -164,7 +164,7 @@ def test_a_connection_that_breaks_while_closing_leaves_session_gone() -> None:
     bench.ask(Delete("/a"))
     [slot] = bench.take()
     bench.pipeline.close()
-    slot.fail(is_session_over=False)
+    slot.on_failure(is_session_over=False)
     assert bench.settled == [[SessionGone("/a")]]
 
 
@@ -177,7 +177,7 @@ def test_a_callback_that_raises_is_reported_and_stops_nobody(caplog: pytest.LogC
     bench.pipeline.submit(A, [Delete("/a")], bad)
     bench.ask(Delete("/b"))
     for slot in bench.take():
-        slot.answer(0, b"", 0)
+        slot.on_response(0, b"", 0)
     assert bench.settled == [[None]]
     assert "of the test" in caplog.text
 
@@ -185,7 +185,7 @@ def test_a_callback_that_raises_is_reported_and_stops_nobody(caplog: pytest.LogC
 def test_bytes_that_are_no_answer_leave_the_outcome_unknown(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.ask(SetData("/a", b""))
-    bench.take()[0].answer(0, b"short", 0)
+    bench.take()[0].on_response(0, b"short", 0)
     assert bench.settled == [[ConnectionLost("/a")]]
     assert "zookeeper-answer-malformed" in caplog.text
 
@@ -198,7 +198,7 @@ def test_many_nodes_are_one_packet_where_the_server_can() -> None:
     bench.ask(GetMany(("/a", "/b")), GetMany(()))
     [slot] = bench.take()
     assert slot.opcode == Opcode.MULTI_READ
-    slot.answer(0, many(2, found=False), 0)
+    slot.on_response(0, many(2, found=False), 0)
     assert bench.settled == [[[NoNode("/a"), NoNode("/b")], []]]
 
 
@@ -208,7 +208,7 @@ def test_many_nodes_are_one_packet_each_where_the_server_cannot() -> None:
     slots = bench.take(has_multi_read=False)
     assert [slot.request for slot in slots] == [Get("/a"), Get("/b")]
     for slot in reversed(slots):
-        slot.answer(-101, b"", 0)
+        slot.on_response(-101, b"", 0)
     assert bench.settled == [[[NoNode("/a"), NoNode("/b")]]]
 
 
@@ -218,11 +218,11 @@ def test_lists_are_a_packet_each_on_every_server(has_multi_read: bool) -> None:
     bench.ask(GetAcls(("/a", "/b", "/c")), GetAcls(()), Delete("/d"))
     slots = bench.take(has_multi_read=has_multi_read)
     assert [slot.opcode for slot in slots] == [Opcode.GET_ACL] * 3 + [Opcode.DELETE]
-    slots[3].answer(0, b"", 0)
-    slots[2].fail(is_session_over=False)
-    slots[0].answer(-101, b"", 0)
+    slots[3].on_response(0, b"", 0)
+    slots[2].on_failure(is_session_over=False)
+    slots[0].on_response(-101, b"", 0)
     assert bench.settled == []
-    slots[1].answer(0, struct.pack("!i", 0) + STAT, 0)
+    slots[1].on_response(0, struct.pack("!i", 0) + STAT, 0)
     [[read, nothing, none]] = bench.settled
     assert isinstance(read, AclsRead)
     first, second, third = read.found
@@ -236,8 +236,8 @@ def test_a_connection_that_ends_over_lists_leaves_each_of_them_unknown() -> None
     bench = Bench()
     bench.ask(GetAcls(tuple(f"/{number}" for number in range(WINDOW_PACKETS + 1))))
     slots = bench.take()
-    slots[0].answer(-101, b"", 0)
-    assert not bench.pipeline.drop()
+    slots[0].on_response(-101, b"", 0)
+    assert not bench.pipeline.on_connection_lost()
     lost = [ConnectionLost(f"/{number}") for number in range(1, WINDOW_PACKETS + 1)]
     assert bench.settled == [[AclsRead([NoNode("/0"), *lost])]]
 
@@ -249,7 +249,7 @@ def test_too_many_nodes_are_cut() -> None:
     slots = bench.take()
     assert [len(slot.request.paths) for slot in slots] == [1_000, 1_000, 1]  # type: ignore[union-attr]
     for slot in reversed(slots):
-        slot.answer(0, many(len(slot.request.paths), found=False), 0)  # type: ignore[union-attr]
+        slot.on_response(0, many(len(slot.request.paths), found=False), 0)  # type: ignore[union-attr]
     assert bench.settled == [[[NoNode(path) for path in paths]]]
 
 
@@ -262,7 +262,7 @@ def test_paths_too_long_for_one_packet_are_cut() -> None:
 def test_after_long_answers_fewer_nodes_are_asked_for_at_once() -> None:
     bench = Bench()
     bench.ask(GetMany(("/a",) * 4))
-    bench.take()[0].answer(0, many(4, b"x" * 300_000), 0)
+    bench.take()[0].on_response(0, many(4, b"x" * 300_000), 0)
     bench.ask(GetMany(("/a",) * 5))
     assert [len(slot.request.paths) for slot in bench.take()] == [2, 2, 1]  # type: ignore[union-attr]
 
@@ -271,11 +271,11 @@ def test_a_multi_read_that_a_server_refuses_as_a_whole_is_asked_one_by_one() -> 
     bench = Bench()
     bench.ask(GetMany(("/a", "/b")), Delete("/c"))
     whole, delete = bench.take()
-    whole.answer(-5, b"", 0)
+    whole.on_response(-5, b"", 0)
     singles = bench.take()
     assert [slot.request for slot in singles] == [Get("/a"), Get("/b")]
     for slot in [*singles, delete]:
-        slot.answer(-101, b"", 0)
+        slot.on_response(-101, b"", 0)
     assert bench.settled == [[[NoNode("/a"), NoNode("/b")], NoNode("/c")]]
 
 
@@ -284,8 +284,8 @@ def test_connections_that_end_over_a_multi_read_end_its_use() -> None:
     for _ in range(MULTI_READ_STRIKES_MAX):
         bench.ask(GetMany(("/a", "/b")))
         [slot] = bench.take()
-        slot.fail(is_session_over=False)
-        assert bench.pipeline.drop()
+        slot.on_failure(is_session_over=False)
+        assert bench.pipeline.on_connection_lost()
     bench.ask(GetMany(("/a", "/b")))
     assert len(bench.take()) == 2
 
@@ -294,10 +294,10 @@ def test_a_connection_that_ends_over_something_else_says_nothing_about_multi_rea
     bench = Bench()
     bench.ask(Delete("/a"), GetMany(("/a", "/b")))
     for slot in bench.take():
-        slot.fail(is_session_over=False)
-        bench.pipeline.drop()
+        slot.on_failure(is_session_over=False)
+        bench.pipeline.on_connection_lost()
         break
-    assert not bench.pipeline.drop()
+    assert not bench.pipeline.on_connection_lost()
     bench.ask(GetMany(("/a", "/b")))
     assert len(bench.take()) == 1
 
@@ -306,9 +306,9 @@ def test_a_multi_read_that_was_answered_clears_the_doubt() -> None:
     bench = Bench()
     for _ in range(3 * MULTI_READ_STRIKES_MAX):
         bench.ask(GetMany(("/a",)))
-        bench.take()[0].fail(is_session_over=False)
-        assert bench.pipeline.drop()
+        bench.take()[0].on_failure(is_session_over=False)
+        assert bench.pipeline.on_connection_lost()
         bench.ask(GetMany(("/a",)))
         [slot] = bench.take()
         assert slot.opcode == Opcode.MULTI_READ
-        slot.answer(0, many(1, found=False), 0)
+        slot.on_response(0, many(1, found=False), 0)

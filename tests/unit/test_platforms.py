@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from zkconsumer.platforms import refusal
+from zkconsumer.platforms import unsupported_reason
 
 WINDOWS = "sys.platform = 'win32'"
 WITHOUT_GIL = "sys._is_gil_enabled = lambda: False"
@@ -57,10 +57,10 @@ def test_a_free_threaded_build_whose_gil_is_on_is_taken() -> None:
 
 @pytest.mark.parametrize("system", ["linux", "darwin", "freebsd14"])
 def test_posix_systems_with_a_gil_are_taken(system: str) -> None:
-    assert refusal(system, has_gil=True) == ""
+    assert unsupported_reason(system, has_gil=True) == ""
 
 
 @pytest.mark.parametrize("system", ["win32", "cygwin", "emscripten", "wasi"])
 def test_other_systems_are_refused_with_and_without_a_gil(system: str) -> None:
     for has_gil in (True, False):
-        assert repr(system) in refusal(system, has_gil)
+        assert repr(system) in unsupported_reason(system, has_gil)

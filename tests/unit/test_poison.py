@@ -57,7 +57,7 @@ def test_a_message_too_large_at_any_size_is_gone_past_and_the_fetcher_follows(
     make_world: MakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small(**settings: Any) -> FetchSettings:
-        return FetchSettings(**settings, grown_bytes_max=3_000)
+        return FetchSettings(**settings, large_message_bytes_max=3_000)
 
     monkeypatch.setattr(zkconsumer.connector_base, "FetchSettings", small)
     world = make_world(release="0.8.2.2")

@@ -16,10 +16,10 @@ from zkconsumer.zk.procedures import (
     OUR_OWNER_VERSION,
     ROUNDS_MAX,
     Claims,
-    deregister,
+    deregister_member,
     list_owners,
     read_positions,
-    register,
+    register_member,
 )
 from zkconsumer.zk.requests import (
     Children,
@@ -45,7 +45,7 @@ FOUR = [TopicPartition(TOPIC, number) for number in range(4)]
 
 
 def test_a_registration_is_one_packet_when_its_parents_are_there(server: FakeZooKeeper, party: Party) -> None:
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id)) is None
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id)) is None
     assert party.rounds == [[Create(REGISTRATION, b"data", ephemeral=True)]]
     stat = stat_of(server, REGISTRATION)
     assert stat is not None
@@ -59,7 +59,7 @@ def test_a_registration_in_an_empty_zookeeper_makes_its_parents(chroot: str) -> 
     if chroot:
         server.ensure(chroot)
     party = Party(server, chroot)
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id)) is None
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id)) is None
     stat = stat_of(server, f"{chroot}{REGISTRATION}")
     assert stat is not None
     assert stat.ephemeral_owner == party.session_id
@@ -70,15 +70,15 @@ def test_a_registration_in_an_empty_zookeeper_makes_its_parents(chroot: str) -> 
 
 def test_a_registration_that_this_session_made_already_is_ours(party: Party) -> None:
     """The first answer was lost with the connection."""
-    party.run(register(GROUP, "g1_a", b"data", party.session_id))
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id)) is None
+    party.run(register_member(GROUP, "g1_a", b"data", party.session_id))
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id)) is None
 
 
 def test_a_registration_of_another_session_is_shown_and_left_alone(
     server: FakeZooKeeper, party: Party, other: Party
 ) -> None:
-    other.run(register(GROUP, "g1_a", b"theirs", other.session_id))
-    held = party.run(register(GROUP, "g1_a", b"ours", party.session_id))
+    other.run(register_member(GROUP, "g1_a", b"theirs", other.session_id))
+    held = party.run(register_member(GROUP, "g1_a", b"ours", party.session_id))
     assert isinstance(held, Node)
     assert held.stat.ephemeral_owner == other.session_id
     assert server.data(REGISTRATION) == b"theirs"
@@ -91,7 +91,7 @@ def test_a_registration_that_goes_while_it_is_looked_at_is_made(server: FakeZooK
         if number == 2:
             server.remove(REGISTRATION)
 
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id), between) is None
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id), between) is None
 
 
 def test_a_registration_that_comes_and_goes_is_not_tried_for_ever(server: FakeZooKeeper, party: Party) -> None:
@@ -101,25 +101,25 @@ def test_a_registration_that_comes_and_goes_is_not_tried_for_ever(server: FakeZo
         else:
             server.remove(REGISTRATION)
 
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id), between) == NodeExists(REGISTRATION)
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id), between) == NodeExists(REGISTRATION)
     assert len(party.rounds) == 2 * ROUNDS_MAX
 
 
 def test_a_registration_that_may_not_be_made_says_so(server: FakeZooKeeper, party: Party) -> None:
     server.set_acl(paths.ids(GROUP), ())
-    assert party.run(register(GROUP, "g1_a", b"data", party.session_id)) == NoAuth(REGISTRATION)
+    assert party.run(register_member(GROUP, "g1_a", b"data", party.session_id)) == NoAuth(REGISTRATION)
 
 
 def test_a_registration_that_is_gone_already_is_deregistered(server: FakeZooKeeper, party: Party) -> None:
-    party.run(register(GROUP, "g1_a", b"data", party.session_id))
-    assert party.run(deregister(GROUP, "g1_a", party.session_id)) is None
+    party.run(register_member(GROUP, "g1_a", b"data", party.session_id))
+    assert party.run(deregister_member(GROUP, "g1_a", party.session_id)) is None
     assert server.data(REGISTRATION) is None
-    assert party.run(deregister(GROUP, "g1_a", party.session_id)) is None
+    assert party.run(deregister_member(GROUP, "g1_a", party.session_id)) is None
 
 
 def test_a_registration_of_another_session_is_not_deleted(server: FakeZooKeeper, party: Party) -> None:
-    party.run(register(GROUP, "g1_a", b"theirs", party.session_id))
-    assert party.run(deregister(GROUP, "g1_a", party.session_id + 1)) is None
+    party.run(register_member(GROUP, "g1_a", b"theirs", party.session_id))
+    assert party.run(deregister_member(GROUP, "g1_a", party.session_id + 1)) is None
     assert server.data(REGISTRATION) == b"theirs"
 
 
@@ -177,7 +177,7 @@ def test_a_blind_claim_that_meets_another_owner_gets_the_rest_and_leaves_a_watch
     told: list[object] = []
     party.store.listen(told.append)
     results, unwatched = claim(party, [FOUR[1]])
-    assert outcomes(results) == [Outcome.REFUSED]
+    assert outcomes(results) == [Outcome.CONFLICT]
     results, unwatched = claim(party, [FOUR[0], FOUR[2]])
     assert outcomes(results) == [Outcome.DONE, Outcome.DONE]
     assert unwatched == set()
@@ -188,7 +188,7 @@ def test_a_blind_claim_that_meets_another_owner_gets_the_rest_and_leaves_a_watch
 def test_looking_first_claims_only_what_is_free(party: Party, other: Party) -> None:
     own(other, FOUR[1])
     results, _ = claim(party, FOUR, look_first=True)
-    assert outcomes(results) == [Outcome.DONE, Outcome.REFUSED, Outcome.DONE, Outcome.DONE]
+    assert outcomes(results) == [Outcome.DONE, Outcome.CONFLICT, Outcome.DONE, Outcome.DONE]
     assert [type(request) for requests in party.rounds for request in requests] == [Children, Multi]
 
 
@@ -208,19 +208,19 @@ def test_a_parent_that_is_missing_is_made_though_other_errors_come_first(
     party.server.set_acl(paths.owners_of_topic(GROUP, forbidden.topic), ())
     own(other, taken)
     results, _ = claim(party, [forbidden, taken, *FOUR], look_first=look_first)
-    assert outcomes(results) == [Outcome.FAILED, Outcome.REFUSED, *[Outcome.DONE] * 4]
+    assert outcomes(results) == [Outcome.FAILED, Outcome.CONFLICT, *[Outcome.DONE] * 4]
 
 
 def test_looking_closely_names_the_holder(party: Party, other: Party) -> None:
     own(other, FOUR[1])
     results, _ = claim(party, FOUR, look_closely=True)
-    assert results[FOUR[1]] == Claimed(Outcome.REFUSED, why="held by g1_b-0")
+    assert results[FOUR[1]] == Claimed(Outcome.CONFLICT, why="held by g1_b-0")
 
 
 def test_a_persistent_owner_node_is_told_from_a_member(server: FakeZooKeeper, party: Party) -> None:
     server.ensure(paths.owner(GROUP, FOUR[0]), b"by hand")
     results, _ = claim(party, FOUR, look_closely=True)
-    assert results[FOUR[0]] == Claimed(Outcome.REFUSED, why="a persistent node holds it: by hand")
+    assert results[FOUR[0]] == Claimed(Outcome.CONFLICT, why="a persistent node holds it: by hand")
 
 
 def test_an_owner_node_that_is_no_text_is_shown_as_far_as_it_can_be(server: FakeZooKeeper, party: Party) -> None:
@@ -239,7 +239,7 @@ def test_looking_closely_finds_that_a_node_of_this_session_is_ours(party: Party)
 def test_a_node_of_this_session_for_another_thread_is_not_taken_for_this_one(party: Party) -> None:
     party.claim(FOUR[0], thread="g1_a-1")
     results, _ = claim(party, [FOUR[0]], look_closely=True)
-    assert results[FOUR[0]] == Claimed(Outcome.REFUSED, why="held by g1_a-1")
+    assert results[FOUR[0]] == Claimed(Outcome.CONFLICT, why="held by g1_a-1")
 
 
 def test_a_holder_that_goes_while_it_is_looked_at_stays_refused_until_the_watch_says_so(
@@ -253,7 +253,7 @@ def test_a_holder_that_goes_while_it_is_looked_at_stays_refused_until_the_watch_
             party.server.remove(paths.owner(GROUP, FOUR[0]))
 
     party.run(claims.run(look_first=False, look_closely=True), between)
-    assert claims.results[FOUR[0]].outcome is Outcome.REFUSED
+    assert claims.results[FOUR[0]].outcome is Outcome.CONFLICT
 
 
 def test_two_members_that_race_for_the_same_nodes_never_both_win(server: FakeZooKeeper) -> None:
@@ -318,7 +318,7 @@ def test_a_claim_whose_answer_is_lost_is_of_unknown_outcome(
     is_done: bool, server: FakeZooKeeper, party: Party
 ) -> None:
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
-    server.lose_next(lambda request: isinstance(request, Multi), is_done=is_done)
+    server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=is_done)
     results, _ = claim(party, FOUR)
     assert outcomes(results) == [Outcome.UNKNOWN] * 4
     assert (server.data(paths.owner(GROUP, FOUR[0])) is not None) is is_done
@@ -380,7 +380,7 @@ def test_positions_that_the_connection_did_not_bring_are_neither_known_nor_faile
     server: FakeZooKeeper, party: Party
 ) -> None:
     """They are asked for again: a position that is unknown must become neither a reset nor an error line."""
-    server.lose_next(lambda request: isinstance(request, GetMany), is_done=False)
+    server.lose_connection_on_next(lambda request: isinstance(request, GetMany), is_done=False)
     assert party.run(read_positions(GROUP, FOUR)) == ({}, {})
 
 

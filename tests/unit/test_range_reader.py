@@ -616,7 +616,7 @@ def test_the_next_task_finds_the_connections_of_the_one_before() -> None:
     world.fill(20)
     clusters, [address, _], opened = kept(world)
     for _ in range(3):
-        with clusters.lent(address) as cluster:
+        with clusters.borrow(address) as cluster:
             [piece] = read_range(cluster, OffsetRange(TP, 0, 20), QUICK, world.pause, world.decode)
             assert offsets_of(piece) == list(range(20))
     assert len(opened) == 1
@@ -626,11 +626,11 @@ def test_the_next_task_finds_the_connections_of_the_one_before() -> None:
 def test_two_readers_at_once_have_a_cluster_each_and_errors_are_not_kept() -> None:
     world = World(brokers=1)
     clusters, [one, other], opened = kept(world)
-    with clusters.lent(one) as first, clusters.lent(one) as second:
+    with clusters.borrow(one) as first, clusters.borrow(one) as second:
         assert first is not second
-    with pytest.raises(ValueError), clusters.lent(one):
+    with pytest.raises(ValueError), clusters.borrow(one):
         raise ValueError
-    with clusters.lent(one) as left, clusters.lent(other), clusters.lent(other):
+    with clusters.borrow(one) as left, clusters.borrow(other), clusters.borrow(other):
         assert left in opened[:2]
     assert len(clusters._kept) == 2, "no more are kept than that"
     clusters.close()

@@ -12,7 +12,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.records import Record, Scan, iter_records, scan
+from zkconsumer.wire.records import Record, Scan, iter_records, scan_record_set
 
 START_MS = 1_500_000_000_000
 APPEND_MS = 1_600_000_000_000
@@ -138,7 +138,7 @@ def test_what_the_java_clients_wrote_is_read(name: str) -> None:
 def test_what_the_java_clients_wrote_is_scanned(name: str) -> None:
     release, magic, codec, *_ = name.split("/")
     record_set = java_bytes(name)
-    found = scan(record_set)
+    found = scan_record_set(record_set)
     assert (found.complete_bytes, found.truncated) == (len(record_set), False)
     assert found.entries == (3 if magic != "2" and codec == "0" else 1)
     assert found.next_offset == {"0.9.0.1": 3}.get(release, 106 if codec == "control" else 105)
@@ -156,7 +156,7 @@ def test_uncompressed_record_sets_are_written_byte_for_byte_as_by_the_java_clien
 def test_a_control_batch_is_skipped_but_its_offset_is_passed() -> None:
     marker = java_bytes("3.9.1/2/control")
     assert list(iter_records(marker)) == []
-    assert scan(marker).next_offset == 106
+    assert scan_record_set(marker).next_offset == 106
 
 
 # --- against kafka-python ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_what_kafka_python_writes_is_read(magic: int, codec: int) -> None:
         # A producer may leave the offset of a wrapper at 0; the broker puts the last one there.
         record_set = struct.pack(">q", 2) + record_set[8:]
     assert list(iter_records(record_set)) == records
-    assert scan(record_set).next_offset == 3
+    assert scan_record_set(record_set).next_offset == 3
 
 
 # --- what iter_records hands out --------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_any_buffer_is_read_and_keys_and_values_are_bytes(kind: Callable[[bytes]
         records = list(iter_records(record_set))
         assert records == numbered(0, 4, magic)
         assert {type(field) for record in records for field in (record.key, record.value)} == {bytes}
-        assert scan(record_set).next_offset == 5
+        assert scan_record_set(record_set).next_offset == 5
 
 
 def test_one_record_set_may_hold_every_format_and_codec() -> None:
@@ -223,7 +223,7 @@ def test_one_record_set_may_hold_every_format_and_codec() -> None:
         record_set += build_record_set(batch, magic, codec)
         expected += batch
     assert list(iter_records(record_set)) == expected
-    assert scan(record_set).next_offset == expected[-1].offset + 1
+    assert scan_record_set(record_set).next_offset == expected[-1].offset + 1
 
 
 @pytest.mark.parametrize(("magic", "codec"), [pair for pair in EVERY if pair[0] > 0])
@@ -238,7 +238,7 @@ def test_inner_offsets_of_format_1_count_back_from_the_wrapper(codec: int) -> No
     records = [record for record in numbered(1000, 1009) if record.offset in (1003, 1004, 1008)]
     record_set = build_record_set(records, 1, codec, base_offset=1000)
     assert list(iter_records(record_set)) == records
-    assert scan(record_set).next_offset == 1009
+    assert scan_record_set(record_set).next_offset == 1009
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -246,14 +246,14 @@ def test_a_batch_may_have_gaps_before_between_and_after_its_records(codec: int) 
     records = [record for record in numbered(1000, 1009) if record.offset in (1003, 1004, 1008)]
     record_set = build_record_set(records, 2, codec, base_offset=1000, last_offset=1020)
     assert list(iter_records(record_set)) == records
-    assert (scan(record_set).first_offset, scan(record_set).next_offset) == (1000, 1021)
+    assert (scan_record_set(record_set).first_offset, scan_record_set(record_set).next_offset) == (1000, 1021)
 
 
 @pytest.mark.parametrize("codec", range(5))
 def test_an_empty_batch_has_no_record_and_moves_the_next_offset(codec: int) -> None:
     record_set = build_record_set([], 2, codec, base_offset=7, last_offset=9) + build_record_set(numbered(10, 11), 2)
     assert list(iter_records(record_set)) == numbered(10, 11)
-    assert scan(record_set[:61]) == Scan(61, 1, 7, 10, False)
+    assert scan_record_set(record_set[:61]) == Scan(61, 1, 7, 10, False)
 
 
 def test_a_batch_all_of_whose_records_are_below_the_start_is_not_decompressed() -> None:
@@ -324,9 +324,9 @@ def test_what_stands_before_a_bad_entry_is_handed_out_first_and_reading_can_go_o
 def test_scan_says_how_much_is_sound_before_an_entry_that_cannot_be() -> None:
     good = build_record_set(numbered(0, 4), 2)
     with pytest.raises(InvalidMessageException, match="size of 13 bytes") as caught:
-        scan(good + struct.pack(">qi", 5, 13))
+        scan_record_set(good + struct.pack(">qi", 5, 13))
     assert vars(caught.value) == {"offset": 5, "position": len(good), "next_position": -1, "next_offset": -1}
-    assert scan(good[: vars(caught.value)["position"]]).next_offset == 5
+    assert scan_record_set(good[: vars(caught.value)["position"]]).next_offset == 5
 
 
 def test_a_codec_that_is_not_known_is_named_with_the_offset_and_can_be_passed() -> None:
@@ -346,7 +346,7 @@ def test_nothing_is_decoded_before_it_is_asked_for() -> None:
 
 
 def test_nothing_has_no_offsets() -> None:
-    assert scan(b"") == Scan(0, 0, -1, -1, False)
+    assert scan_record_set(b"") == Scan(0, 0, -1, -1, False)
     assert list(iter_records(b"")) == []
 
 
@@ -356,27 +356,27 @@ def test_a_tail_cut_anywhere_is_truncated_and_not_an_error(magic: int, codec: in
     record_set = first + build_record_set(numbered(1, 1, magic), magic, codec)
     is_wrapper = magic < 2 and codec > 0
     for size in range(1, len(first)):
-        assert scan(record_set[:size]) == Scan(0, 0, -1, -1, True)
+        assert scan_record_set(record_set[:size]) == Scan(0, 0, -1, -1, True)
     for size in range(len(first) + 1, len(record_set)):
-        assert scan(record_set[:size]) == Scan(len(first), 1, 0, 1, True, is_wrapper)
+        assert scan_record_set(record_set[:size]) == Scan(len(first), 1, 0, 1, True, is_wrapper)
         assert list(iter_records(record_set[:size])) == numbered(0, 0, magic)
-    assert scan(record_set) == Scan(len(record_set), 2, 0, 2, False, is_wrapper)
+    assert scan_record_set(record_set) == Scan(len(record_set), 2, 0, 2, False, is_wrapper)
 
 
 def test_the_filler_that_brokers_put_in_place_of_a_batch_too_large_to_convert_is_a_cut_off_tail() -> None:
     # Down-conversion (2.0 and later) may leave no room: offset, a size that is not there, zeros.
     filler = struct.pack(">qi", 17, 4096) + bytes(200)
-    assert scan(filler) == Scan(0, 0, -1, -1, True)
+    assert scan_record_set(filler) == Scan(0, 0, -1, -1, True)
     assert list(iter_records(filler)) == []
 
 
 def test_scan_looks_neither_at_payloads_nor_at_checksums() -> None:
     batch = build_record_set(numbered(0, 4), 2)
-    assert scan(batch[:17] + b"\xff" * 6 + batch[23:27] + b"\xff" * (len(batch) - 27)).next_offset == 5
+    assert scan_record_set(batch[:17] + b"\xff" * 6 + batch[23:27] + b"\xff" * (len(batch) - 27)).next_offset == 5
 
 
 def test_the_first_offset_of_a_wrapper_is_its_last_one() -> None:
-    assert scan(build_record_set(numbered(3, 9, 1), 1, 1)).first_offset == 9
+    assert scan_record_set(build_record_set(numbered(3, 9, 1), 1, 1)).first_offset == 9
 
 
 # --- what cannot be written -------------------------------------------------------------------------------------

@@ -19,15 +19,15 @@ from zkconsumer.testing.sandbox import (
     cache,
     ensure_spark_jars,
     java,
-    missing_for,
-    missing_for_spark_jars,
+    missing_requirement,
+    missing_spark_requirement,
     reap,
     runs,
     wait_until,
 )
 from zkconsumer.testing.sandbox.broker import _listening
 from zkconsumer.testing.sandbox.events import EventFile
-from zkconsumer.testing.sandbox.process import properties
+from zkconsumer.testing.sandbox.process import write_properties
 from zkconsumer.testing.sandbox.spark_jars import COORDINATES
 
 RELEASE = "1.1.1"
@@ -146,20 +146,20 @@ def test_java_home_goes_before_path(tools: Tools, tmp_path: Path, monkeypatch: p
 def test_without_maven_the_error_says_what_to_install(tools: Tools) -> None:
     tools.java()
     with pytest.raises(SandboxError, match="no 'mvn' in PATH: install Maven"):
-        artifacts.ensure_set(RELEASE)
+        artifacts.ensure_artifact_set(RELEASE)
 
 
 def test_an_old_maven_is_named_with_its_version(tools: Tools) -> None:
     tools.java()
     tools.maven(version="3.3.9")
     with pytest.raises(SandboxError, match=r"needs Maven 3\.6\.3 or later, and .*mvn is 3\.3\.9"):
-        artifacts.ensure_set(RELEASE)
+        artifacts.ensure_artifact_set(RELEASE)
 
 
 def test_when_maven_fails_its_last_lines_are_quoted(tools: Tools) -> None:
     tools.maven(code=1)
     with pytest.raises(SandboxError, match=r"(?s)exit code 1.*line 25\n.*line 39$") as caught:
-        artifacts.ensure_set(RELEASE)
+        artifacts.ensure_artifact_set(RELEASE)
     assert "line 24" not in str(caught.value)
     assert not (cache.root() / "kafka" / RELEASE).exists()
 
@@ -169,17 +169,17 @@ def test_when_maven_fails_its_last_lines_are_quoted(tools: Tools) -> None:
 
 def test_a_set_is_fetched_once_and_then_used_without_maven(tools: Tools) -> None:
     tools.maven()
-    jars = artifacts.ensure_set(RELEASE)
+    jars = artifacts.ensure_artifact_set(RELEASE)
     assert len(list(jars.iterdir())) == JARS
     (tools.folder / "mvn").unlink()
-    assert artifacts.ensure_set(RELEASE) == jars
+    assert artifacts.ensure_artifact_set(RELEASE) == jars
     assert tools.maven_runs() == 1
 
 
 def test_too_few_jars_are_an_error_and_never_a_set(tools: Tools) -> None:
     tools.maven(jars=JARS - 1)
     with pytest.raises(SandboxError, match=f"brought {JARS - 1} jars for Kafka {RELEASE} instead of {JARS}"):
-        artifacts.ensure_set(RELEASE)
+        artifacts.ensure_artifact_set(RELEASE)
     assert not (cache.root() / "kafka" / RELEASE).exists()
     assert [path.name for path in (cache.root() / "kafka").iterdir()] == []
 
@@ -187,7 +187,7 @@ def test_too_few_jars_are_an_error_and_never_a_set(tools: Tools) -> None:
 @pytest.mark.parametrize("harm", ["lost jar", "short jar", "no marker", "garbage marker", "other table"])
 def test_a_damaged_set_is_fetched_again(harm: str, tools: Tools) -> None:
     tools.maven()
-    jars = artifacts.ensure_set(RELEASE)
+    jars = artifacts.ensure_artifact_set(RELEASE)
     marker = jars.parent / artifacts.MARKER
     if harm == "lost jar":
         (jars / "jar-3.jar").unlink()
@@ -199,7 +199,7 @@ def test_a_damaged_set_is_fetched_again(harm: str, tools: Tools) -> None:
         marker.write_text("[")
     else:
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "pom": "another"}))
-    artifacts.ensure_set(RELEASE)
+    artifacts.ensure_artifact_set(RELEASE)
     assert tools.maven_runs() == 2
     assert artifacts.is_complete(artifacts.SETS[RELEASE], jars.parent)
 
@@ -231,7 +231,7 @@ def test_while_a_process_fetches_one_set_another_fetches_no_other(tools: Tools) 
 
 def test_an_unknown_release_is_refused_with_those_that_there_are(tools: Tools) -> None:
     with pytest.raises(SandboxError, match=r"Kafka 0\.7\.2 is not in the sandbox; there are 0\.8\.1\.1, 0\.8\.2\.2, "):
-        artifacts.ensure_set("0.7.2")
+        artifacts.ensure_artifact_set("0.7.2")
     with pytest.raises(SandboxError, match=r"ZooKeeper 3\.5 is not in the sandbox; there are 3\.4\.6, 3\.8"):
         artifacts.zookeeper_release("3.5")
 
@@ -251,13 +251,13 @@ def test_the_jars_of_spark_are_fetched_one_by_one_and_once(tools: Tools) -> None
     (tools.folder / "mvn").unlink()
     assert ensure_spark_jars() == jars
     assert len(jars) == len(COORDINATES)
-    assert missing_for_spark_jars() is None
+    assert missing_spark_requirement() is None
     assert ":copy " in tools.calls.read_text(), "copy-dependencies would resolve the poms of Spark"
 
 
 def test_without_maven_the_jars_of_spark_are_missing_and_it_is_said(tools: Tools) -> None:
     tools.java()
-    assert "no 'mvn' in PATH" in (missing_for_spark_jars() or "")
+    assert "no 'mvn' in PATH" in (missing_spark_requirement() or "")
 
 
 def test_maven_that_does_not_bring_the_jars_of_spark_is_quoted(tools: Tools) -> None:
@@ -271,12 +271,12 @@ def test_maven_that_does_not_bring_the_jars_of_spark_is_quoted(tools: Tools) -> 
 
 def test_maven_is_not_missed_when_the_set_is_there(tools: Tools) -> None:
     tools.java()
-    assert "mvn" in (missing_for(RELEASE) or "")
+    assert "mvn" in (missing_requirement(RELEASE) or "")
     tools.maven()
-    artifacts.ensure_set(RELEASE)
+    artifacts.ensure_artifact_set(RELEASE)
     (tools.folder / "mvn").unlink()
-    assert missing_for(RELEASE) is None
-    assert "mvn" in (missing_for(RELEASE, "0.8.2.2") or "")
+    assert missing_requirement(RELEASE) is None
+    assert "mvn" in (missing_requirement(RELEASE, "0.8.2.2") or "")
 
 
 def test_nothing_real_is_skipped_in_ci(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +401,7 @@ def test_a_line_that_is_no_event_is_an_error(tmp_path: Path) -> None:
 
 
 def test_properties_keep_backslashes_and_other_scripts(tmp_path: Path) -> None:
-    path = properties({"whitelist": "a\\.b", "word": "ä😀"}, tmp_path / "some" / "file.properties")
+    path = write_properties({"whitelist": "a\\.b", "word": "ä😀"}, tmp_path / "some" / "file.properties")
     assert path.read_text() == "whitelist=a\\\\.b\nword=\\u00e4\\ud83d\\ude00\n"
 
 

@@ -264,7 +264,7 @@ def test_each_login_asks_for_a_token_of_its_own() -> None:
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nend", 5, None])
 def test_what_is_no_token_is_not_sent(token: Any) -> None:
     with pytest.raises(SaslAuthenticationException, match="gave no token"):
-        sasl.OAuthBearer(lambda: token).first()
+        sasl.OAuthBearer(lambda: token).initial_response()
 
 
 # --- nothing waits for ever ------------------------------------------------------------------------------------------
@@ -376,27 +376,27 @@ def test_without_its_package_gssapi_names_the_extra(monkeypatch: pytest.MonkeyPa
 def test_kerberos_chooses_no_layer_and_speaks_last(kerberos: dict[str, Any]) -> None:
     mechanism = Gssapi("kafka", "b1.example.com")
     assert kerberos["names"] == ["service:kafka@b1.example.com"]
-    assert mechanism.first() == b"AP-REQ"
-    assert mechanism.answer(b"AP-REP") == b""
-    assert not mechanism.is_content
-    assert mechanism.answer(b"wrapped offer") == b"wrapped \x01\x00\x00\x00"
-    assert mechanism.is_content
-    assert mechanism.answer(b"") is None
+    assert mechanism.initial_response() == b"AP-REQ"
+    assert mechanism.evaluate_challenge(b"AP-REP") == b""
+    assert not mechanism.is_complete
+    assert mechanism.evaluate_challenge(b"wrapped offer") == b"wrapped \x01\x00\x00\x00"
+    assert mechanism.is_complete
+    assert mechanism.evaluate_challenge(b"") is None
 
 
 def test_kerberos_refuses_a_layer_that_kafka_does_not_have(kerberos: dict[str, Any]) -> None:
     kerberos["offer"] = b"\x06\x00\x10\x00"
     mechanism = Gssapi("kafka", "b1")
-    mechanism.first()
-    mechanism.answer(b"AP-REP")
+    mechanism.initial_response()
+    mechanism.evaluate_challenge(b"AP-REP")
     with pytest.raises(RemoteProtocolError, match="insists on a security layer"):
-        mechanism.answer(b"wrapped offer")
+        mechanism.evaluate_challenge(b"wrapped offer")
 
 
 def test_without_a_ticket_kerberos_says_what_to_look_at(kerberos: dict[str, Any]) -> None:
     kerberos["ticket"] = False
     with pytest.raises(SaslAuthenticationException, match=r"No Kerberos credentials available; is there a ticket"):
-        Gssapi("kafka", "b1").first()
+        Gssapi("kafka", "b1").initial_response()
 
 
 # --- asking until one answers ---------------------------------------------------------------------------------------
@@ -407,9 +407,9 @@ def test_one_broker_that_lets_us_in_is_enough() -> None:
     connect = SecureConnect(BrokerSecurity("SASL_SSL", TRUST, SCRAM), socket=cluster.transport)
     dead = [BrokerAddress(n, f"dead-{n}.fake.invalid", 9092) for n in range(5)]
     broker = AnyBroker(connect, lambda: [*dead, *cluster.addresses], "g", 1_000, diagnose=connect.diagnose)
-    assert broker.ask(lambda connection, ranges, timeout_ms: connection.port) == 9092
+    assert broker.execute(lambda connection, ranges, timeout_ms: connection.port) == 9092
     cluster.stop_broker(0)
     with pytest.raises(NoBrokerAnswers, match="none of 6 brokers answers") as nobody:
-        broker.ask(lambda connection, ranges, timeout_ms: None)
-    assert nobody.value.refused is None, "to be down is no refusal"
+        broker.execute(lambda connection, ranges, timeout_ms: None)
+    assert nobody.value.authentication_error is None, "to be down is no refusal"
     assert isinstance(nobody.value, BrokerUnreachable)

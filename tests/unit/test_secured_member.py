@@ -18,7 +18,7 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SecurityProtocolMismatch,
 )
-from zkconsumer.kafka.security import SecureConnect, security_of
+from zkconsumer.kafka.security import SecureConnect, broker_security_from_config
 from zkconsumer.runtime import brokers as runtime_brokers
 from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.fake_transport import HOST
@@ -56,7 +56,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
         made.cluster.append("clicks", 1, [b"%d" % n for n in range(5)])
 
         def connect_in_memory(config: ConsumerConfig, *_: object) -> SecureConnect:
-            return SecureConnect(security_of(config), socket=made.cluster.transport)
+            return SecureConnect(broker_security_from_config(config), socket=made.cluster.transport)
 
         monkeypatch.setattr(runtime_brokers, "connect_of", connect_in_memory)
         yield made

@@ -94,7 +94,7 @@ def test_so_many_chunks_wait_for_a_program_that_does_not_come(world: FakeWorld, 
     world.create_topic(TOPIC)
     connector = connect(queued_max_message_chunks=3)
     stream = stream_of(connector)
-    info = connector._member.streams.infos[TopicPartition(TOPIC, 0)]
+    info = connector._member.streams.partition_infos[TopicPartition(TOPIC, 0)]
     for number in range(3):
         append(world, b"v")
         wait_until(lambda behind=number + 1: info.fetch_offset == behind, "the chunk is queued")

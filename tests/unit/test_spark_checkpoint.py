@@ -39,9 +39,9 @@ def test_the_last_batch_in_both_logs_is_done_and_what_is_behind_it_is_pending(fo
     assert found.committed is not None
     [source] = found.committed.sources
     assert (found.committed.number, source.source, source.offsets) == (1, "0", {P0: 9, P1: 3})
-    assert source.ours is not None
-    assert (source.ours.group, source.ours.query, source.ours.batch) == ("g1", QUERY, 1)
-    assert source.ours.first == {P0: 5, P1: 0}
+    assert source.stream_offset is not None
+    assert (source.stream_offset.group, source.stream_offset.query, source.stream_offset.batch) == ("g1", QUERY, 1)
+    assert source.stream_offset.first == {P0: 5, P1: 0}
     assert [batch.number for batch in found.pending] == [2]
 
 
@@ -57,9 +57,9 @@ def test_sources_of_several_kinds_each_on_its_line(folder: CheckpointFolder) -> 
     folder.done(3, "-", envelope(3, {0: 0}, {0: 5}), "17", rate, kafka({0: 4, 1: 8}), "file:///x/0")
     committed = read_checkpoint(folder.root).committed
     assert committed is not None
-    assert [(each.source, each.ours is not None) for each in committed.sources] == [("1", True), ("4", False)]
+    assert [(each.source, each.stream_offset is not None) for each in committed.sources] == [("1", True), ("4", False)]
     assert committed.sources[1].offsets == {P0: 4, P1: 8}
-    assert committed.others == ("2", "3", "5")
+    assert committed.other_sources == ("2", "3", "5")
 
 
 def test_a_log_of_version_2_names_its_sources(folder: CheckpointFolder) -> None:
@@ -69,14 +69,14 @@ def test_a_log_of_version_2_names_its_sources(folder: CheckpointFolder) -> None:
     committed = read_checkpoint(folder.root).committed
     assert committed is not None
     assert [(each.source, each.offsets) for each in committed.sources] == [("orders", {P0: 4})]
-    assert committed.others == ("0",)
+    assert committed.other_sources == ("0",)
 
 
 @pytest.mark.parametrize("name", ["file:{}", "file://{}", "file://localhost{}", "{}"])
 def test_a_folder_by_its_uri(name: str, tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path / "a b")
     place = name.format(str(folder.root) if name == "{}" else str(folder.root).replace(" ", "%20"))
-    assert read_checkpoint(place).place == folder.root
+    assert read_checkpoint(place).folder == folder.root
 
 
 @pytest.mark.parametrize("place", ["hdfs://nn/x", "s3a://b/x", "abfss://c@d/x", "file://elsewhere/x"])
@@ -157,7 +157,7 @@ def test_what_spark_would_not_read_either_is_an_error(
     if words is None:
         committed = read_checkpoint(folder.root).committed
         assert committed is not None
-        assert committed.others == ("0",), "it is no offset of Kafka"
+        assert committed.other_sources == ("0",), "it is no offset of Kafka"
     else:
         refuses(folder, words)
 

@@ -95,7 +95,7 @@ def test_a_claim_whose_answer_is_lost_is_made_once(
     times: int, is_done: bool, server: FakeZooKeeper, owner: Party
 ) -> None:
     for _ in range(times):
-        server.lose_next(is_multi, is_done=is_done)
+        server.lose_connection_on_next(is_multi, is_done=is_done)
     report = run_claim(owner, 0, {P0: (100, 110), P1: (90, 120)})
     if is_done or times < ROUNDS_MAX:
         assert report.result() == {P0: Taken(100, 110), P1: Taken(100, 120)}
@@ -110,14 +110,14 @@ def test_a_claim_whose_answer_is_lost_is_made_once(
 def test_a_look_that_is_lost_is_asked_again_and_in_the_end_nothing_is_guessed(
     server: FakeZooKeeper, owner: Party
 ) -> None:
-    server.lose_next(is_look, is_done=False)
+    server.lose_connection_on_next(is_look, is_done=False)
     held = {P0: born(server, paths.owner(GROUP, P0))}
     assert run_claim(owner, 0, {P0: (100, 110)}, held=held).result() == {P0: Taken(100, 110)}
     for _ in range(ROUNDS_MAX + 1):
-        server.lose_next(is_look, is_done=False)
+        server.lose_connection_on_next(is_look, is_done=False)
     with pytest.raises(ZkTimeoutException, match="it is not known of clicks/0 whether the batch may read it"):
         run_claim(owner, 1, {P0: (110, 120)}, held=held).result()
-    server.lose_next(is_look, is_done=False)
+    server.lose_connection_on_next(is_look, is_done=False)
     with pytest.raises(ZkTimeoutException, match="where the group stands"):
         run_stands(owner, P0).result()
 
@@ -143,7 +143,7 @@ def test_a_rewind_that_was_written_over_is_told_though_the_answer_was_lost(
 ) -> None:
     run_claim(owner, 0, {P0: (100, 110)})
     owner.ask([SetData(paths.offset(GROUP, P0), b"7")], None)
-    server.lose_next(is_multi, is_done=True)
+    server.lose_connection_on_next(is_multi, is_done=True)
     assert run_claim(owner, 1, {P0: (110, 120)}).rewound == {P0: (7, 110)}
 
 
@@ -170,7 +170,7 @@ def test_who_writes_again_and_again_is_given_up_on(server: FakeZooKeeper, owner:
             owner.ask([SetData(paths.offset(GROUP, P0), b"%d" % next(numbers))], None)
 
     report = run_claim(owner, 0, {P0: (100, 110), P1: (100, 110)}, between=between)
-    assert report.answers == {P1: Taken(100, 110)}
+    assert report.results == {P1: Taken(100, 110)}
     with pytest.raises(ZkTimeoutException, match=r"it is not known of clicks/0 .* \(BadVersion /consumers"):
         report.result()
     assert sum(any(map(is_multi, requests)) for requests in owner.rounds) == ROUNDS_MAX
@@ -205,7 +205,7 @@ def test_a_batch_that_was_refused_is_refused_again_when_it_is_replayed(
     """Its sink may have the other partitions by then, and would not take rows that come later."""
     held = epochs(owner, [P0, P1])
     server.remove(paths.owner(GROUP, P0))
-    server.lose_next(lambda request: is_multi(request) and len(paths_of(request)) == 1, is_done=is_done)
+    server.lose_connection_on_next(lambda request: is_multi(request) and len(paths_of(request)) == 1, is_done=is_done)
     report = run_claim(owner, 0, dict.fromkeys((P0, P1), (100, 110)), held=held)
     refused = Refused("this query does not own the partition any more (NoNode /consumers/g1/owners/clicks/0)")
     assert report.result() == {P0: refused, P1: Taken(100, 110)}
@@ -251,7 +251,7 @@ def test_rights_that_are_missing_stop_the_query_with_the_name_of_the_node(
 
 
 def test_what_no_server_should_answer_stops_the_query(server: FakeZooKeeper, owner: Party) -> None:
-    server.refuse_next(is_multi, lambda path: OtherError(path, "Unimplemented", -6))
+    server.fail_next(is_multi, lambda path: OtherError(path, "Unimplemented", -6))
     with pytest.raises(WorldError, match="ZooKeeper does not take a claim: OtherError"):
         run_claim(owner, 0, {P0: (100, 110)}).result()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, judge, next_position
+from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, decide_claim, next_position
 from bridge.spark.claims.records import (
     CLAIMS_KEPT_MAX,
     RECORD_BYTES_MAX,
@@ -44,15 +44,15 @@ def seen(cur: int | None, record: Record | None = None, not_owned: str = "", unr
 @pytest.mark.parametrize("cur", [None, 0, 150, 900])
 def test_row_1_a_claim_of_this_batch_is_its_answer_whatever_stands_there_now(policy: OnRewind, cur: int | None) -> None:
     record = claims((19, 50, 100), (BATCH, 120, 180))
-    assert judge(BATCH, WANTED, seen(cur, record, "another's", "nonsense"), policy) == Replay(120, 180)
+    assert decide_claim(BATCH, WANTED, seen(cur, record, "another's", "nonsense"), policy) == Replay(120, 180)
 
 
 @every_policy
 def test_row_2_a_batch_that_the_record_has_forgotten_is_refused(policy: OnRewind) -> None:
     full = claims(*((BATCH + at, at * 10, at * 10 + 10) for at in range(1, CLAIMS_KEPT_MAX + 1)))
-    verdict = judge(BATCH, WANTED, seen(100, full), policy)
+    verdict = decide_claim(BATCH, WANTED, seen(100, full), policy)
     assert isinstance(verdict, Refused)
-    assert verdict.why == "batch 20 is older than the oldest claim that is kept, of batch 21"
+    assert verdict.reason == "batch 20 is older than the oldest claim that is kept, of batch 21"
 
 
 @every_policy
@@ -67,87 +67,87 @@ def test_row_2_a_batch_that_the_record_has_forgotten_is_refused(policy: OnRewind
     ],
 )
 def test_row_3_a_batch_that_got_nothing_gets_nothing_when_it_is_replayed(policy: OnRewind, record: Record) -> None:
-    verdict = judge(BATCH, WANTED, seen(100, record), policy)
+    verdict = decide_claim(BATCH, WANTED, seen(100, record), policy)
     assert verdict == Refused("batch 20 got nothing of it when it ran first")
 
 
 @every_policy
 def test_row_4_what_another_owns_is_refused(policy: OnRewind) -> None:
-    assert judge(BATCH, WANTED, seen(100, not_owned="it is another's"), policy) == Refuse("it is another's")
+    assert decide_claim(BATCH, WANTED, seen(100, not_owned="it is another's"), policy) == Refuse("it is another's")
 
 
 def test_row_4_goes_before_a_rewind_that_is_the_owners_business() -> None:
-    assert judge(BATCH, WANTED, seen(0, claims((19, 0, 100)), "another's"), FAIL) == Refuse("another's")
+    assert decide_claim(BATCH, WANTED, seen(0, claims((19, 0, 100)), "another's"), FAIL) == Refuse("another's")
 
 
 @every_policy
 def test_row_5_an_offset_that_is_no_number_is_not_written_over(policy: OnRewind) -> None:
-    verdict = judge(BATCH, WANTED, seen(None, unreadable="b'x' (1 bytes) is no number"), policy)
+    verdict = decide_claim(BATCH, WANTED, seen(None, unreadable="b'x' (1 bytes) is no number"), policy)
     assert verdict == Refuse("b'x' (1 bytes) is no number; write the offset that is meant: 'zkconsumer offsets set'")
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])
 def test_row_6_ignore_goes_on_behind_our_claim(cur: int | None, told: int) -> None:
-    assert judge(BATCH, WANTED, seen(cur, claims((19, 0, 100))), IGNORE) == Take(100, 200, told)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), IGNORE) == Take(100, 200, told)
 
 
 @every_policy
 def test_row_6_is_not_for_a_batch_that_was_planned_below_our_claim(policy: OnRewind) -> None:
     """The log lost its end, and with ``failOnDataLoss=false`` the query goes on with what took those offsets."""
-    assert judge(BATCH, WANTED, seen(100, claims((19, 0, 130))), policy) == Take(100, 200)
-    assert isinstance(judge(BATCH, WANTED, seen(90, claims((19, 0, 130))), policy), Refuse)
+    assert decide_claim(BATCH, WANTED, seen(100, claims((19, 0, 130))), policy) == Take(100, 200)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(90, claims((19, 0, 130))), policy), Refuse)
 
 
 def test_row_6_ignore_does_not_take_a_front_that_was_refused() -> None:
-    assert isinstance(judge(BATCH, WANTED, seen(10, claims((19, 0, 60))), IGNORE), Refuse)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(10, claims((19, 0, 60))), IGNORE), Refuse)
 
 
 def test_row_6_ignore_writes_over_what_is_no_number() -> None:
-    assert judge(BATCH, WANTED, seen(None, claims((19, 0, 100)), unreadable="x"), IGNORE) == Take(100, 200, NO_OFFSET)
+    assert decide_claim(BATCH, WANTED, seen(None, claims((19, 0, 100)), unreadable="x"), IGNORE) == Take(100, 200, NO_OFFSET)
 
 
 def test_row_6_follow_refuses_what_was_planned_before_the_rewind() -> None:
-    assert isinstance(judge(BATCH, WANTED, seen(40, claims((19, 0, 100))), FOLLOW), Refuse)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(40, claims((19, 0, 100))), FOLLOW), Refuse)
 
 
 def test_row_6_follow_takes_what_was_planned_behind_it() -> None:
-    assert judge(BATCH, Wanted(40, 140, 1), seen(40, claims((19, 0, 100))), FOLLOW) == Take(40, 140)
-    assert judge(BATCH, Wanted(40, 140, 1), seen(60, claims((19, 0, 100))), FOLLOW) == Take(60, 140)
-    assert judge(BATCH, Wanted(0, 90, 1), seen(None, claims((19, 0, 100))), FOLLOW) == Take(0, 90)
+    assert decide_claim(BATCH, Wanted(40, 140, 1), seen(40, claims((19, 0, 100))), FOLLOW) == Take(40, 140)
+    assert decide_claim(BATCH, Wanted(40, 140, 1), seen(60, claims((19, 0, 100))), FOLLOW) == Take(60, 140)
+    assert decide_claim(BATCH, Wanted(0, 90, 1), seen(None, claims((19, 0, 100))), FOLLOW) == Take(0, 90)
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])
 def test_row_6_fail_stops(cur: int | None, told: int) -> None:
-    assert judge(BATCH, WANTED, seen(cur, claims((19, 0, 100))), FAIL) == Rewound(told, 100)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), FAIL) == Rewound(told, 100)
 
 
 @every_policy
 def test_row_7_a_group_without_an_offset_gets_one(policy: OnRewind) -> None:
-    assert judge(BATCH, WANTED, seen(None), policy) == Take(100, 200)
+    assert decide_claim(BATCH, WANTED, seen(None), policy) == Take(100, 200)
 
 
 @every_policy
 @pytest.mark.parametrize("record", [Record(), claims((19, 0, 100)), claims((18, 0, 60))])
 def test_row_8_the_group_stands_where_the_batch_begins(policy: OnRewind, record: Record) -> None:
-    assert judge(BATCH, WANTED, seen(100, record), policy) == Take(100, 200)
+    assert decide_claim(BATCH, WANTED, seen(100, record), policy) == Take(100, 200)
 
 
 @every_policy
 @pytest.mark.parametrize("cur", [101, 199])
 def test_row_9_others_read_the_front(policy: OnRewind, cur: int) -> None:
-    assert judge(BATCH, WANTED, seen(cur, claims((19, 0, 100))), policy) == Take(cur, 200)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), policy) == Take(cur, 200)
 
 
 @every_policy
 @pytest.mark.parametrize("cur", [200, 1_000])
 def test_row_10_others_read_all_of_it(policy: OnRewind, cur: int) -> None:
-    verdict = judge(BATCH, WANTED, seen(cur), policy)
+    verdict = decide_claim(BATCH, WANTED, seen(cur), policy)
     assert verdict == Refuse(f"the group stands at {cur}: the range was read by others")
 
 
 @every_policy
 def test_row_11_the_front_was_refused(policy: OnRewind) -> None:
-    verdict = judge(BATCH, WANTED, seen(99), policy)
+    verdict = decide_claim(BATCH, WANTED, seen(99), policy)
     assert verdict == Refuse("the group stands at 99, before the range: the next batch begins there")
 
 

@@ -14,10 +14,10 @@ from bridge.spark.claims.runs import (
     RUNS_BYTES_MAX,
     RUNS_KEPT_MAX,
     Turn,
-    entered,
+    append_run,
     format_runs,
     parse_runs,
-    turn_of,
+    run_status,
 )
 from bridge.spark.membership import Claimed, Taken
 from tests.fix_claims import GROUP, QUERY, TOPIC, epochs, run_claim
@@ -42,14 +42,14 @@ def runs_of(server: FakeZooKeeper) -> tuple[str, ...]:
 
 
 def test_who_stands_last_claims_who_is_missing_enters_and_who_has_somebody_behind_is_over() -> None:
-    runs = entered(entered((), "a"), "b")
-    assert [turn_of(runs, run) for run in ("a", "b", "c")] == [Turn.OVER, Turn.CLAIM, Turn.ENTER]
+    runs = append_run(append_run((), "a"), "b")
+    assert [run_status(runs, run) for run in ("a", "b", "c")] == [Turn.SUPERSEDED, Turn.CURRENT, Turn.UNREGISTERED]
 
 
 def test_the_list_is_read_as_it_is_written_and_never_grows_beyond_what_is_read() -> None:
     runs: tuple[str, ...] = ()
     for number in range(2 * RUNS_KEPT_MAX):
-        runs = entered(runs, f"{number:032x}")
+        runs = append_run(runs, f"{number:032x}")
         assert parse_runs(format_runs(runs)) == runs
     assert len(runs) == RUNS_KEPT_MAX
     assert len(format_runs(runs)) * 5 < RUNS_BYTES_MAX
@@ -142,7 +142,7 @@ def is_entering(request: Request) -> bool:
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_run_whose_answer_was_lost_is_entered_once(is_done: bool, server: FakeZooKeeper, party: Party) -> None:
     party.claim(P0)
-    server.lose_next(is_entering, is_done=is_done)
+    server.lose_connection_on_next(is_entering, is_done=is_done)
     assert run_claim(party, 0, {P0: (0, 10)}, run="a").result() == {P0: Taken(0, 10)}
     assert runs_of(server) == ("a",)
 
@@ -164,7 +164,7 @@ def test_a_run_that_began_between_look_and_claim_stops_the_older_before_anything
         report.result()
     assert server.data(paths.offset(GROUP, P0)) == b"10"
     record = parse_record(server.data(paths.claims_of_partition(GROUP, QUERY, P0)) or b"", "")
-    assert record.answered == 0
+    assert record.last_decided_batch == 0
     assert server.data(paths.claims_of_partition(GROUP, QUERY, P1)) is None
 
 
@@ -212,7 +212,7 @@ class Lives:
             self.sessions[run].claim(tp)
         party = self.sessions[run]
         if fault in ("lost", "not done"):
-            self.server.lose_next(lambda each: isinstance(each, Multi), is_done=fault == "lost", store=party.store)
+            self.server.lose_connection_on_next(lambda each: isinstance(each, Multi), is_done=fault == "lost", store=party.store)
         batch = self.batches.get(run, 0)
         report = run_claim(party, batch, {tp: (batch * 10, batch * 10 + 10)}, run=f"{run:032x}")
         if fault == "new keeper":

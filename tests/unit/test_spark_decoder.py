@@ -13,7 +13,7 @@ import pytest
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set, varint
-from zkconsumer.wire.entries import NO_END, Record, walk
+from zkconsumer.wire.entries import NO_END, Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
@@ -111,7 +111,7 @@ def test_values_that_look_like_beginnings_of_messages(magic: int, filler: bytes)
 def test_one_damaged_message_among_many_is_found(magic: int, number: int) -> None:
     """What is before it comes out."""
     sound = build_record_set([Record(n, 5, 0, b"key", b"value" * (n % 5)) for n in range(65)], magic)
-    start = list(walk(sound))[number].position
+    start = list(iter_entries(sound))[number].position
     for at in (12, 16 if magic else 17, 25 + 4 * magic, -1):
         damaged = bytearray(sound)
         damaged[start + at] ^= 0x10 if at != 12 else 0x01

@@ -72,7 +72,7 @@ def test_an_executor_logs_it_at_its_first_task(
 def test_where_it_is_there_nothing_is_logged(
     clusters: tuple[Clusters, RangePartition], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert decoder.why_not_compiled() is None
+    assert decoder.python_decoder_reason() is None
     list(read_partition(clusters[1], clusters[0]))
     assert "decoder" not in caplog.text
 
@@ -82,11 +82,11 @@ def test_a_stream_logs_it_once_and_has_it_in_its_progress(caplog: pytest.LogCapt
     query = Query()
     engine = query.start()
     engine.run()
-    query.logs.produce(A, 1)
+    query.logs.append(A, 1)
     engine.run()
     assert caplog.messages.count(TOLD) == 1
     heads = {"id": "q", "runId": "r", "timestamp": "2026-01-01T00:00:00.000Z", "batchId": 1}
-    progress = {**heads, "sources": [{"endOffset": engine.last(), "latestOffset": "None"}]}
+    progress = {**heads, "sources": [{"endOffset": engine.last_planned_offset(), "latestOffset": "None"}]}
     assert lag(progress).metrics["pythonDecoder"] == 1
 
 
@@ -94,7 +94,7 @@ def test_a_stream_logs_it_once_and_has_it_in_its_progress(caplog: pytest.LogCapt
 def test_a_stream_with_the_compiled_decoder_says_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
     engine = Query().start()
     engine.run()
-    assert "pythonDecoder" not in engine.last()["s"]
+    assert "pythonDecoder" not in engine.last_planned_offset()["s"]
     assert "decoder" not in caplog.text
 
 

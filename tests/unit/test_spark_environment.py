@@ -25,7 +25,7 @@ from pyspark import cloudpickle
 
 import pyspark_zkconsumer
 from bridge.spark import by_value, environment, registration
-from bridge.spark.by_value import load_here
+from bridge.spark.by_value import load_in_worker
 from bridge.spark.datasource import ZkConsumerDataSource
 from bridge.spark.environment import ON_THE_DRIVER, check_release, check_session
 from bridge.spark.registration import RefusedDataSource, default_source, register
@@ -185,7 +185,7 @@ class Call:
         self._arguments = arguments
 
     def __reduce__(self) -> tuple[object, tuple[str, ...]]:
-        return load_here, self._arguments
+        return load_in_worker, self._arguments
 
 
 @pytest.mark.parametrize(("archive", "found"), [("sent.zip", "<class 'bridge.reads.Reader'>"), ("gone.zip", "")])
@@ -203,13 +203,13 @@ def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Pa
 
 def test_another_version_on_a_worker_is_refused() -> None:
     with pytest.raises(ImportError, match=rf"has zkconsumer {CLIENT_SOFTWARE_VERSION}, and the driver has 9\.9"):
-        load_here("bridge.spark.shipping", "Shipped", "9.9")
+        load_in_worker("bridge.spark.shipping", "Shipped", "9.9")
     with pytest.raises(ImportError, match=r"has zkconsumer another version, and the driver has 9\.9"):
-        load_here("bridge.spark.shipping", "OfLaterReleases", "9.9")
+        load_in_worker("bridge.spark.shipping", "OfLaterReleases", "9.9")
 
 
 def test_the_functions_that_are_sent_use_nothing_of_their_file() -> None:
-    for function in (by_value.load_here, by_value.look_around):
+    for function in (by_value.load_in_worker, by_value.describe_interpreter):
         used = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
         assert used - set(dir(builtins)) == set()
 

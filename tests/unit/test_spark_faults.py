@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, FAULT, FAULT_FILE, LOOK_MS, WAIT_MS, faults_of
+from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, FAULT, FAULT_FILE, LOOK_MS, WAIT_MS, fault_point_of
 from zkconsumer.errors import UsageError
 
 
@@ -14,7 +14,7 @@ def reach(fault: str | None, file: Path | None, group: str, point: str, batch: i
     """For how many ms it waited there."""
     environment = {FAULT: fault or "", FAULT_FILE: str(file or "")}
     waited: list[int] = []
-    faults_of(group, environment).reached(point, batch, waited.append)
+    fault_point_of(group, environment).reached(point, batch, waited.append)
     return sum(waited)
 
 
@@ -50,7 +50,7 @@ def test_it_goes_on_when_the_file_is_deleted(tmp_path: Path) -> None:
         if len(waited) == 3:
             file.unlink()
 
-    faults_of("g", {FAULT: "after_wal:0", FAULT_FILE: str(file)}).reached(AFTER_WAL, 0, pause)
+    fault_point_of("g", {FAULT: "after_wal:0", FAULT_FILE: str(file)}).reached(AFTER_WAL, 0, pause)
     assert waited == [LOOK_MS] * 3
 
 

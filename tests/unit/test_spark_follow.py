@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.migration.phases import FORWARD, Phase
-from bridge.spark.claims.judge import Finish, OnRewind, Refuse, Seen, Take, judge
+from bridge.spark.claims.judge import Finish, OnRewind, Refuse, Seen, Take, decide_claim
 from bridge.spark.claims.records import Claim, Record, format_record, parse_record
 from bridge.spark.keeper import following, whereabouts
 from bridge.spark.keeper.following import Following
-from bridge.spark.keeper.place import Where, place_of
+from bridge.spark.keeper.place import Where, target_of
 from bridge.spark.keeper.service import Service
 from bridge.spark.keeper.settings import KeeperSettings
 from bridge.spark.membership import CommitMode, Ended, Refused, Taken, Wanted
@@ -91,22 +91,22 @@ def waits(keeper: Following) -> bool:
 def test_every_phase_has_a_place(strategy: str, home: set[str], kafka: set[str]) -> None:
     back = {Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.UNDONE}
     phases = {phase.value for phase in back.union(FORWARD["copy" if strategy == "copy" else "dual"])}
-    found = {phase: place_of(control(phase, strategy)) for phase in phases}
-    assert {phase for phase, place in found.items() if place.where is Where.ZOOKEEPER} == home
-    assert {phase for phase, place in found.items() if place.where is Where.KAFKA} == kafka
-    assert all("m1" in place.why for place in found.values() if place.where is Where.NOWHERE)
+    found = {phase: target_of(control(phase, strategy)) for phase in phases}
+    assert {phase for phase, place in found.items() if place.group is Where.ZOOKEEPER} == home
+    assert {phase for phase, place in found.items() if place.group is Where.KAFKA} == kafka
+    assert all("m1" in place.wait_reason for place in found.values() if place.group is Where.NONE)
 
 
 def test_a_rollback_that_waits_takes_it_out_of_kafka_and_from_nowhere_else() -> None:
-    assert place_of(control("switched"), is_asked_to_leave=True).where is Where.NOWHERE
-    assert place_of(control("undone"), is_asked_to_leave=True).where is Where.ZOOKEEPER
-    assert place_of(None).where is Where.ZOOKEEPER
+    assert target_of(control("switched"), is_asked_to_leave=True).group is Where.NONE
+    assert target_of(control("undone"), is_asked_to_leave=True).group is Where.ZOOKEEPER
+    assert target_of(None).group is Where.ZOOKEEPER
 
 
 @pytest.mark.parametrize("found", [control("later"), control("switched", "gateway")])
 def test_a_later_releases_words_are_an_error(found: Control) -> None:
     with pytest.raises(MigrationError, match="run the release that moves the group"):
-        place_of(found)
+        target_of(found)
 
 
 # --- a running keeper -------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_batch_that_begins_in_the_moment_of_the_move_ends_first_too(
     keeper = keep(CommitMode.AFTER_BATCH)
     keeper.begin_batch({}, 5_000, until())
     keeper.planned((), until())
-    wait_for_share, pause = Service._wait_for_share, threading.Event()
+    wait_for_share, pause = Service._wait_for_assignment, threading.Event()
 
     def moves_meanwhile(side: Service, timeout_ms: int) -> None:
         say(world, "fencing")
@@ -204,7 +204,7 @@ def test_what_was_planned_is_claimed_first_and_what_comes_later_is_answered_from
 def test_a_claim_that_was_begun_waits_for_the_end_of_the_move(world: FakeWorld, keep: Keep) -> None:
     say(world, "fenced")
     path = paths.claims_of_partition(GROUP, QUERY, T0)
-    world.zookeeper.ensure(path, format_record(Record().with_begun(Claim(0, 0, 5, 1 << 62, 1))))
+    world.zookeeper.ensure(path, format_record(Record().with_pending(Claim(0, 0, 5, 1 << 62, 1))))
     with pytest.raises(GroupMoves, match="batch 0 of the query was being claimed of t/0"):
         keep().claim(QUERY, 0, {T0: Wanted(0, 5, 1)}, until())
 
@@ -261,11 +261,11 @@ BEGUN = Claim(4, 10, 20, 7, 1)
 
 
 def test_a_record_keeps_what_was_begun_and_forgets_it_with_the_answer() -> None:
-    record = Record((Claim(3, 5, 10, 7, 1),)).with_begun(BEGUN)
+    record = Record((Claim(3, 5, 10, 7, 1),)).with_pending(BEGUN)
     assert parse_record(format_record(record), "/p") == record
-    assert record.answered == 3
-    assert record.with_claim(BEGUN).begun is None
-    assert record.with_refusal(4).begun is None
+    assert record.last_decided_batch == 3
+    assert record.with_claim(BEGUN).pending is None
+    assert record.with_refusal(4).pending is None
 
 
 @pytest.mark.parametrize("begun", ["[3,1,2,1,1]", "[4,2,2,1,1]", "[4,1]", '"x"', "{}"])
@@ -290,5 +290,5 @@ def test_a_begun_claim_that_is_none_is_refused(begun: str) -> None:
 def test_what_was_begun_is_finished_where_the_group_stands_behind_it(
     cur: int | None, batch: int, held: bool, wanted: object
 ) -> None:
-    seen = Seen(Record().with_begun(BEGUN), None, "" if held else "not held", cur)
-    assert judge(batch, Wanted(10, 20, 7), seen, OnRewind.IGNORE) == wanted
+    seen = Seen(Record().with_pending(BEGUN), None, "" if held else "not held", cur)
+    assert decide_claim(batch, Wanted(10, 20, 7), seen, OnRewind.IGNORE) == wanted

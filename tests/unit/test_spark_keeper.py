@@ -75,12 +75,12 @@ def set_offset(world: FakeWorld, number: int, offset: int) -> None:
 def test_a_query_holds_its_share_and_where_the_group_stands(world: FakeWorld, keep: Keep) -> None:
     set_offset(world, 1, 7)
     holding = keep().begin_batch({}, WAIT_MS, until())
-    assert holding.is_settled
+    assert holding.is_complete
     assert {one: held.offset for one, held in holding.partitions.items()} == {
         tp(0): NO_OFFSET, tp(1): 7, tp(2): NO_OFFSET, tp(3): NO_OFFSET
     }  # fmt: skip
     assert all(held.epoch > 0 for held in holding.partitions.values())
-    assert holding.topics == {"t": 4}
+    assert holding.partition_counts == {"t": 4}
 
 
 def test_after_a_batch_its_offsets_are_written_under_the_same_ownership_only(world: FakeWorld, keep: Keep) -> None:
@@ -104,7 +104,7 @@ def test_what_others_wait_for_is_given_back_with_its_commit_when_the_batch_has_e
     again = service.begin_batch(ended, WAIT_MS, until())
     assert len(again.partitions) == 2
     taken = other.begin_batch({}, WAIT_MS, until())
-    assert taken.is_settled
+    assert taken.is_complete
     assert {owned.offset for owned in taken.partitions.values()} == {9}
     assert world.offsets(GROUP, "t") == dict.fromkeys(range(4), 9)
 
@@ -124,7 +124,7 @@ def test_a_batch_that_takes_too_long_is_not_waited_for_for_ever(world: FakeWorld
     service = keep(rebalance_drain_timeout_ms=200)
     held = service.begin_batch({}, WAIT_MS, until()).partitions
     other = keep()
-    assert other.begin_batch({}, WAIT_MS, until()).is_settled
+    assert other.begin_batch({}, WAIT_MS, until()).is_complete
     assert service.observe()["drain_timeouts"] == 2
     service.begin_batch({one: Ended(owned.epoch, 9) for one, owned in held.items()}, WAIT_MS, until())
     assert len(world.offsets(GROUP, "t")) == 2, "what is the other's is not written"
@@ -134,7 +134,7 @@ def test_a_batch_that_takes_too_long_is_not_waited_for_for_ever(world: FakeWorld
 def test_in_the_other_modes_a_partition_is_given_back_at_once(world: FakeWorld, keep: Keep, mode: CommitMode) -> None:
     service = keep(mode)
     held = service.begin_batch({}, WAIT_MS, until()).partitions
-    assert keep(mode).begin_batch({}, WAIT_MS, until()).is_settled
+    assert keep(mode).begin_batch({}, WAIT_MS, until()).is_complete
     service.begin_batch({one: Ended(owned.epoch, 9) for one, owned in held.items()}, WAIT_MS, until())
     assert world.offsets(GROUP, "t") == {}
 
@@ -167,7 +167,7 @@ def test_a_zookeeper_that_is_silent_is_told_once_and_so_is_its_return(
     assert caplog.text.count("membership-unconfirmed group=g1 by=ZooKeeper: it does not answer, so the") == 1
     world.zookeeper.reconnect(store)
     with caplog.at_level("INFO", "zkconsumer.keeper"):
-        assert service.begin_batch({}, WAIT_MS, until()).is_settled
+        assert service.begin_batch({}, WAIT_MS, until()).is_complete
     assert caplog.text.count("membership-confirmed group=g1 by=ZooKeeper") == 1
 
 
@@ -225,7 +225,7 @@ def test_an_expired_session_gives_new_epochs_and_old_ends_are_not_written(world:
     wait_until(lambda: service.observe().get("spark_sessions_lost") == 1, "the session is lost")
     ended = {one: Ended(owned.epoch, 9) for one, owned in held.items()}
     again = service.begin_batch(ended, WAIT_MS, until())
-    assert again.is_settled
+    assert again.is_complete
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
     assert world.offsets(GROUP, "t") == {}
 

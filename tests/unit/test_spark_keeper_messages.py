@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.spark.keeper import messages as msg
-from bridge.spark.keeper.metrics import render
+from bridge.spark.keeper.metrics import render_prometheus
 from bridge.spark.keeper.settings import DRAIN_TIMEOUT_MS, SETTLE_MS, KeeperSettings
 from bridge.spark.membership import CommitMode, Ended, Held, Holding, Refused, Stand, Taken, Wanted
 from zkconsumer.core.view import STATIC, Subscription
@@ -23,7 +23,7 @@ def there_and_back(value: Any, write: Any, read: Any) -> Any:
     line = msg.encode(msg.Done(3, write(value)))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    answer = msg.decode_answer(line)
+    answer = msg.decode_process_response(line)
     assert isinstance(answer, msg.Done)
     return read(answer.result)
 
@@ -31,16 +31,16 @@ def there_and_back(value: Any, write: Any, read: Any) -> Any:
 @pytest.mark.parametrize(
     ("value", "write", "read"),
     [
-        ({A: Ended(2**60, 7), B: Ended(1, 2**62)}, msg.to_ended, msg.of_ended),
-        ({A: Wanted(1, 2, 3)}, msg.to_wanted, msg.of_wanted),
-        ({A: Taken(1, 2), B: Refused('it is "theirs"\n')}, msg.to_claimed, msg.of_claimed),
-        ({A: Stand(-1, None), B: Stand(5, 7)}, msg.to_stands, msg.of_stands),
-        ({A: "why"}, msg.to_texts, msg.of_texts),
-        ({A: 5}, msg.to_offsets, msg.of_offsets),
-        ([A, B], msg.to_partitions, msg.of_partitions),
-        ([], msg.to_partitions, msg.of_partitions),
-        ([BrokerAddress(1, "h", 9092)], msg.to_brokers, msg.of_brokers),
-        (Holding({A: Held(4, -2)}, True, 3, {"a": 1, "none": 0}), msg.to_holding, msg.of_holding),
+        ({A: Ended(2**60, 7), B: Ended(1, 2**62)}, msg.encode_batch_ends, msg.decode_batch_ends),
+        ({A: Wanted(1, 2, 3)}, msg.encode_ranges_to_claim, msg.decode_ranges_to_claim),
+        ({A: Taken(1, 2), B: Refused('it is "theirs"\n')}, msg.encode_claim_results, msg.decode_claim_results),
+        ({A: Stand(-1, None), B: Stand(5, 7)}, msg.encode_group_offsets, msg.decode_group_offsets),
+        ({A: "why"}, msg.encode_reasons, msg.decode_reasons),
+        ({A: 5}, msg.encode_offsets, msg.decode_offsets),
+        ([A, B], msg.encode_partitions, msg.decode_partitions),
+        ([], msg.encode_partitions, msg.decode_partitions),
+        ([BrokerAddress(1, "h", 9092)], msg.encode_brokers, msg.decode_brokers),
+        (Holding({A: Held(4, -2)}, True, 3, {"a": 1, "none": 0}), msg.encode_batch_assignment, msg.decode_batch_assignment),
     ],
 )
 def test_a_value_comes_as_it_went(value: Any, write: Any, read: Any) -> None:
@@ -49,7 +49,7 @@ def test_a_value_comes_as_it_went(value: Any, write: Any, read: Any) -> None:
 
 def test_a_call_comes_as_it_went() -> None:
     call = msg.Call(7, "begin_batch", 15_000, {"ended": {}, "wait_ms": 0})
-    assert msg.decode_call(msg.encode(call)) == call
+    assert msg.decode_process_request(msg.encode(call)) == call
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ def test_a_call_comes_as_it_went() -> None:
 )  # fmt: skip
 def test_what_is_no_call_is_refused(line: bytes) -> None:
     with pytest.raises(Bug):
-        msg.decode_call(line)
+        msg.decode_process_request(line)
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"id": "1", "done": 1}', b'{"id": 1, "failed": "X"}', b"hello"])
 def test_what_is_no_answer_is_refused_and_not_quoted(line: bytes) -> None:
     with pytest.raises(Bug) as caught:
-        msg.decode_answer(line)
+        msg.decode_process_response(line)
     assert line.decode() not in str(caught.value)
 
 
 @pytest.mark.parametrize("found", [[], {"t": 1}, {"t": {"x": 1}}, {"t": {"0": [1]}}, {"t": {"0": [1, True]}}, None])
 def test_partitions_that_are_none_are_refused(found: Any) -> None:
     with pytest.raises(Bug):
-        msg.of_ended(found)
+        msg.decode_batch_ends(found)
 
 
 def test_an_error_is_the_same_class_on_the_other_side() -> None:
@@ -127,7 +127,7 @@ def test_claims_are_refused_where_the_offsets_are_in_kafka_alone() -> None:
 
 
 def test_numbers_are_shown_as_prometheus_reads_them() -> None:
-    text = render('g"1', "m", {"owned_partitions": 3, "commits": 2, "spark_claims_taken": 1})
+    text = render_prometheus('g"1', "m", {"owned_partitions": 3, "commits": 2, "spark_claims_taken": 1})
     assert text.splitlines()[1:3] == [
         "# TYPE zkconsumer_spark_commits_total counter",
         'zkconsumer_spark_commits_total{group="g\\"1",member="m"} 2',

@@ -31,22 +31,22 @@ def test_leaders_are_remembered_until_the_topic_grows_or_they_are_old(monkeypatc
     def log_ranges(
         brokers: Brokers, partitions: list[TopicPartition], time_ms: int | None
     ) -> dict[TopicPartition, Any]:
-        led = brokers.leaders({tp.topic for tp in partitions}).led
+        led = brokers.leaders({tp.topic for tp in partitions}).with_leader
         return {tp: LogRange(0, 9) if tp in led else "nobody leads it" for tp in partitions}
 
     monkeypatch.setattr(Brokers, "leaders", leaders)
     monkeypatch.setattr(logs, "log_ranges", log_ranges)
     clock = ManualClock()
     some = BrokerLogs(CONFIG, lambda: [BROKER], clock)
-    some.ask(list(there), {})
-    some.ask(list(there), {})
+    some.read_bounds(list(there), {})
+    some.read_bounds(list(there), {})
     assert asked == [1], "a batch later they are known"
     there[TopicPartition("t", 1)] = BROKER
-    found = some.ask(list(there), {})
+    found = some.read_bounds(list(there), {})
     assert asked == [1, 2]
     assert not any(isinstance(told, str) for told in found.values()), "a new partition is read at once"
-    some.ask(list(there), {})
+    some.read_bounds(list(there), {})
     assert asked == [1, 2]
     clock.move(logs.LEADERS_AGE_MAX_MS)
-    some.ask(list(there), {})
+    some.read_bounds(list(there), {})
     assert asked == [1, 2, 2]

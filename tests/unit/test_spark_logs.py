@@ -39,35 +39,35 @@ def test_where_logs_begin_and_end_and_the_offset_of_a_time(make_world: MakeWorld
     world = filled(make_world)
     world.cluster.delete_before("t", 0, 2)
     logs = logs_of(world)
-    assert logs.ask([T0, T1], {}) == {T0: Log(2, 10), T1: Log(0, 0)}
-    assert logs.ask([T0, T1], {T0: 4_500}) == {T0: Log(2, 10, 4), T1: Log(0, 0)}
-    assert logs.ask([T0], {T0: 99_000}) == {T0: Log(2, 10, None)}
-    assert logs.ask([TopicPartition("t", 9)], {}) == {TopicPartition("t", 9): "there is no such partition"}
+    assert logs.read_bounds([T0, T1], {}) == {T0: Log(2, 10), T1: Log(0, 0)}
+    assert logs.read_bounds([T0, T1], {T0: 4_500}) == {T0: Log(2, 10, 4), T1: Log(0, 0)}
+    assert logs.read_bounds([T0], {T0: 99_000}) == {T0: Log(2, 10, None)}
+    assert logs.read_bounds([TopicPartition("t", 9)], {}) == {TopicPartition("t", 9): "there is no such partition"}
     logs.close()
 
 
 def test_why_no_broker_answers(make_world: MakeWorld) -> None:
     world = filled(make_world)
     logs = logs_of(world)
-    assert logs.why_silent() == ""
+    assert logs.unreachable_reason() == ""
     for number in (0, 1):
         world.cluster.stop_broker(number)
-    assert "none of 2 brokers answers; the last one: " in logs.why_silent()
+    assert "none of 2 brokers answers; the last one: " in logs.unreachable_reason()
     logs.close()
     nobody = BrokerLogs(CONFIG, list, SYSTEM_CLOCK, world.cluster.connect)
-    assert "no broker is registered in ZooKeeper" in nobody.why_silent()
+    assert "no broker is registered in ZooKeeper" in nobody.unreachable_reason()
 
 
 def test_leaders_are_remembered_until_they_move(make_world: MakeWorld) -> None:
     world = filled(make_world)
     logs = logs_of(world)
-    logs.ask([T0, T1], {})
+    logs.read_bounds([T0, T1], {})
     asked = metadata_requests(world)
-    logs.ask([T0, T1], {})
+    logs.read_bounds([T0, T1], {})
     assert metadata_requests(world) == asked
     for partition in (0, 1):
         world.cluster.move_leader("t", partition, 0)
-    assert logs.ask([T0, T1], {}) == {T0: Log(0, 10), T1: Log(0, 0)}
+    assert logs.read_bounds([T0, T1], {}) == {T0: Log(0, 10), T1: Log(0, 0)}
     assert metadata_requests(world) > asked
     logs.close()
 
@@ -76,10 +76,10 @@ def test_leaders_are_not_believed_for_ever(make_world: MakeWorld) -> None:
     world = filled(make_world)
     clock = ManualClock()
     logs = logs_of(world, clock)
-    logs.ask([T0], {})
+    logs.read_bounds([T0], {})
     asked = metadata_requests(world)
     clock.move(LEADERS_AGE_MAX_MS)
-    logs.ask([T0], {})
+    logs.read_bounds([T0], {})
     assert metadata_requests(world) == asked + 1
     logs.close()
 
@@ -88,9 +88,9 @@ def test_leaders_are_not_believed_for_ever(make_world: MakeWorld) -> None:
 def test_a_sample_says_about_how_large_a_record_is(make_world: MakeWorld, release: str) -> None:
     world = filled(make_world, release)
     logs = logs_of(world)
-    sampled = logs.sample(T0, 3)
+    sampled = logs.sample_bytes_per_offset(T0, 3)
     assert sampled is not None
     assert 100 < sampled < 200
-    assert logs.sample(T1, 0) is None
-    assert logs.sample(TopicPartition("t", 9), 0) is None
+    assert logs.sample_bytes_per_offset(T1, 0) is None
+    assert logs.sample_bytes_per_offset(TopicPartition("t", 9), 0) is None
     logs.close()

@@ -12,7 +12,7 @@ from bridge.spark.membership import CommitMode
 from bridge.spark.option_page import render_options
 from bridge.spark.option_table import ASIDE, GROUP, KAFKA, OLD_NAMES, OWN, REFUSED
 from bridge.spark.options import Assigned, Named, SourceOptions, read_options
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, check_names_all
+from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, check_all_partitions_named
 from tests.generate_docs import kafkas_keys
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import InvalidConfigException
@@ -50,9 +50,9 @@ def problem(is_stream: bool = True, **more: str) -> str:
 
 def test_the_least_that_a_stream_needs_and_what_follows_from_it() -> None:
     read = stream()
-    assert read.subscribed == Named(("orders", "refunds"))
+    assert read.topic_selection == Named(("orders", "refunds"))
     assert (read.config.group_id, read.config.zookeeper_connect) == ("billing", "zk:2181/kafka")
-    assert (read.starting, read.commit, read.threads) == (FromGroup(), CommitMode.AFTER_BATCH, 1)
+    assert (read.starting_limit, read.commit_mode, read.threads) == (FromGroup(), CommitMode.AFTER_BATCH, 1)
     assert (read.max_offsets, read.fail_on_data_loss, read.max_delay_ms) == (None, True, 900_000)
     assert read.warnings == {}
 
@@ -60,7 +60,7 @@ def test_the_least_that_a_stream_needs_and_what_follows_from_it() -> None:
 def test_names_come_in_lower_case_as_spark_has_them_and_in_any_other() -> None:
     assert stream(maxOffsetsPerTrigger="10").max_offsets == 10
     read = read_options({**LEAST, "MAXOFFSETSPERTRIGGER": "10", "Group.Offsets.Commit": "CLAIM"}, is_stream=True)
-    assert (read.max_offsets, read.commit) == (10, CommitMode.CLAIM)
+    assert (read.max_offsets, read.commit_mode) == (10, CommitMode.CLAIM)
 
 
 def test_all_problems_are_told_at_once_and_by_the_names_of_the_options() -> None:
@@ -109,14 +109,14 @@ def test_an_option_with_kafkas_prefix_that_kafka_does_not_have_is_refused() -> N
 def test_the_ways_to_say_what_is_read(options: dict[str, str], wanted: object) -> None:
     base = {name: value for name, value in LEAST.items() if name != "subscribe"}
     read = read_options({**base, **options}, is_stream=True)
-    assert read.subscribed == wanted
+    assert read.topic_selection == wanted
     assert read.threads == ({"orders": 2, "refunds": 1} if "topics" in options else 1)
 
 
 def test_partitions_can_be_named_in_a_batch_only() -> None:
     base = {"zookeeper.connect": "zk:1", "group.id": "g", "assign": '{"orders": [1, 0]}'}
     read = read_options(base, is_stream=False)
-    assert read.subscribed == Assigned((TopicPartition("orders", 0), TopicPartition("orders", 1)))
+    assert read.topic_selection == Assigned((TopicPartition("orders", 0), TopicPartition("orders", 1)))
     told = problems(base)
     assert "assign cannot be set: in a stream the group shares the partitions out; subscribe to the topics" in told
 
@@ -149,13 +149,13 @@ def test_what_cannot_be_is_explained(options: dict[str, str], words: str) -> Non
 
 def test_the_winner_of_several_starting_points_is_that_of_spark_and_the_others_are_named() -> None:
     read = stream(startingTimestamp="5", startingOffsetsByTimestamp='{"orders": {"0": 7}}', startingOffsets="latest")
-    assert read.starting == AtTime(5)
+    assert read.starting_limit == AtTime(5)
     why = "has no effect beside startingTimestamp"
     assert read.warnings == {"startingOffsetsByTimestamp": why, "startingOffsets": why}
-    assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting == AtTimes(
+    assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting_limit == AtTimes(
         {TopicPartition("orders", 0): 7}
     )
-    assert stream(startingOffsets='{"orders": {"0": -1}}').starting == AtOffsets({TopicPartition("orders", 0): -1})
+    assert stream(startingOffsets='{"orders": {"0": -1}}').starting_limit == AtOffsets({TopicPartition("orders", 0): -1})
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_times_are_written_as_in_spark(text: str, wanted_ms: int) -> None:
 
 
 def test_a_batch_without_a_group_begins_with_the_log_and_with_one_where_it_stands() -> None:
-    assert batch().starting == FromGroup()
+    assert batch().starting_limit == FromGroup()
     bare = read_options({"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}, is_stream=False)
-    assert (bare.starting, bare.ending, bare.has_group, bare.has_zookeeper) == (Earliest(), Latest(), False, False)
+    assert (bare.starting_limit, bare.ending_limit, bare.has_group, bare.has_zookeeper) == (Earliest(), Latest(), False, False)
     [told] = problems(
         {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "group"}, is_stream=False
     )
@@ -185,7 +185,7 @@ def test_a_batch_cannot_begin_at_the_end_nor_end_at_the_beginning() -> None:
     assert "orders/0 has -1" in problem(False, startingOffsets='{"orders": {"0": -1}}')
     assert "orders/0 has -2" in problem(False, endingOffsets='{"orders": {"0": -2}}')
     assert "cannot end where the log begins" in problem(False, endingOffsets="earliest")
-    assert batch(endingTimestamp="9", endingOffsets="latest").ending == AtTime(9)
+    assert batch(endingTimestamp="9", endingOffsets="latest").ending_limit == AtTime(9)
     assert batch(maxOffsetsPerTrigger="9").warnings.keys() == {"maxOffsetsPerTrigger"}
 
 
@@ -195,7 +195,7 @@ def test_an_old_file_of_settings_holds_where_no_option_is_given(tmp_path: Path) 
     read = read_options({"subscribe": "t", "zk.config": str(file), "group.id": "new"}, is_stream=True)
     assert (read.config.zookeeper_connect, read.config.group_id) == ("zk:1", "new")
     assert read.config.auto_offset_reset == "smallest"
-    assert read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting == FromGroup()
+    assert read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting_limit == FromGroup()
 
 
 def test_no_text_shows_a_secret() -> None:
@@ -220,8 +220,8 @@ def test_how_often_kafka_is_asked_for_new_partitions_counts_where_zookeeper_does
 
 def test_offsets_must_name_every_partition_and_no_other() -> None:
     there = [TopicPartition("orders", n) for n in (0, 1)]
-    assert check_names_all("startingOffsets", there, there) == ""
-    told = check_names_all("startingOffsets", [TopicPartition("orders", 0), TopicPartition("x", 0)], there)
+    assert check_all_partitions_named("startingOffsets", there, there) == ""
+    told = check_all_partitions_named("startingOffsets", [TopicPartition("orders", 0), TopicPartition("x", 0)], there)
     assert "does not name orders/1" in told
     assert "names x/0, which is not subscribed" in told
 
@@ -230,7 +230,7 @@ def test_claims_that_kafka_cannot_keep_are_told_with_the_other_problems() -> Non
     claims = {"group.offsets.commit": "claim", "offsets.storage": "kafka", "dual.commit.enabled": "false"}
     told = problems({**LEAST, **claims, "minPartitions": "0"})
     assert [line.split(" ")[0] for line in told] == ["minPartitions=0:", "group.offsets.commit=claim"]
-    assert read_options({**LEAST, **claims, "dual.commit.enabled": "true"}, is_stream=True).commit is CommitMode.CLAIM
+    assert read_options({**LEAST, **claims, "dual.commit.enabled": "true"}, is_stream=True).commit_mode is CommitMode.CLAIM
     assert read_options({**LEAST, **claims}, is_stream=False).warnings.keys() == {"group.offsets.commit"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.spark.claims.judge import OnRewind, Rewound
-from bridge.spark.limits import Limits, admitted, mean_bytes
+from bridge.spark.limits import Limits, apply_limits, mean_bytes
 from bridge.spark.membership import FROM_BEGINNING, NO_OFFSET, CommitMode, Held, Holding, Stand
 from bridge.spark.offsets import BatchOffsets, Stats
 from bridge.spark.plan import (
@@ -19,10 +19,10 @@ from bridge.spark.plan import (
     Positions,
     Resolved,
     Rules,
-    needs_stands,
+    needs_group_offsets,
     next_batch,
-    positions,
-    resolve,
+    start_positions,
+    resolve_positions,
 )
 from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, Starting
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
@@ -49,8 +49,8 @@ def position(
     began: BatchOffsets | None, holding: Holding, by: Rules, stand: Stand | None = None, refused: bool = False
 ) -> At | ByRule | Rewound:
     stands = {A: stand} if stand is not None else {}
-    assert set(needs_stands(began, holding, by, [A] if refused else [])) == set(stands), "asked for exactly what counts"
-    found = positions(began, holding, by, stands, [A] if refused else [])
+    assert set(needs_group_offsets(began, holding, by, [A] if refused else [])) == set(stands), "asked for exactly what counts"
+    found = start_positions(began, holding, by, stands, [A] if refused else [])
     return found.known[A] if A in found.known else found.rewound[A]
 
 
@@ -78,10 +78,10 @@ def test_claim_behind_our_own_claim_is_decided_by_the_option(on_rewind: OnRewind
 
 
 def test_after_batch_interrupted_takes_the_larger_and_fixes_its_own() -> None:
-    assert position(start(50), held(NEW, 60), rules(AFTER)) == At(60, instead=50)
-    assert position(start(50), held(NEW, 50), rules(AFTER)) == At(50, instead=50)
+    assert position(start(50), held(NEW, 60), rules(AFTER)) == At(60, fallback=50)
+    assert position(start(50), held(NEW, 50), rules(AFTER)) == At(50, fallback=50)
     # The group does not know yet: a batch, if need be an empty one, makes that it is told.
-    assert position(start(50), held(NEW, 30), rules(AFTER)) == At(50, is_fixed=True)
+    assert position(start(50), held(NEW, 30), rules(AFTER)) == At(50, must_be_checkpointed=True)
 
 
 def test_none_knows_its_own_end_alone() -> None:
@@ -102,12 +102,12 @@ def test_a_partition_that_came_since_the_query_began_is_read_from_its_beginning(
         began = BatchOffsets("g", "q", 4, {A: 1}, {A: 2}, {A: OLD}, topics=topics)
         new = held(tp=C)
         for mode, stands in ((AFTER, {}), (NONE, {}), (CLAIM, {C: Stand(NO_OFFSET, None)})):
-            assert positions(began, new, rules(mode), stands).known == {C: ByRule(EARLIEST_TIME)}
-        by_hand = positions(began, new, rules(starting=AtOffsets({C: 7})), {}).known[C]
-        assert by_hand == At(7, is_fixed=True, differs_from_group=True), "what is named is named"
+            assert start_positions(began, new, rules(mode), stands).known == {C: ByRule(EARLIEST_TIME)}
+        by_hand = start_positions(began, new, rules(starting=AtOffsets({C: 7})), {}).known[C]
+        assert by_hand == At(7, must_be_checkpointed=True, differs_from_group=True), "what is named is named"
         off = rules(new_from_beginning=False)
-        assert positions(began, new, off, {}).known == {C: ByRule(LATEST_TIME)}
-        assert positions(began, held(offset=5, tp=C), rules(), {}).known == {C: At(5)}, "others have read it"
+        assert start_positions(began, new, off, {}).known == {C: ByRule(LATEST_TIME)}
+        assert start_positions(began, held(offset=5, tp=C), rules(), {}).known == {C: At(5)}, "others have read it"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_partition_that_came_since_the_query_began_is_read_from_its_beginning(
         (FromGroup(), At(12)),
         (Earliest(), ByRule(EARLIEST_TIME)),
         (Latest(), ByRule(LATEST_TIME)),
-        (AtOffsets({A: 3}), At(3, is_fixed=True, differs_from_group=True)),
+        (AtOffsets({A: 3}), At(3, must_be_checkpointed=True, differs_from_group=True)),
         (AtOffsets({A: -2}), ByRule(EARLIEST_TIME)),
         (AtTime(99), ByRule(99, is_starting_time=True)),
         (AtTimes({A: 98}), ByRule(98, is_starting_time=True)),
@@ -133,7 +133,7 @@ def test_a_new_query_where_the_group_has_no_offset() -> None:
 
 
 def test_offsets_that_name_the_last_record_begin_one_later() -> None:
-    wanted = At(13, is_fixed=True, differs_from_group=True)
+    wanted = At(13, must_be_checkpointed=True, differs_from_group=True)
     assert position(None, held(offset=12), rules(is_last_consumed=True)) == wanted
 
 
@@ -141,7 +141,7 @@ def test_offsets_that_name_the_last_record_begin_one_later() -> None:
 
 
 def resolved(found: At | ByRule, log: Log, by: Rules, group: int = NO_OFFSET) -> Resolved:
-    return resolve(Positions({A: found}, {}), {A: log}, held(offset=group), by)
+    return resolve_positions(Positions({A: found}, {}), {A: log}, held(offset=group), by)
 
 
 def test_a_rule_is_resolved_by_the_log_and_fixed() -> None:
@@ -176,14 +176,14 @@ def test_what_retention_took_goes_on_where_the_log_begins(mode: CommitMode) -> N
     assert found.lost == (Lost(A, 4, log),)
     assert (found.lost[0].offsets, found.lost[0].is_beyond_end) == (6, False)
     assert found.positions[A].offset == 10
-    assert found.positions[A].is_fixed
+    assert found.positions[A].must_be_checkpointed
     assert found.seeks == ({A: 10} if mode is CLAIM else {})
 
 
 def test_beyond_the_end_goes_on_at_the_end_or_waits_behind_our_claim() -> None:
     for mode in (AFTER, NONE):
         found = resolved(At(95), Log(10, 90), rules(mode))
-        assert (found.positions, found.waiting) == ({A: At(90, is_fixed=True, differs_from_group=True)}, ())
+        assert (found.positions, found.waiting) == ({A: At(90, must_be_checkpointed=True, differs_from_group=True)}, ())
         assert found.seeks == ({A: 90} if mode is AFTER else {})
         assert found.lost[0].is_beyond_end
     found = resolved(At(95), Log(10, 90), rules(CLAIM))
@@ -191,14 +191,14 @@ def test_beyond_the_end_goes_on_at_the_end_or_waits_behind_our_claim() -> None:
 
 
 def test_a_group_beyond_the_end_of_the_log_does_not_lead_a_query_that_knows_better() -> None:
-    found = resolved(At(1000, instead=40), Log(10, 90), rules())
-    assert (found.positions, found.lost) == ({A: At(40, is_fixed=True, differs_from_group=True)}, ())
-    assert resolved(At(1000, instead=40), Log(10, 90), rules(), 1000).seeks == {A: 40}
-    assert resolved(At(1000, instead=95), Log(10, 90), rules()).positions[A].offset == 90
+    found = resolved(At(1000, fallback=40), Log(10, 90), rules())
+    assert (found.positions, found.lost) == ({A: At(40, must_be_checkpointed=True, differs_from_group=True)}, ())
+    assert resolved(At(1000, fallback=40), Log(10, 90), rules(), 1000).seeks == {A: 40}
+    assert resolved(At(1000, fallback=95), Log(10, 90), rules()).positions[A].offset == 90
 
 
 def test_a_log_of_which_nothing_is_known_leaves_its_partition_out() -> None:
-    found = resolve(Positions({A: At(1), B: At(2)}, {}), {B: Log(0, 5)}, held(tp=B), rules())
+    found = resolve_positions(Positions({A: At(1), B: At(2)}, {}), {B: Log(0, 5)}, held(tp=B), rules())
     assert found.positions.keys() == {B}
 
 
@@ -216,7 +216,7 @@ def plan(
 
 def test_nothing_new_is_no_batch_and_what_is_fixed_is_one() -> None:
     assert plan({A: At(5), B: At(6)}, {A: 5, B: 6}) is None
-    made = plan({A: At(5, is_fixed=True), B: At(6)}, {A: 5, B: 6})
+    made = plan({A: At(5, must_be_checkpointed=True), B: At(6)}, {A: 5, B: 6})
     assert made is not None
     assert (made.first, made.end, made.batch) == ({A: 5, B: 6}, {A: 5, B: 6}, 0)
 
@@ -232,7 +232,7 @@ def test_a_batch_waits_for_enough_unless_something_is_fixed() -> None:
     few = Limits(min_offsets=10)
     assert plan({A: At(0)}, {A: 9}, few) is None
     assert plan({A: At(0)}, {A: 10}, few) is not None
-    assert plan({A: At(0, is_fixed=True)}, {A: 9}, few) is not None
+    assert plan({A: At(0, must_be_checkpointed=True)}, {A: 9}, few) is not None
 
 
 @pytest.mark.parametrize(
@@ -249,13 +249,13 @@ def test_a_batch_waits_for_enough_unless_something_is_fixed() -> None:
 def test_the_limit_is_shared_out_in_proportion(
     available: dict[TopicPartition, int], limit: int, wanted: dict[TopicPartition, int]
 ) -> None:
-    assert admitted(available, Limits(max_offsets=limit)) == wanted
+    assert apply_limits(available, Limits(max_offsets=limit)) == wanted
 
 
 def test_bytes_limit_by_what_records_are_seen_to_have_and_the_smaller_limit_counts() -> None:
-    by_size = Limits(max_bytes=1000, bytes_an_offset={"t": 10})
-    assert admitted({A: 300, B: 100}, by_size) == {A: 75, B: 25}
-    both = Limits(max_offsets=40, max_bytes=1000, bytes_an_offset={"t": 10})
-    assert admitted({A: 300, B: 100}, both) == {A: 30, B: 10}
-    assert admitted({A: 3000}, Limits(max_bytes=1024 * 7)) == {A: 7}
+    by_size = Limits(max_bytes=1000, bytes_per_offset={"t": 10})
+    assert apply_limits({A: 300, B: 100}, by_size) == {A: 75, B: 25}
+    both = Limits(max_offsets=40, max_bytes=1000, bytes_per_offset={"t": 10})
+    assert apply_limits({A: 300, B: 100}, both) == {A: 30, B: 10}
+    assert apply_limits({A: 3000}, Limits(max_bytes=1024 * 7)) == {A: 7}
     assert (mean_bytes(None, 100), mean_bytes(100, 50)) == (100, 75)

@@ -70,7 +70,7 @@ def test_spark_asks_a_python_stream_for_nothing_that_could_be_metrics_or_a_descr
 
 def test_each_partition_by_itself() -> None:
     found = lag(progress(source()))
-    assert {str(tp): behind for _, tp, behind in found.behind} == {"clicks/0": 10, "clicks/1": 0, "orders/0": 2}
+    assert {str(tp): behind for _, tp, behind in found.offsets_behind_latest} == {"clicks/0": 10, "clicks/1": 0, "orders/0": 2}
     assert (found.query_id, found.run_id, found.name, found.batch) == ("q-1", "r-1", "etl", 3)
 
 
@@ -136,7 +136,7 @@ def test_without_a_latest_offset_nothing_is_known_and_nothing_is_invented(latest
 
 def test_a_partition_that_is_new_has_no_lag_yet() -> None:
     found = lag(progress(source(latest={**LATEST, "new": {"0": 5}})))
-    assert TopicPartition("new", 0) not in [tp for _, tp, _ in found.behind]
+    assert TopicPartition("new", 0) not in [tp for _, tp, _ in found.offsets_behind_latest]
 
 
 def test_a_log_that_was_cut_shows_below_zero() -> None:

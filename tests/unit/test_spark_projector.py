@@ -27,7 +27,7 @@ from zkconsumer.testing.world import ADDRESS, FakeWorld
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Authority, Control, format_control
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,7 +50,7 @@ class Sink:
         self.errors: list[ZkConsumerError] = []
         self.closed = 0
 
-    def write(self, offsets: Any) -> None:
+    def write_offsets(self, offsets: Any) -> None:
         if self.errors:
             raise self.errors.pop(0)
         self.writes.append(dict(offsets))
@@ -83,9 +83,9 @@ def at(world: FakeWorld, tp: TopicPartition, group: str = "g") -> bytes | None:
 
 def test_the_end_of_each_batch_goes_into_the_group(projector: GroupOffsetProjector, sink: Sink) -> None:
     tell(projector, source_of({"t": {"0": 3, "1": 4}}))
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     tell(projector, source_of('{"t":{"0":5,"1":4}}'), batch=1)
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 3, B: 4}, {A: 5}]
     assert projector.written == {A: 5, B: 4}
     assert projector.counts.projected == 2
@@ -93,9 +93,9 @@ def test_the_end_of_each_batch_goes_into_the_group(projector: GroupOffsetProject
 
 def test_nothing_goes_back(projector: GroupOffsetProjector, sink: Sink) -> None:
     tell(projector, source_of({"t": {"0": 7}}))
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     tell(projector, source_of({"t": {"0": 3}}), batch=1)
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 7}]
 
 
@@ -104,7 +104,7 @@ def test_our_own_source_writes_its_group_itself(
 ) -> None:
     for batch in range(2):
         tell(projector, source_of({"v": 1, "n": batch, "g": "g", "to": {"t": {"0": 3}}}), batch=batch)
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == []
     assert projector.counts.ignored == 2
     assert caplog.text.count('projection-ignored group=g query=etl why=\'it reads format("zkconsumer")') == 1
@@ -141,7 +141,7 @@ def test_one_group_follows_one_query(
     tell(projector, source_of({"t": {"0": 3}}))
     tell(projector, source_of({"t": {"0": 99}}), name="other", query=uuid.UUID(int=9))
     tell(projector, source_of({"logOffset": 1}), name="files", query=uuid.UUID(int=10))
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 3}]
     assert "projection-ignored group=g query=other why='the group follows another query" in caplog.text
     assert "files" not in caplog.text
@@ -174,7 +174,7 @@ def test_an_error_harms_nobody_is_told_once_and_the_next_batch_tries_again(
         wait_until(lambda batch=batch: projector.counts.failures == batch + 1, "a failure was counted")
     assert sink.writes == []
     tell(projector, source_of({"t": {"0": 3}}), batch=2)
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 3}]
     assert projector.counts.failures == 2
     assert caplog.text.count("projection-behind group=g why='no broker'") == 1
@@ -186,7 +186,7 @@ def test_what_was_refused_stays_to_be_done(projector: GroupOffsetProjector, sink
     tell(projector, source_of({"t": {"0": 1, "1": 2}}))
     wait_until(lambda: projector.counts.failures, "a failure was counted")
     assert projector.written == {A: 1}
-    projector.settle(DEADLINE_MS)
+    projector.flush(DEADLINE_MS)
     assert sink.writes == [{B: 2}]
 
 
@@ -195,7 +195,7 @@ def test_settle_says_why_not(sink: Sink) -> None:
     sink.errors = [PreconditionFailed("1 member is registered")] * 4
     tell(projector, source_of({"t": {"0": 1}}))
     with pytest.raises(OffsetsNotCommitted, match="t/0: 1 member is registered"):
-        projector.settle(DEADLINE_MS)
+        projector.flush(DEADLINE_MS)
     sink.errors = [BrokerUnreachable("no broker")] * 4
     with pytest.raises(OffsetsNotCommitted, match="t/0: no broker"):
         projector.close(50)
@@ -231,7 +231,7 @@ def test_where_the_group_stands_further_it_is_left_alone(world: FakeWorld) -> No
     world.zookeeper.ensure(paths.offset("g", A), b"50")
     world.cluster.commit("g", "t", 0, 60)
     made = sink_of(world, "zookeeper", "kafka")
-    made.write({A: 10, B: 10})
+    made.write_offsets({A: 10, B: 10})
     made.close()
     assert (at(world, A), at(world, B)) == (b"50", b"10")
     assert {tp: one.offset for tp, one in world.cluster.committed("g").items()} == {A: 60, B: 10}
@@ -241,9 +241,9 @@ def test_an_offset_that_is_no_number_is_left_and_told_the_others_are_written(wor
     world.zookeeper.ensure(paths.offset("g", A), b"?")
     made = sink_of(world, "zookeeper", "kafka")
     with pytest.raises(OffsetsNotCommitted, match="t/0: its znode holds no number") as caught:
-        made.write({A: 10, B: 10})
+        made.write_offsets({A: 10, B: 10})
     made.close()
-    assert set(caught.value.refused) == {A}
+    assert set(caught.value.errors) == {A}
     assert (at(world, A), at(world, B)) == (b"?", b"10")
     assert set(world.cluster.committed("g")) == {B}, "Kafka is told what ZooKeeper took"
 
@@ -252,15 +252,15 @@ def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeWorld) 
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     world.zookeeper.ensure(paths.ids("g"))
-    call(store, [Create(paths.registration("g", "g_a"), b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create(paths.registration("g", "g_a"), b"{}", ephemeral=True)], 1_000)
     made = sink_of(world)
     with pytest.raises(
         PreconditionFailed, match=r"1 member is registered in group g \(g_a\): nothing is written while"
     ):
-        made.write({A: 10})
+        made.write_offsets({A: 10})
     assert at(world, A) is None
-    call(store, [Delete(paths.registration("g", "g_a"))], 1_000)
-    made.write({A: 10})
+    submit_and_wait(store, [Delete(paths.registration("g", "g_a"))], 1_000)
+    made.write_offsets({A: 10})
     made.close()
     assert at(world, A) == b"10"
 
@@ -275,17 +275,17 @@ def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_th
     world.zookeeper.ensure(paths.control("g"), control("fenced", "zookeeper"))
     made = sink_of(world, store)
     with pytest.raises(PreconditionFailed, match="on the move, and nothing is written meanwhile: migration m"):
-        made.write({A: 10})
+        made.write_offsets({A: 10})
     world.zookeeper.ensure(paths.control("g"), control("switched", "kafka"))
-    made.write({A: 10})
+    made.write_offsets({A: 10})
     made.close()
     assert set(world.cluster.committed("g")) == {A}
     assert at(world, A) is None
 
 
 def test_a_modern_group_with_members_is_left_to_them(world: FakeWorld) -> None:
-    world.cluster.set_modern_members("g", True)
+    world.cluster.set_coordinator_members("g", True)
     made = sink_of(world, "kafka")
     with pytest.raises(OffsetsNotCommitted, match="a modern group of this name has members"):
-        made.write({A: 10})
+        made.write_offsets({A: 10})
     made.close()

@@ -23,7 +23,7 @@ class Listener(WatchingListener):
         self.error = error
         self.is_settled = False
 
-    def settle(self, timeout_ms: int) -> None:
+    def flush(self, timeout_ms: int) -> None:
         assert self.await_end(str(RUN), 0), "the events come first"
         self.is_settled = True
         if self.error is not None:

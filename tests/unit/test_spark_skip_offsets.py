@@ -21,7 +21,7 @@ from bridge.spark.plan import Log
 from bridge.spark.positions import parse_skip_offsets
 from bridge.spark.progress import lag
 from bridge.spark.range_reader import read_range
-from bridge.spark.ranges import FetchStalled, OffsetRange, joined, skip_option, without_skipped
+from bridge.spark.ranges import FetchStalled, OffsetRange, merge_offset_ranges, skip_option, without_skipped
 from bridge.spark.read import RangePartition
 from bridge.testing.fake_group import FakePeer
 from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_WAL, MicroBatches
@@ -57,7 +57,7 @@ def test_every_offset_is_either_read_or_skipped() -> None:
     pairs = [(first, end) for first in range(8) for end in range(first + 1, 9)]
     for one in pairs:
         for other in pairs:
-            skips = {A: joined([other, one])}
+            skips = {A: merge_offset_ranges([other, one])}
             expected = {*range(*one), *range(*other)}
             for first, end in pairs:
                 kept, skipped = without_skipped(OffsetRange(A, first, end), skips)
@@ -121,16 +121,16 @@ def test_exactly_the_offsets_of_the_option_are_not_read_and_the_group_goes_past_
     query = Query(group__offsets__commit=mode.value, skipOffsets=skips, maxOffsetsPerTrigger=8)
     engine = query.start()
     engine.run()
-    query.logs.produce(A, 50)
+    query.logs.append(A, 50)
     engine.run()
     assert query.rows == [*rows_of(A, 0, 3), *rows_of(A, 6, 9), *rows_of(A, 50, 60), *rows_of(B, 0, 10)]
     assert query.group.offsets == ({} if mode is CommitMode.NONE else {A: 60, B: 10})
-    assert engine.last()["s"]["skippedOffsets"] == 3 + 41
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 3 + 41
     # Each range of a batch has one line.
     lines = skipped_lines(caplog.text)
     assert sum(int(line.rpartition("=")[2]) for line in lines) == 3 + 41
     assert len(lines) == len(set(lines))
-    counted = json.dumps(engine.last())
+    counted = json.dumps(engine.last_planned_offset())
     progress = {"id": "i", "runId": "r", "batchId": 1, "timestamp": "", "sources": [{"endOffset": counted}]}
     assert lag(progress).metrics["skippedOffsets"] == 44
 
@@ -150,15 +150,15 @@ def test_a_batch_that_was_planned_without_the_option_is_repeated_with_it(
     engine.run()
     assert query.rows == [*rows_of(A, 0, 10), *rows_of(B, 0, 4), *rows_of(B, 6, 10)]
     assert query.group.offsets == ({} if mode is CommitMode.NONE else {A: 10, B: 10})
-    assert engine.last()["s"]["skippedOffsets"] == 2, "counted in a batch of its own"
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 2, "counted in a batch of its own"
     assert skipped_lines(caplog.text) == ["partition=t/1 first=4 end=6 skipped_offsets=2"]
     # Without the option again: what was skipped is over.
     query.options = Query(group__offsets__commit=mode.value).options
-    query.logs.produce(B, 1)
+    query.logs.append(B, 1)
     engine = query.start(available_now=available_now)
     engine.run()
     assert query.rows == [*rows_of(A, 0, 10), *rows_of(B, 0, 4), *rows_of(B, 6, 11)]
-    assert engine.last()["s"]["skippedOffsets"] == 2
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 2
 
 
 def test_a_range_that_is_skipped_whole_makes_a_batch_without_tasks() -> None:
@@ -167,7 +167,7 @@ def test_a_range_that_is_skipped_whole_makes_a_batch_without_tasks() -> None:
     assert engine.run() == 2, "an empty batch, and one that counts"
     assert query.rows == []
     assert query.group.offsets == {A: 10, B: 10}
-    assert engine.last()["s"]["skippedOffsets"] == 20
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 20
 
 
 def test_a_claim_that_is_refused_skips_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,13 +177,13 @@ def test_a_claim_that_is_refused_skips_nothing(caplog: pytest.LogCaptureFixture)
     engine = query.start()
     trigger = engine.trigger()
     next(trigger)
-    query.group.share_out({A: "peer"})
-    query.group.give_up("query")
+    query.group.assign({A: "peer"})
+    query.group.remove_member("query")
     peer.read(query.logs, 10)
     engine = query.start()
     engine.run()
     assert [row for row in query.rows if row[0] == A] == []
-    assert "skippedOffsets" not in engine.last()["s"]
+    assert "skippedOffsets" not in engine.last_planned_offset()["s"]
     assert skipped_lines(caplog.text) == []
 
 
@@ -197,7 +197,7 @@ def test_the_ranges_of_a_claim_that_was_narrowed_are_skipped_where_they_are_clai
     engine = query.start()
     engine.run()
     assert [row for row in query.rows if row[0] == A] == rows_of(A, 8, 10)
-    assert engine.last()["s"]["skippedOffsets"] == 3
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 3
 
 
 # --- to the end -----------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Stream(Query):
         self.options = Query(**{**self.given, "skipOffsets": option}).options
 
     def start(self, *, available_now: bool = False) -> MicroBatches:
-        self.group.give_up("query")
+        self.group.remove_member("query")
         return MicroBatches(self.reader, self.checkpoint, available_now=available_now, read=self._offsets)
 
     def _offsets(self, task: RangePartition) -> Iterator[int]:
@@ -276,7 +276,7 @@ def test_the_advice_of_a_corrupt_batch_leads_a_query_with_a_checkpoint_to_the_en
     engine.run()
     assert query.rows == [*rows_of(A, 0, 25), *rows_of(A, 30, 35), *rows_of(A, 40, 45), *rows_of(B, 0, 10)]
     assert query.group.offsets == ({} if mode is CommitMode.NONE else {A: 45, B: 10})
-    assert engine.last()["s"]["skippedOffsets"] == 10
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 10
 
 
 @pytest.mark.usefixtures("_quick")

@@ -12,8 +12,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from bridge.spark.doors import Doors, keeper_settings
-from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, Faults, faults_of
+from bridge.spark.doors import Doors, membership_process_settings
+from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, Faults, fault_point_of
 from bridge.spark.keeper.settings import ALL_THREADS
 from bridge.spark.membership import CommitMode, Ended, Holding
 from bridge.spark.offsets import INITIAL, ForeignCheckpoint
@@ -49,7 +49,7 @@ class Query:
         self.faults = Faults()
         self.wait_ms: list[int] = []
         self.queries = 0
-        self.group.share_out(dict.fromkeys(self.group.partitions, "query"))
+        self.group.assign(dict.fromkeys(self.group.partitions, "query"))
 
     def reader(self) -> ZkConsumerStreamReader:
         return ZkConsumerStreamReader(self.options, ("value",), self.doors())
@@ -61,7 +61,7 @@ class Query:
 
         return Doors(
             membership=self._member, logs=lambda *_: self.logs, clock=self.clock, pause=self._pause,
-            new_query=new_query, faults=lambda _: self.faults,
+            new_query=new_query, fault_point=lambda _: self.faults,
         )  # fmt: skip
 
     def _pause(self, ms: int) -> None:
@@ -77,11 +77,11 @@ class Query:
                 query.wait_ms.append(wait_ms)
                 return super().begin_batch(ended, wait_ms)
 
-        return Waiting(self.group, "query", options.commit)
+        return Waiting(self.group, "query", options.commit_mode)
 
     def start(self, *, available_now: bool = False) -> MicroBatches:
         """A run from the checkpoint; the run before, if any, is dead."""
-        self.group.give_up("query")
+        self.group.remove_member("query")
         return MicroBatches(self.reader, self.checkpoint, available_now=available_now)
 
     @property
@@ -127,7 +127,7 @@ def test_a_query_reads_to_the_end_and_an_idle_trigger_gives_back_its_start(mode:
     engine = query.start()
     assert engine.run() == 1
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
-    end = engine.last()
+    end = engine.last_planned_offset()
     assert engine.reader.latestOffset(end, ReadAllAvailable()) == end
     assert query.group.offsets == ({} if mode is CommitMode.NONE else {A: 10, B: 10})
     assert engine.reader.reportLatestOffset() == {"t": {"0": 10, "1": 10}}
@@ -138,12 +138,12 @@ def test_the_first_batch_is_repeated_as_it_was_planned(mode: CommitMode) -> None
     query = Query(group__offsets__commit=mode.value, startingOffsets="latest")
     engine = query.start()
     assert engine.run() == 1, "the position is fixed by an empty batch"
-    query.logs.produce(A, 5)
+    query.logs.append(A, 5)
     for point in engine.trigger():
         if point == WAL_WRITTEN:
             break
-    planned = engine.last()
-    query.logs.produce(A, 90)
+    planned = engine.last_planned_offset()
+    query.logs.append(A, 90)
     engine = query.start()
     assert next(iter(engine.trigger())) == WAL_WRITTEN, "a restart repeats before it plans"
     engine.run()
@@ -157,7 +157,7 @@ def test_batch_0_is_repeated_without_its_start_in_the_log() -> None:
     for point in engine.trigger():
         if point == AFTER_SINK:
             break
-    query.logs.produce(A, 7)
+    query.logs.append(A, 7)
     query.start().run()
     assert query.rows == rows_of(A, 0, 17) + rows_of(B, 0, 10)
 
@@ -166,9 +166,9 @@ def test_a_query_that_begins_at_the_end_begins_there_once() -> None:
     query = Query(startingOffsets="latest")
     engine = query.start()
     engine.run()
-    query.logs.produce(A, 3)
+    query.logs.append(A, 3)
     engine.run()
-    query.logs.produce(B, 2)
+    query.logs.append(B, 2)
     query.start().run()
     assert query.rows == rows_of(A, 10, 13) + rows_of(B, 10, 12)
 
@@ -179,14 +179,14 @@ def test_what_another_member_waits_for_is_not_in_the_next_batch_and_comes_back_w
     engine = query.start()
     for point in engine.trigger():
         if point == AFTER_SINK:
-            query.group.share_out({A: "peer"})
+            query.group.assign({A: "peer"})
             peer.read(query.logs, 3)
             assert peer.output == [], "the batch has it still"
     list(engine.trigger())
-    assert A not in [TopicPartition(t, int(n)) for t, ns in engine.last()["claims"].items() for n in ns]
+    assert A not in [TopicPartition(t, int(n)) for t, ns in engine.last_planned_offset()["claims"].items() for n in ns]
     peer.read(query.logs, 3)
     assert peer.output == rows_of(A, 2, 5)
-    query.group.share_out({A: "query"})
+    query.group.assign({A: "query"})
     engine.run()
     assert query.rows == rows_of(A, 0, 2) + rows_of(A, 5, 10) + rows_of(B, 0, 10)
 
@@ -209,7 +209,7 @@ def test_available_now_ends_where_the_logs_ended_when_it_began() -> None:
     query = Query(maxOffsetsPerTrigger=4, minOffsetsPerTrigger=4)
     engine = query.start(available_now=True)
     list(engine.trigger())
-    query.logs.produce(A, 100)
+    query.logs.append(A, 100)
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
     assert query.group.offsets == {A: 10, B: 10}
@@ -218,11 +218,11 @@ def test_available_now_ends_where_the_logs_ended_when_it_began() -> None:
 def test_available_now_takes_over_what_a_member_leaves_up_to_the_same_end() -> None:
     query = Query(maxOffsetsPerTrigger=4)
     FakePeer(query.group, "peer")
-    query.group.share_out({A: "peer"})
+    query.group.assign({A: "peer"})
     engine = query.start(available_now=True)
     list(engine.trigger())
-    query.logs.produce(A, 100)
-    query.group.share_out({A: "query"})
+    query.logs.append(A, 100)
+    query.group.assign({A: "query"})
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
 
@@ -273,7 +273,7 @@ def test_topics_that_nobody_told_are_not_said_to_be_missing(
 
     monkeypatch.setattr(FakeMembership, "begin_batch", nothing_yet)
     query = Query(**more)
-    query.logs.is_silent = True
+    query.logs.is_unreachable = True
     with pytest.raises(WorldError, match=silent):
         query.start().run()
 
@@ -287,7 +287,7 @@ def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: 
 
     def as_after_a_restart(self: FakeMembership, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
         waits.append(wait_ms)
-        return replace(real(self, ended, wait_ms), partitions={}, is_settled=False, topics={"t": 0})
+        return replace(real(self, ended, wait_ms), partitions={}, is_complete=False, partition_counts={"t": 0})
 
     with monkeypatch.context() as patch:
         patch.setattr(FakeMembership, "begin_batch", as_after_a_restart)
@@ -305,7 +305,7 @@ def test_a_topic_that_goes_away_fails_the_query_or_is_told_once(caplog: pytest.L
         query = Query(failOnDataLoss=fails)
         engine = query.start()
         engine.run()
-        query.group.topics, query.group.wanted = {}, {}
+        query.group.topics, query.group.assignment = {}, {}
         if fails == "true":
             with pytest.raises(WorldError, match=r"topic t, and the topic is gone: restore.*failOnDataLoss=false"):
                 engine.run()
@@ -319,7 +319,7 @@ def test_a_topic_that_the_options_name_no_more_is_not_said_to_be_gone() -> None:
     query = Query()
     query.start().run()
     query.options = Query(subscribe="u", topics={"u": 1}).options
-    query.group.topics, query.group.wanted = {"u": 1}, {}
+    query.group.topics, query.group.assignment = {"u": 1}, {}
     with pytest.raises(WorldError, match=r"topic t, which the options do not name any more: name it again, or"):
         query.start().run()
     pattern = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribePattern": "[u-z]"}
@@ -355,7 +355,7 @@ def test_a_topic_that_grows_is_read_from_the_beginning_of_what_came() -> None:
     engine.run()
     new = TopicPartition("t", 2)
     query.group.topics["t"], query.logs.ranges[new] = 3, Log(0, 4)
-    query.group.share_out({new: "query"})
+    query.group.assign({new: "query"})
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10) + rows_of(new, 0, 4)
 
@@ -373,7 +373,7 @@ def test_records_that_retention_took_fail_the_query_or_are_counted(
     engine = query.start()
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(A, 15, 20) + rows_of(B, 0, 10)
-    assert engine.last()["s"]["lostOffsets"] == 5
+    assert engine.last_planned_offset()["s"]["lostOffsets"] == 5
     assert "data-lost partition=t/0 wanted=10 first=15 end=20 lost_offsets=5" in caplog.text
 
 
@@ -397,7 +397,7 @@ def test_without_failing_a_log_that_went_back_is_read_on_from_its_end_or_behind_
         engine.run()
         query.logs.ranges[A] = Log(0, 4)
         engine.run()
-        query.logs.produce(A, 10)
+        query.logs.append(A, 10)
         engine.run()
         # With claim the query goes on behind what it claimed.
         assert query.rows == sorted((wanted or rows_of(A, 0, 14)) + rows_of(B, 0, 10))
@@ -418,15 +418,15 @@ def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:
     query = Query()
     engine = query.start()
     engine.run()
-    query.logs.produce(A, 5)
-    query.logs.is_silent = True
+    query.logs.append(A, 5)
+    query.logs.is_unreachable = True
     engine.run()
     query.clock.move(SILENCE_MAX_MS - 1)
     engine.run()
-    query.logs.is_silent = False
+    query.logs.is_unreachable = False
     engine.run()
     assert query.rows == rows_of(A, 0, 15) + rows_of(B, 0, 10)
-    query.logs.is_silent = True
+    query.logs.is_unreachable = True
     engine.run()
     query.clock.move(SILENCE_MAX_MS)
     with pytest.raises(BrokerUnreachable, match=r"no broker has answered for 120000 ms: .*it goes on from its"):
@@ -436,7 +436,7 @@ def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:
 def test_available_now_does_not_need_what_others_read() -> None:
     query = Query()
     FakePeer(query.group, "peer")
-    query.group.share_out({A: "peer"})
+    query.group.assign({A: "peer"})
     query.logs.unknown[A] = "nobody leads it"
     query.start(available_now=True).run()
     assert query.rows == rows_of(B, 0, 10)
@@ -474,9 +474,9 @@ def test_the_checkpoint_of_another_group_is_refused_wherever_it_comes() -> None:
     engine.run()
     other = Query(group__id="h").reader()
     with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
-        other.latestOffset(engine.last(), ReadAllAvailable())
+        other.latestOffset(engine.last_planned_offset(), ReadAllAvailable())
     with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
-        other.partitions(INITIAL, engine.last())
+        other.partitions(INITIAL, engine.last_planned_offset())
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -486,17 +486,17 @@ def test_a_batch_waits_for_enough_offsets_but_not_for_ever() -> None:
     query = Query(minOffsetsPerTrigger=5, maxTriggerDelay="10s")
     engine = query.start()
     engine.run()
-    query.logs.produce(A, 4)
+    query.logs.append(A, 4)
     assert engine.run() == 0
     query.clock.move(10_000)
     assert engine.run() == 1
-    query.logs.produce(A, 5)
+    query.logs.append(A, 5)
     assert engine.run() == 1
 
 
 def test_bytes_limit_a_batch_by_the_size_that_is_sampled() -> None:
     query = Query(maxBytesPerTrigger=600)
-    query.logs.bytes_an_offset = 100
+    query.logs.bytes_per_offset = 100
     engine = query.start()
     list(engine.trigger())
     assert len(query.rows) == 6
@@ -545,14 +545,14 @@ def test_brokers_are_those_of_the_option_when_it_is_given() -> None:
 
 
 def test_the_keeper_is_told_what_the_options_say() -> None:
-    takeover = keeper_settings(Query(consumer__threads="all", group__offsets__commit="claim").options)
+    takeover = membership_process_settings(Query(consumer__threads="all", group__offsets__commit="claim").options)
     assert (takeover.threads, takeover.mode, takeover.topics) == (ALL_THREADS, CommitMode.CLAIM, ("t",))
     assert takeover.config().group_id == "g"
     base = {"zookeeper.connect": "zk:1", "group.id": "g"}
-    old = keeper_settings(read_options({**base, "topics": "orders:2,refunds:1"}, is_stream=True))
+    old = membership_process_settings(read_options({**base, "topics": "orders:2,refunds:1"}, is_stream=True))
     assert old.subscription(old.threads).topics == {"orders": 2, "refunds": 1}
     but_some = {**base, "subscribe.blacklist": "x.*", "consumer.threads": "3"}
-    black = keeper_settings(read_options(but_some, is_stream=True))
+    black = membership_process_settings(read_options(but_some, is_stream=True))
     assert black.subscription(black.threads).pattern == "black_list"
     assert black.subscription(black.threads).topics == {"x.*": 3}
 
@@ -568,18 +568,18 @@ def test_options_without_effect_are_told_once(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("environment", [{}, {"ZKC_SPARK_FAULT": "after_wal:1"}, {"ZKC_SPARK_FAULT_FILE": "/x"}])
 def test_no_fault_unless_both_are_set(environment: dict[str, str]) -> None:
-    assert faults_of("g", environment) == Faults()
+    assert fault_point_of("g", environment) == Faults()
 
 
 @pytest.mark.parametrize("fault", ["after_wal", "after_wal:x", "before:1", "after_wal:-1"])
 def test_a_fault_that_means_nothing_is_refused(fault: str) -> None:
     with pytest.raises(UsageError, match="set it to POINT:BATCH"):
-        faults_of("g", {"ZKC_SPARK_FAULT": fault, "ZKC_SPARK_FAULT_FILE": "/x"})
+        fault_point_of("g", {"ZKC_SPARK_FAULT": fault, "ZKC_SPARK_FAULT_FILE": "/x"})
 
 
 def test_a_fault_makes_its_file_and_waits(tmp_path: Path) -> None:
     pauses: list[int] = []
-    fault = faults_of("g", {"ZKC_SPARK_FAULT": "after_claim:3", "ZKC_SPARK_FAULT_FILE": str(tmp_path)})
+    fault = fault_point_of("g", {"ZKC_SPARK_FAULT": "after_claim:3", "ZKC_SPARK_FAULT_FILE": str(tmp_path)})
     fault.reached(AFTER_WAL, 3, pauses.append)
     fault.reached(AFTER_CLAIM, 2, pauses.append)
     assert (pauses, list(tmp_path.iterdir())) == ([], [])
@@ -631,7 +631,7 @@ def test_a_query_that_begins_before_the_group_reads_on_there_when_the_session_ex
     member = query.group.members["query"]
     assert isinstance(member, FakeMembership)
     list(engine.trigger())
-    member.expire()
+    member.expire_session()
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
 
@@ -642,9 +642,9 @@ def test_a_log_that_went_back_and_grew_again_is_read_on_after_a_restart() -> Non
     engine.run()
     query.logs.ranges[A] = Log(0, 6)
     engine.run()
-    query.logs.produce(A, 1)
+    query.logs.append(A, 1)
     engine.run()
-    query.logs.produce(A, 8)
+    query.logs.append(A, 8)
     query.start().run()
     assert [row for row in query.checkpoint.rows if row[0] == A] == rows_of(A, 0, 10) + rows_of(A, 6, 15)
 
@@ -658,8 +658,8 @@ def test_a_partition_that_came_while_no_query_ran_is_read_from_its_beginning(mod
     new = TopicPartition("t", 2)
     query.group.topics["t"] = 3
     query.logs.ranges[new] = Log(0, 7)
-    query.group.give_up("query")
-    query.group.share_out({new: "query"})
+    query.group.remove_member("query")
+    query.group.assign({new: "query"})
     query.start().run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10) + rows_of(new, 0, 7)
 
@@ -670,14 +670,14 @@ def test_claims_are_neither_begun_nor_given_up_on_a_checkpoint(before: CommitMod
     query = Query(group__offsets__commit=before.value)
     engine = query.start()
     engine.run()
-    query.options = replace(query.options, commit=now)
+    query.options = replace(query.options, commit_mode=now)
     after = query.start()
     if (before is CommitMode.CLAIM) is (now is CommitMode.CLAIM):
         after.run()
         return
     for asked in (
-        lambda: after.reader.latestOffset(engine.last(), ReadAllAvailable()),
-        lambda: after.reader.partitions(INITIAL, engine.last()),
+        lambda: after.reader.latestOffset(engine.last_planned_offset(), ReadAllAvailable()),
+        lambda: after.reader.partitions(INITIAL, engine.last_planned_offset()),
     ):
         with pytest.raises(ForeignCheckpoint, match=rf"group\.offsets\.commit={before.value} again"):
             asked()
@@ -702,14 +702,14 @@ def test_available_now_does_not_end_without_a_partition_whose_beginning_could_no
 def test_available_now_reads_what_it_gains_though_nobody_told_its_end_at_the_start() -> None:
     query = Query(maxOffsetsPerTrigger=4)
     FakePeer(query.group, "peer")
-    query.group.share_out({A: "peer"})
+    query.group.assign({A: "peer"})
     query.logs.unknown[A] = "no leader"
     engine = query.start(available_now=True)
     list(engine.trigger())
     query.logs.unknown.clear()
-    query.group.share_out({A: "query"})
+    query.group.assign({A: "query"})
     list(engine.trigger())
-    query.logs.produce(A, 100)
+    query.logs.append(A, 100)
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10)
 
@@ -717,10 +717,10 @@ def test_available_now_reads_what_it_gains_though_nobody_told_its_end_at_the_sta
 def test_the_end_of_a_log_is_asked_again_before_the_group_is_set_back_to_it() -> None:
     query = Query()
     query.start().run()
-    query.logs.produce(A, 10)
+    query.logs.append(A, 10)
     query.group.offsets[A] = 20
     query.logs.ranges[A] = Log(0, 15)
-    query.meanwhile = lambda: query.logs.produce(A, 20 - query.logs.ranges[A].end)
+    query.meanwhile = lambda: query.logs.append(A, 20 - query.logs.ranges[A].end)
     query.start().run()
     assert query.group.offsets[A] == 20
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10), "a member read on, up to 20"

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from bridge.spark.datasource import COLUMNS, RefusedStream, ZkConsumerDataSource
-from bridge.spark.told import TRACE_HEAD, each_told_before_frames, head_for, told_before_frames, told_first
+from bridge.spark.told import TRACE_HEAD, iterate_sentence_before_traceback, configure_log_prefix, sentence_before_traceback, sentence_first
 from zkconsumer.errors import InvalidConfigException, WorldError
 
 FIRST = "zkconsumer.errors.WorldError: the brokers are silent: start them\n"
@@ -27,7 +27,7 @@ def raise_behind_another(error: Exception) -> None:
         raise error from inner
 
 
-fail = told_first(raise_behind_another)
+fail = sentence_first(raise_behind_another)
 
 
 def shown(error: BaseException) -> str:
@@ -47,11 +47,11 @@ def test_the_sentence_comes_first_and_last_and_the_trace_is_whole() -> None:
 
 def test_an_error_that_passes_two_doors_is_told_once_before_the_trace() -> None:
     with pytest.raises(WorldError) as caught:
-        told_first(fail)(WorldError("the brokers are silent: start them"))
+        sentence_first(fail)(WorldError("the brokers are silent: start them"))
     assert shown(caught.value).count(FIRST) == 2
 
 
-@pytest.mark.parametrize("told", [told_first, told_before_frames])
+@pytest.mark.parametrize("told", [sentence_first, sentence_before_traceback])
 def test_settings_of_brokers_have_the_names_that_they_have_as_options(
     told: Callable[[Callable[[Exception], None]], Callable[[Exception], None]],
 ) -> None:
@@ -106,7 +106,7 @@ def pieces() -> Iterator[int]:
     raise_behind_another(WorldError("the brokers are silent: start them"))
 
 
-TELLERS = [told_before_frames(lambda: list(pieces())), lambda: each_told_before_frames(pieces())]
+TELLERS = [sentence_before_traceback(lambda: list(pieces())), lambda: iterate_sentence_before_traceback(pieces())]
 
 
 @pytest.mark.parametrize("call", TELLERS, ids=["when a batch is planned", "in a task"])
@@ -144,7 +144,7 @@ def test_a_task_that_is_left_half_way_is_closed() -> None:
         finally:
             closed.append(True)
 
-    task = each_told_before_frames(endless())
+    task = iterate_sentence_before_traceback(endless())
     assert next(task) == 1
     task.close()  # type: ignore[attr-defined]
     assert closed == [True]
@@ -154,7 +154,7 @@ def test_lines_of_the_planning_process_have_a_time_a_level_and_the_group() -> No
     assert logging.lastResort is not None
     before = logging.lastResort.formatter
     try:
-        head_for("billing")
+        configure_log_prefix("billing")
         record = logging.LogRecord("zkconsumer.spark", logging.WARNING, "", 0, "data-lost partition=t/0", (), None)
         line = logging.lastResort.format(record)
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from zkconsumer.admin.groups import read_offsets
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, write_offsets
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, registered_members, write_offsets
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import FakeWorld
@@ -28,7 +28,7 @@ from zkconsumer.zk.requests import (
     Request,
     Result,
 )
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, format_control
 
 Watch = Callable[[Callable[[Sequence[Request]], object] | None], None]
@@ -51,8 +51,8 @@ def is_multi(request: Request) -> bool:
 def join(world: FakeWorld, consumer: str) -> None:
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
-    call(store, [Create("/consumers/g1"), Create("/consumers/g1/ids")], 1_000)
-    call(store, [Create(f"/consumers/g1/ids/{consumer}", b"{}", ephemeral=True)], 1_000)
+    submit_and_wait(store, [Create("/consumers/g1"), Create("/consumers/g1/ids")], 1_000)
+    submit_and_wait(store, [Create(f"/consumers/g1/ids/{consumer}", b"{}", ephemeral=True)], 1_000)
 
 
 def written(admin: AdminSession, *writes: OffsetWrite, control_version: int | None = None) -> WriteReport:
@@ -64,7 +64,7 @@ def written(admin: AdminSession, *writes: OffsetWrite, control_version: int | No
 @pytest.fixture
 def watch(admin: AdminSession, monkeypatch: pytest.MonkeyPatch) -> Watch:
     """Calls back with the requests of each round before they are sent."""
-    ask = admin.ask
+    ask = admin.request
 
     def watched(on_round: Callable[[Sequence[Request]], object] | None) -> None:
         def asked(requests: Sequence[Request], session_id: int | None = None) -> list[Result]:
@@ -112,7 +112,7 @@ def test_nothing_is_written_while_somebody_is_registered(world: FakeWorld, admin
     report = written(admin, OffsetWrite(T0, 42, MISSING))
     assert report == WriteReport(stopped_by="g1_a is in the group now (1 registered)")
     assert offsets(admin) == {}
-    assert members_of(admin, "g1") == ["g1_a"]
+    assert registered_members(admin, "g1") == ["g1_a"]
 
 
 @pytest.mark.usefixtures("small_multis")
@@ -137,14 +137,14 @@ def test_a_multi_whose_answer_is_lost_is_looked_at_and_never_guessed(
 ) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"42")
     write = OffsetWrite(T0, offset, version(admin, T0))
-    world.zookeeper.lose_next(is_multi, is_done=is_done)
+    world.zookeeper.lose_connection_on_next(is_multi, is_done=is_done)
     assert written(admin, write) == WriteReport(written=[T0])
     assert offsets(admin) == ({} if offset is None else {T0: 43})
 
 
 def test_a_connection_that_breaks_again_and_again_is_given_up(world: FakeWorld, admin: AdminSession) -> None:
     for _ in range(procedures.ROUNDS_MAX):
-        world.zookeeper.lose_next(is_multi, is_done=False)
+        world.zookeeper.lose_connection_on_next(is_multi, is_done=False)
     report = written(admin, OffsetWrite(T0, 42, MISSING))
     assert report == WriteReport(stopped_by="the connection to ZooKeeper broke again and again")
     assert offsets(admin) == {}
@@ -161,7 +161,7 @@ def test_somebody_else_who_writes_while_the_answer_is_lost_is_not_written_over(
             world.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"99")
         return is_multi(request)
 
-    world.zookeeper.lose_next(other_writes, is_done=False)
+    world.zookeeper.lose_connection_on_next(other_writes, is_done=False)
     assert "clicks/0 was changed" in written(admin, write).stopped_by
     assert offsets(admin) == {T0: 99}
 
@@ -186,7 +186,7 @@ def test_a_node_that_may_not_be_written_stops_it_by_name(world: FakeWorld, admin
 
 def test_a_parent_that_may_not_be_made_and_is_there_is_no_trouble(world: FakeWorld, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets/clicks")
-    world.zookeeper.refuse_next(lambda request: request == Create("/consumers"), NoAuth)
+    world.zookeeper.fail_next(lambda request: request == Create("/consumers"), NoAuth)
     assert written(admin, OffsetWrite(T0, 42, MISSING)) == WriteReport(written=[T0])
 
 

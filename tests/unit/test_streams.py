@@ -28,8 +28,8 @@ from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import Record, walk
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.records import scan_record_set
 
 TP = TopicPartition("clicks", 0)
 OTHER = TopicPartition("clicks", 1)
@@ -52,7 +52,7 @@ class Lane:
     ) -> None:
         self.queue = ChunkQueue(chunks_max)
         self.lease = Lease(clock)
-        self.lease.set(clock.now_ms() + FOR_EVER_MS)
+        self.lease.set_until(clock.now_ms() + FOR_EVER_MS)
         self.stream: Stream = KafkaStream(THREAD, self.queue, self.lease, timeout_ms, key_decoder, value_decoder)
         self.iterator = self.stream.iterator()
 
@@ -61,7 +61,7 @@ class Lane:
 
     def put(self, info: PartitionTopicInfo, records: bytes) -> None:
         """Queue a record set as a fetcher does."""
-        found = scan(records)
+        found = scan_record_set(records)
         next_offset = found.next_offset if found.entries else info.fetch_offset
         chunk = FetchedDataChunk(records, info, info.fetch_offset, next_offset, found.complete_bytes, info.resets)
         info.fetch_offset = next_offset
@@ -184,7 +184,7 @@ def test_an_ended_stream_ends_although_the_lease_does_not_hold() -> None:
     lane = Lane(timeout_ms=-1)
     lane.put(lane.info(), records_of(range(10)))
     assert offsets(lane, 1) == [0]
-    lane.lease.set(0)
+    lane.lease.set_until(0)
     ended = run_in_thread(lambda: list(lane.stream))
     lane.queue.end(ShutdownMarker())
     assert ended() == []
@@ -205,7 +205,7 @@ def test_nothing_can_be_put_behind_the_marker() -> None:
     info = lane.info()
     lane.queue.end(ShutdownMarker())
     lane.put(info, records_of([0]))
-    lane.queue.put_first([FetchedDataChunk(b"", info, 0, 1, 1, 0)])
+    lane.queue.prepend([FetchedDataChunk(b"", info, 0, 1, 1, 0)])
     assert len(lane.queue) == 0
     assert not lane.queue.free_chunks, "a fetcher need not fetch for it any more"
 
@@ -232,7 +232,7 @@ def test_consumed_moves_when_the_program_comes_back_for_more(come_back: Callable
     lane.put(info, records_of(range(3)))
     next(lane.iterator)
     assert info.consumed_offset == 0
-    assert info.in_hand == 0
+    assert info.unacknowledged_offset == 0
     come_back(lane)
     assert info.consumed_offset == 1
 
@@ -244,7 +244,7 @@ def test_consumed_moves_also_when_coming_back_brings_a_time_out() -> None:
     next(lane.iterator)
     with pytest.raises(ConsumerTimeoutException):
         next(lane.iterator)
-    assert (info.consumed_offset, info.in_hand) == (1, -1)
+    assert (info.consumed_offset, info.unacknowledged_offset) == (1, -1)
 
 
 def test_has_next_and_peek_take_nothing_and_do_not_move_consumed() -> None:
@@ -257,7 +257,7 @@ def test_has_next_and_peek_take_nothing_and_do_not_move_consumed() -> None:
         peeked = lane.iterator.peek()
         assert peeked is not None
         assert peeked.offset == 0
-    assert (info.consumed_offset, info.in_hand) == (0, -1)
+    assert (info.consumed_offset, info.unacknowledged_offset) == (0, -1)
     assert offsets(lane, 3) == [0, 1, 2]
 
 
@@ -266,8 +266,8 @@ def test_what_is_given_back_does_not_count() -> None:
     info = lane.info()
     lane.put(info, records_of(range(3)))
     assert offsets(lane, 2) == [0, 1]
-    lane.iterator.give_back()
-    assert (info.consumed_offset, info.in_hand) == (1, -1)
+    lane.iterator.undeliver()
+    assert (info.consumed_offset, info.unacknowledged_offset) == (1, -1)
 
 
 def test_control_batches_and_gaps_at_the_end_move_the_position() -> None:
@@ -374,7 +374,7 @@ def test_several_corrupt_messages_of_one_chunk_are_skipped_one_by_one_also_after
         assert offsets(lane, len(good)) == good
     with pytest.raises(ConsumerTimeoutException):
         next(lane.iterator)
-    assert (info.consumed_offset, info.opened) == (6, None)
+    assert (info.consumed_offset, info.current_chunk) == (6, None)
 
 
 def test_of_a_wrapper_only_the_damaged_message_is_skipped() -> None:
@@ -400,9 +400,9 @@ def test_what_was_skipped_is_skipped_for_the_stream_that_goes_on_with_the_chunk_
         lane.iterator.has_next()
     lane.iterator.skip_poison()
     info.stop(Stops())
-    [chunk] = info.not_handed_out()
+    [chunk] = info.undelivered_chunks()
     new = there.info(info.consumed_offset)
-    there.queue.put_first([FetchedDataChunk(chunk.records, new, 0, chunk.next_offset, chunk.complete_bytes, 0)])
+    there.queue.prepend([FetchedDataChunk(chunk.records, new, 0, chunk.next_offset, chunk.complete_bytes, 0)])
     assert offsets(there, 2) == [1, 2]
 
 
@@ -413,11 +413,11 @@ def test_a_partition_may_leave_in_the_middle_of_a_skip(monkeypatch: pytest.Monke
     lane.put(other, records_of([7]))
     with pytest.raises(InvalidMessageException):
         next(lane.iterator)
-    move_past = PartitionTopicInfo.move_past
+    move_past = PartitionTopicInfo.mark_consumed
 
     def lost_just_then(moved: PartitionTopicInfo, next_offset: int, resets: int) -> None:
         move_past(moved, next_offset, resets)
-        moved.kill()
+        moved.invalidate()
 
     monkeypatch.setattr(PartitionTopicInfo, "move_past", lost_just_then)
     lane.iterator.skip_poison()
@@ -434,7 +434,7 @@ def test_nothing_is_skipped_that_was_not_raised_or_that_left() -> None:
     lane.put(other, records_of([0]))
     with pytest.raises(InvalidMessageException):
         next(lane.iterator)
-    info.kill()
+    info.invalidate()
     assert lane.iterator.poison is None
     assert lane.iterator.skip_poison() is None
     assert [message.partition for message in take(lane.stream, 1)] == [1]
@@ -447,9 +447,9 @@ def test_a_message_too_large_to_be_fetched_says_so_as_the_original_does_and_can_
     lane = Lane()
     info = lane.info(17)
     told: list[None] = []
-    lane.queue.on_room = lambda: told.append(None)
+    lane.queue.on_space_available = lambda: told.append(None)
     record_set = build_record_set([Record(17, 0, 0, None, b"x" * 100), Record(19, 0, 0, None, b"y" * 100)], magic)
-    [whole, *_] = list(walk(record_set))
+    [whole, *_] = list(iter_entries(record_set))
     lane.put(info, record_set[:50])
     for _ in range(2):
         with pytest.raises(MessageSizeTooLargeException) as raised:
@@ -544,7 +544,7 @@ def test_a_prefetched_record_of_a_partition_that_left_is_forgotten() -> None:
     peeked = lane.iterator.peek()
     assert peeked is not None
     assert peeked.partition == 0
-    info.kill()
+    info.invalidate()
     assert [(m.partition, m.offset) for m in take(lane.stream, 2)] == [(1, 0), (1, 1)]
 
 
@@ -552,7 +552,7 @@ def test_chunks_of_a_partition_that_left_are_void_and_those_of_its_next_ownershi
     lane = Lane()
     old = lane.info()
     lane.put(old, records_of(range(3)))
-    old.kill()
+    old.invalidate()
     new = lane.info(1)
     lane.put(new, records_of([1, 2]))
     assert offsets(lane, 2) == [1, 2]
@@ -570,7 +570,7 @@ def test_clear_drops_the_chunk_of_a_partition_that_left_and_repeats_nothing_of_o
     assert lane.iterator.has_next()
     lane.stream.clear()
     assert lane.iterator.has_next()
-    info.kill()
+    info.invalidate()
     lane.stream.clear()
     [message] = take(lane.stream, 1)
     assert (message.partition, message.offset) == (1, 0)
@@ -595,7 +595,7 @@ def test_coming_back_with_a_record_of_before_a_reset_does_not_undo_the_reset() -
     lane.put(info, records_of(range(6)))
     assert offsets(lane, 6) == list(range(6))
     info.reset(2)
-    assert lane.iterator.position_in_hand() is None, "what is in hand does not count for a commit either"
+    assert lane.iterator.unacknowledged_position() is None, "what is in hand does not count for a commit either"
     with pytest.raises(ConsumerTimeoutException):
         next(lane.iterator)
     assert info.consumed_offset == 2
@@ -619,18 +619,18 @@ def test_stopped_before_the_hand_out_the_record_is_not_handed_out_and_the_stop_i
     info = lane.info()
     info.stop(stopped)
     assert stopped.positions == [0]
-    assert not info.take_in_hand(0)
+    assert not info.begin_delivery(0)
     assert stopped.positions[-1] == 0
-    assert info.in_hand == -1
+    assert info.unacknowledged_offset == -1
 
 
 def test_stopped_after_the_hand_out_the_stop_is_told_when_the_program_comes_back() -> None:
     lane, stopped = Lane(), Stops()
     info = lane.info()
-    assert info.take_in_hand(0)
+    assert info.begin_delivery(0)
     info.stop(stopped)
     assert stopped.positions == []
-    info.come_back(1, 0)
+    info.acknowledge(1, 0)
     assert stopped.positions == [1]
 
 
@@ -638,10 +638,10 @@ def test_stopped_between_the_two_halves_of_a_hand_out_nobody_misses_the_other() 
     """The iterating thread has written ``in_hand`` and not yet read ``is_live`` when the partition is stopped."""
     lane, stopped = Lane(), Stops()
     info = lane.info()
-    info.in_hand = 0
+    info.unacknowledged_offset = 0
     info.stop(stopped)
     assert stopped.positions == [], "the record may be handed out: wait"
-    assert not info.take_in_hand(0)
+    assert not info.begin_delivery(0)
     assert stopped.positions == [0], "it was not: go on"
 
 
@@ -649,9 +649,9 @@ def test_a_hand_out_between_the_two_halves_of_a_stop_is_seen_by_it() -> None:
     """The control thread has written ``is_live`` and not yet read ``in_hand`` when the iterating thread comes."""
     lane, stopped = Lane(), Stops()
     info = lane.info()
-    info.on_back = stopped
+    info.on_drained = stopped
     info.is_live = False
-    assert not info.take_in_hand(0)
+    assert not info.begin_delivery(0)
     assert stopped.positions == [0]
     info.stop(stopped)
     assert stopped.positions == [0, 0], "told twice, which is allowed, and never not at all"
@@ -676,7 +676,7 @@ def test_a_partition_that_is_stopped_under_a_running_reader_loses_no_record_and_
         assert stopped.positions
         assert set(stopped.positions) == {len(seen)}
         assert seen == list(range(len(seen)))
-        info.kill()
+        info.invalidate()
 
 
 def test_what_was_not_handed_out_can_go_to_another_stream() -> None:
@@ -689,10 +689,10 @@ def test_what_was_not_handed_out_can_go_to_another_stream() -> None:
     assert offsets(lane, 2) == [0, 1]
     info.stop(Stops())
     assert [m.partition for m in take(lane.stream, 1)] == [1], "the stream goes on with something else meanwhile"
-    moved = info.not_handed_out()
+    moved = info.undelivered_chunks()
     assert [(chunk.fetch_offset, chunk.next_offset) for chunk in moved] == [(0, 4), (4, 6)]
     new = there.info(info.consumed_offset)
-    there.queue.put_first(
+    there.queue.prepend(
         [FetchedDataChunk(c.records, new, c.fetch_offset, c.next_offset, c.complete_bytes, 0) for c in moved]
     )
     assert offsets(there, 4) == [2, 3, 4, 5]
@@ -705,7 +705,7 @@ def test_a_chunk_that_was_read_to_its_end_is_not_kept() -> None:
     assert offsets(lane, 2) == [0, 1]
     with pytest.raises(ConsumerTimeoutException):
         next(lane.iterator)
-    assert info.opened is None
+    assert info.current_chunk is None
 
 
 # --- the lease --------------------------------------------------------------------------------------------------
@@ -717,16 +717,16 @@ def test_nothing_is_handed_out_while_the_lease_does_not_hold_though_the_answer_a
     info = lane.info()
     lane.put(info, records_of(range(4)))
     lane.put(info, records_of(range(4, 8)))
-    lane.lease.set(clock.now_ms() + 1_000)
+    lane.lease.set_until(clock.now_ms() + 1_000)
     assert offsets(lane, 1) == [0]
     assert lane.iterator.has_next()
     clock.move(1_000)
     for call in (lane.iterator.__next__, lane.iterator.has_next, lane.iterator.peek):
         with pytest.raises(ConsumerTimeoutException, match="ZooKeeper has not answered lately"):
             call()
-    assert info.in_hand == -1
+    assert info.unacknowledged_offset == -1
     assert info.consumed_offset == 1
-    lane.lease.set(clock.now_ms() + 1_000)
+    lane.lease.set_until(clock.now_ms() + 1_000)
     assert offsets(lane, 7) == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -734,9 +734,9 @@ def test_who_waits_for_the_lease_goes_on_when_it_is_renewed() -> None:
     clock = ManualClock()
     lane = Lane(timeout_ms=-1, clock=clock)
     lane.put(lane.info(), records_of([0]))
-    lane.lease.set(0)
+    lane.lease.set_until(0)
     got = run_in_thread(lambda: offsets(lane, 1))
-    lane.lease.set(clock.now_ms() + 1)
+    lane.lease.set_until(clock.now_ms() + 1)
     assert got() == [0]
 
 
@@ -744,7 +744,7 @@ def test_who_waits_for_the_lease_is_in_nobodys_way_when_the_partition_leaves() -
     lane, stopped = Lane(timeout_ms=-1, clock=ManualClock()), Stops()
     info = lane.info()
     lane.put(info, records_of([0]))
-    lane.lease.set(0)
+    lane.lease.set_until(0)
     ended = run_in_thread(lambda: list(lane.stream))
     wait_until(lambda: lane.iterator.thread_id, "the reader has begun")
     info.stop(stopped)
@@ -760,7 +760,7 @@ def test_the_lease_is_looked_at_for_every_record() -> None:
     clock = ManualClock()
     lane = Lane(timeout_ms=0, clock=clock)
     lane.put(lane.info(), records_of(range(10)))
-    lane.lease.set(clock.now_ms() + 5)
+    lane.lease.set_until(clock.now_ms() + 5)
     seen = []
     with pytest.raises(ConsumerTimeoutException):
         while True:
@@ -775,19 +775,19 @@ def test_the_lease_is_looked_at_for_every_record() -> None:
 def test_a_queue_takes_so_many_chunks_and_says_when_it_has_room_again() -> None:
     lane = Lane(chunks_max=2)
     told: list[None] = []
-    lane.queue.on_room = lambda: told.append(None)
+    lane.queue.on_space_available = lambda: told.append(None)
     info = lane.info()
     for number in range(2):
         assert lane.queue.free_chunks
         lane.put(info, records_of([number]))
-    assert not lane.queue.leaves_room()
+    assert not lane.queue.check_space()
     lane.put(info, records_of([2]))  # it was asked for before
     assert offsets(lane, 1) == [0]
     assert not told
-    assert not lane.queue.leaves_room()
+    assert not lane.queue.check_space()
     assert offsets(lane, 1) == [1]
     assert told == [None]
-    assert lane.queue.leaves_room()
+    assert lane.queue.check_space()
     for number in (3, 4):
         lane.put(info, records_of([number]))
     assert offsets(lane, 3) == [2, 3, 4]
@@ -799,8 +799,8 @@ def test_dropping_what_is_void_makes_room() -> None:
     gone, stays = lane.info(), lane.info(tp=OTHER)
     lane.put(gone, records_of([0]))
     lane.put(stays, records_of([0]))
-    gone.kill()
-    lane.queue.drop_void()
+    gone.invalidate()
+    lane.queue.drop_stale()
     assert lane.queue.free_chunks
     assert [m.partition for m in take(lane.stream, 1)] == [1]
 
@@ -809,6 +809,6 @@ def test_a_void_chunk_is_swallowed() -> None:
     lane = Lane(chunks_max=1)
     gone, stays = lane.info(), lane.info(tp=OTHER)
     lane.put(stays, records_of([0]))
-    gone.kill()
+    gone.invalidate()
     lane.put(gone, records_of([0]))
     assert len(lane.queue) == 1

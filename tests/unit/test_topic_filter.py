@@ -384,7 +384,7 @@ def test_that_no_java_compiles_a_pattern_is_kept(monkeypatch: pytest.MonkeyPatch
 
 
 def test_patterns_that_are_too_long_are_not_kept() -> None:
-    kept = topic_filter._refusal.cache_info().currsize
+    kept = topic_filter._pattern_error.cache_info().currsize
     for letter in "abc":
         refuse(letter * 1_000_000)
-    assert topic_filter._refusal.cache_info().currsize == kept
+    assert topic_filter._pattern_error.cache_info().currsize == kept

@@ -116,7 +116,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(
     world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher
 ) -> None:
     told.wait_for()
-    world.zookeeper.refuse_next(lambda request: isinstance(request, Children), ConnectionLost)
+    world.zookeeper.fail_next(lambda request: isinstance(request, Children), ConnectionLost)
     world.create_topic("a")
     told.wait_for("a")
 

@@ -203,7 +203,7 @@ class Bench:
     def told(self, names: Sequence[str] | None, **topics: Topic) -> bool:
         """An answer; whether it said something new."""
         self.finder._wanted = frozenset(names or ())
-        return self.finder._take(topics, names)
+        return self.finder._apply_response(topics, names)
 
 
 def a_topic(*partitions: int, topic_id: bytes = b"1") -> Topic:
@@ -222,10 +222,10 @@ def test_a_part_of_an_answer_takes_no_partition_away() -> None:
 def test_a_topic_that_was_made_anew_may_be_smaller() -> None:
     bench = Bench()
     bench.told(["t"], t=a_topic(0, 1, 2))
-    assert bench.finder.generation("t") == 0
+    assert bench.finder.incarnation("t") == 0
     assert bench.told(["t"], t=a_topic(0, topic_id=b"2"))
     assert bench.finder.partitions("t") == (0,)
-    assert bench.finder.generation("t") == 1
+    assert bench.finder.incarnation("t") == 1
     assert bench.told(["t"], t=a_topic(0, topic_id=b"3")), "as large as before, and another topic all the same"
 
 
@@ -234,9 +234,9 @@ def test_a_broker_that_tells_no_id_makes_no_other_topic_of_it() -> None:
     bench.told(["t"], t=a_topic(0, 1, topic_id=NO_UUID))
     for topic_id in (b"1", NO_UUID, b"1"):
         assert not bench.told(["t"], t=a_topic(0, 1, topic_id=topic_id))
-    assert bench.finder.generation("t") == 0
+    assert bench.finder.incarnation("t") == 0
     assert bench.told(["t"], t=a_topic(0, 1, topic_id=b"2"))
-    assert bench.finder.generation("t") == 1
+    assert bench.finder.incarnation("t") == 1
 
 
 def test_a_broker_that_has_not_learnt_of_the_new_topic_yet_does_not_make_it_new_again() -> None:
@@ -245,7 +245,7 @@ def test_a_broker_that_has_not_learnt_of_the_new_topic_yet_does_not_make_it_new_
     assert bench.told(["t"], t=a_topic(0, topic_id=b"2"))
     assert not bench.told(["t"], t=a_topic(0, 1, 2)), "an id that was replaced never comes back"
     assert not bench.told(["t"], t=a_topic(0, topic_id=b"2"))
-    assert (bench.finder.partitions("t"), bench.finder.generation("t")) == ((0,), 1)
+    assert (bench.finder.partitions("t"), bench.finder.incarnation("t")) == ((0,), 1)
 
 
 def test_a_topic_that_brokers_had_only_forgotten_for_a_while_comes_back() -> None:
@@ -292,7 +292,7 @@ def test_a_question_that_is_taken_back_goes_to_no_further_broker() -> None:
 
     brokers = [BrokerAddress(n, "h", n) for n in range(5)]
     with pytest.raises(ConnectorClosed):
-        AnyBroker(connect, lambda: brokers, "g", 1_000).ask(lambda *_: None, lambda: bool(tried))
+        AnyBroker(connect, lambda: brokers, "g", 1_000).execute(lambda *_: None, lambda: bool(tried))
     assert len(tried) == 1
 
 
@@ -356,7 +356,7 @@ def test_a_broker_that_knows_nothing_yet_is_not_believed() -> None:
     cluster = FakeCluster()
     connection = cluster.connect(*cluster.address(0)[1:])
     ranges = negotiate(connection, 5_000)
-    cluster._state.up.clear()
+    cluster._state.running_brokers.clear()
     with pytest.raises((RemoteProtocolError, ConnectionError, Exception), match=r"names no broker|closed"):
         fetch_topics(connection, ranges, None, 5_000)
 
@@ -365,9 +365,9 @@ def test_brokers_of_the_setting_are_never_forgotten() -> None:
     known = BootstrapBrokers("b1:9092,[::1]:9093")
     given = [BrokerAddress(-1, "b1", 9092), BrokerAddress(-1, "::1", 9093)]
     assert known.brokers() == given
-    known.learn([BrokerAddress(7, "b7", 9092), BrokerAddress(1, "b1", 9092)])
+    known.update([BrokerAddress(7, "b7", 9092), BrokerAddress(1, "b1", 9092)])
     assert set(known.brokers()) == {BrokerAddress(1, "b1", 9092), given[1], BrokerAddress(7, "b7", 9092)}
-    known.learn([BrokerAddress(8, "b8", 9092)])
+    known.update([BrokerAddress(8, "b8", 9092)])
     assert set(known.brokers()) == {*given, BrokerAddress(8, "b8", 9092)}
 
 
@@ -392,11 +392,11 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
         answers.append(why)
         answered.set()
 
-    finder.want(["t"], done)
+    finder.request_topics(["t"], done)
     assert answered.wait(30)
     assert answers == [""]
     assert finder.partitions("t") == (0,)
-    finder.want(["t"], done)
+    finder.request_topics(["t"], done)
     assert answers == ["", ""], "what is known is told at once"
     finder.ask_to_stop()
     assert finder.join(5_000)
@@ -426,7 +426,7 @@ def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
         cluster.stop_broker(broker_id)
     answers: list[str] = []
     finder = finder_on(cluster, answers)
-    finder.want(["t"], answers.append)
+    finder.request_topics(["t"], answers.append)
     wait_until(lambda: len(answers) == 1, "patience ends", DEADLINE_MS)
     finder.ask_to_stop()
     assert finder.join(5_000)
@@ -438,8 +438,8 @@ def test_a_question_that_another_one_follows_is_answered_all_the_same() -> None:
     cluster = FakeCluster()
     answers: list[str] = []
     finder = finder_on(cluster, answers)
-    finder.want(["one"], answers.append)
-    finder.want(["two"], answers.append)
+    finder.request_topics(["one"], answers.append)
+    finder.request_topics(["two"], answers.append)
     wait_until(lambda: len(answers) == 2, "both are answered", DEADLINE_MS)
     finder.ask_to_stop()
     assert finder.join(5_000)

@@ -18,7 +18,7 @@ from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZ
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.runtime import perform, topic_refusals
-from zkconsumer.runtime.topic_refusals import error_of
+from zkconsumer.runtime.topic_refusals import topic_exception_of
 from zkconsumer.testing.fake_faults import PartitionError, TopicError
 from zkconsumer.testing.world import FakeWorld
 from zkconsumer.types import Hooks, TopicPartition
@@ -114,7 +114,7 @@ def test_a_topic_that_only_another_member_reads_is_left_out_with_a_line(
     alerts: list[str] = []
 
     class Alerts(Hooks):
-        def told(self, level: str, event: str, words: str) -> None:
+        def warning_logged(self, level: str, event: str, words: str) -> None:
             alerts.append(event)
 
     settings = from_kafka(world) | {"partition_assignment_strategy": "roundrobin", "hooks": Alerts()}
@@ -210,8 +210,8 @@ def test_which_brokers_answer_29_to_nothing_but_a_missing_right(release: str, is
     refuse(world, "t", DENIED)
     connection = world.cluster.connect(*world.cluster.address(0)[1:])
     leaders = fetch_leaders(connection, negotiate(connection, DEADLINE_MS), ["t"], DEADLINE_MS)
-    assert leaders.topics == {"t": TOPIC_AUTHORIZATION_FAILED}
-    assert leaders.refused == (leaders.topics if is_final else {})
+    assert leaders.topic_errors == {"t": TOPIC_AUTHORIZATION_FAILED}
+    assert leaders.rejected_topics == (leaders.topic_errors if is_final else {})
     world.stop()
 
 
@@ -252,7 +252,7 @@ def test_a_member_that_has_ended_says_nothing_more(
     connector.create_message_streams({"t": 1, "missing": 1})
     errors = {"t": TOPIC_AUTHORIZATION_FAILED, "other": TOPIC_AUTHORIZATION_FAILED}
     for _ in range(3):
-        connector._member.membership.topics_refused(errors)
+        connector._member.membership.topics_rejected(errors)
     assert caplog.text.count("member-refused") == 1
     assert caplog.text.count("topic-left-out") == 1
 
@@ -261,27 +261,27 @@ def test_a_member_that_has_ended_says_nothing_more(
 
 
 def test_a_missing_right_is_named_before_a_wrong_name_and_few_topics_are_named() -> None:
-    both: UsageError = error_of({"a": INVALID_TOPIC_EXCEPTION, "b": TOPIC_AUTHORIZATION_FAILED})
+    both: UsageError = topic_exception_of({"a": INVALID_TOPIC_EXCEPTION, "b": TOPIC_AUTHORIZATION_FAILED})
     assert isinstance(both, TopicAuthorizationException)
     assert "topic 'b' (TOPIC_AUTHORIZATION_FAILED (29))" in str(both)
-    many = error_of({f"t{n}": INVALID_TOPIC_EXCEPTION for n in range(7)})
+    many = topic_exception_of({f"t{n}": INVALID_TOPIC_EXCEPTION for n in range(7)})
     assert "the topics 't0', 't1', 't2', 't3', 't4' and 2 more (INVALID_TOPIC_EXCEPTION (17))" in str(many)
 
 
 def test_what_lasts_is_due_at_first_and_then_rarely() -> None:
     reminders = Reminders(repeat_ms=100)
-    assert reminders.due({"b", "a"}, 0) == ["a", "b"]
-    assert reminders.due({"a", "b", "c"}, 99) == ["c"]
-    assert reminders.due({"a", "c"}, 100) == ["a"]
-    assert reminders.due({"a", "b", "c"}, 101) == ["b"], "it was over in between"
-    assert reminders.due({"a", "c"}, 199) == ["c"]
+    assert reminders.select_due({"b", "a"}, 0) == ["a", "b"]
+    assert reminders.select_due({"a", "b", "c"}, 99) == ["c"]
+    assert reminders.select_due({"a", "c"}, 100) == ["a"]
+    assert reminders.select_due({"a", "b", "c"}, 101) == ["b"], "it was over in between"
+    assert reminders.select_due({"a", "c"}, 199) == ["c"]
 
 
 def test_what_may_pass_by_itself_is_due_only_when_it_has_lasted() -> None:
     reminders = Reminders(repeat_ms=100, first_after_ms=10)
-    assert reminders.due({"a"}, 0) == []
-    assert reminders.due({"a"}, 9) == []
-    assert reminders.due({"a"}, 10) == ["a"]
-    assert reminders.due({"a"}, 109) == []
-    assert reminders.due((), 110) == []
-    assert reminders.due({"a"}, 111) == []
+    assert reminders.select_due({"a"}, 0) == []
+    assert reminders.select_due({"a"}, 9) == []
+    assert reminders.select_due({"a"}, 10) == ["a"]
+    assert reminders.select_due({"a"}, 109) == []
+    assert reminders.select_due((), 110) == []
+    assert reminders.select_due({"a"}, 111) == []

@@ -8,7 +8,7 @@ from tests.fix_world import PATIENT, MakeConnector, MakeWorld, take
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka import unasked, versions
 from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect, security_of
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnect, broker_security_from_config
 from zkconsumer.kafka.unasked import ADDRESSES_MAX, REMEMBERED_MS, UNASKED, Unasked
 from zkconsumer.kafka.versions import ASSUMED_OF_0_9, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
@@ -45,40 +45,40 @@ def test_who_answers_is_asked_by_each_connection() -> None:
     cluster = FakeCluster(release="1.1.1")
     for _ in range(2):
         assert not negotiate(connected(cluster), TIMEOUT_MS).is_assumed
-    assert not UNASKED.has(*cluster.address(0)[1:])
+    assert not UNASKED.contains(*cluster.address(0)[1:])
 
 
 def test_a_registration_of_0_9_is_enough() -> None:
     cluster = FakeCluster(release="0.9.0.1")
-    UNASKED.registered(*cluster.address(0)[1:], version=2)
+    UNASKED.update_from_registration(*cluster.address(0)[1:], version=2)
     assert negotiate(connected(cluster), TIMEOUT_MS) is ASSUMED_OF_0_9
     assert times_asked(cluster) == 0
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5])
 def test_another_registration_takes_back_what_was_known(version: int) -> None:
-    UNASKED.remember("broker", 9092)
-    UNASKED.registered("broker", 9092, version)
-    assert not UNASKED.has("broker", 9092)
+    UNASKED.add("broker", 9092)
+    UNASKED.update_from_registration("broker", 9092, version)
+    assert not UNASKED.contains("broker", 9092)
 
 
 def test_it_is_forgotten_after_a_while() -> None:
     clock = ManualClock()
     known = Unasked(clock)
-    known.remember("broker", 9092)
+    known.add("broker", 9092)
     clock.move(REMEMBERED_MS - 1)
-    assert known.has("broker", 9092)
-    assert not known.has("broker", 9093)
+    assert known.contains("broker", 9092)
+    assert not known.contains("broker", 9093)
     clock.move(1)
-    assert not known.has("broker", 9092)
+    assert not known.contains("broker", 9092)
 
 
 def test_addresses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unasked, "ADDRESSES_MAX", 3)
     known = Unasked()
     for port in (1, 2, 3, 1, 4):
-        known.remember("broker", port)
-    assert [port for port in (1, 2, 3, 4) if known.has("broker", port)] == [1, 3, 4]
+        known.add("broker", port)
+    assert [port for port in (1, 2, 3, 4) if known.contains("broker", port)] == [1, 3, 4]
     assert ADDRESSES_MAX > 3
 
 
@@ -86,17 +86,17 @@ def test_nobody_is_asked_where_the_configuration_says_so() -> None:
     cluster = FakeCluster(release="0.9.0.1")
     _, host, port = cluster.address(0)
     config = ConsumerConfig(zookeeper_connect="zk:2181", group_id="g", api_version_request=False)
-    connect = SecureConnect(security_of(config), socket=cluster.transport)
+    connect = SecureConnect(broker_security_from_config(config), socket=cluster.transport)
     assert negotiate(connect(host, port), TIMEOUT_MS) is ASSUMED_OF_0_9
     assert times_asked(cluster) == 0
 
 
 def test_another_process_is_told() -> None:
     known, other = BrokerAddress(0, "old", 9092), BrokerAddress(1, "new", 9092)
-    UNASKED.remember(known.host, known.port)
-    assert not BrokerSecurity().told_of([other, known]).asks_versions
-    assert BrokerSecurity().told_of([other]).asks_versions
-    assert not BrokerSecurity(asks_versions=False).told_of([other]).asks_versions
+    UNASKED.add(known.host, known.port)
+    assert not BrokerSecurity().for_brokers([other, known]).negotiates_versions
+    assert BrokerSecurity().for_brokers([other]).negotiates_versions
+    assert not BrokerSecurity(negotiates_versions=False).for_brokers([other]).negotiates_versions
 
 
 def test_members_learn_it_from_zookeeper(make_world: MakeWorld, connect: MakeConnector) -> None:

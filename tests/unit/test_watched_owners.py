@@ -45,7 +45,7 @@ def test_a_claim_behind_a_listing_lists_nothing(party: Party, other: Party, serv
     other.claim(FOUR[1], thread=f"{GROUP}_b-0")
     listed = WatchedOwners()
     assert party.run(list_owners(GROUP, [TOPIC], listed=listed)) == {TOPIC: frozenset({1})}
-    assert claim(party, listed) == [Outcome.DONE, Outcome.REFUSED, Outcome.DONE, Outcome.DONE]
+    assert claim(party, listed) == [Outcome.DONE, Outcome.CONFLICT, Outcome.DONE, Outcome.DONE]
     assert kinds(party) == [Multi]
 
 
@@ -54,11 +54,11 @@ def test_a_list_that_is_older_than_an_owner_is_read_again(party: Party, other: P
     listed = WatchedOwners()
     party.run(list_owners(GROUP, [TOPIC], listed=listed))
     other.claim(FOUR[2], thread=f"{GROUP}_b-0")
-    assert claim(party, listed) == [Outcome.DONE, Outcome.DONE, Outcome.REFUSED, Outcome.DONE]
+    assert claim(party, listed) == [Outcome.DONE, Outcome.DONE, Outcome.CONFLICT, Outcome.DONE]
     assert kinds(party) == [Multi, Children, Multi]
 
 
-@pytest.mark.parametrize("end", [lambda listed: listed.fired(TOPIC), WatchedOwners.forget])
+@pytest.mark.parametrize("end", [lambda listed: listed.fired(TOPIC), WatchedOwners.clear])
 def test_without_its_watch_a_list_counts_for_nothing(
     party: Party, server: FakeZooKeeper, end: Callable[[WatchedOwners], None]
 ) -> None:
@@ -73,7 +73,7 @@ def test_without_its_watch_a_list_counts_for_nothing(
 def test_topics_that_cannot_be_listed_are_in_no_list(party: Party) -> None:
     listed = WatchedOwners()
     assert party.run(list_owners(GROUP, [TOPIC], listed=listed)) == {}
-    assert listed.names(TOPIC) is None
+    assert listed.get(TOPIC) is None
 
 
 # --- a member -------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Member:
         """What became of four claims, and what was sent for them."""
         self.sent.clear()
         ticket, session_id, owners = next(self._tickets), self.party.session_id, dict.fromkeys(FOUR, THREAD)
-        self.half.claim(do.Claim(ticket, session_id, owners, look_first=True, look_closely=False, control_version=None))
+        self.half.acquire_ownership(do.Claim(ticket, session_id, owners, list_owners_first=True, identify_owners=False, control_version=None))
         [settled] = [event for event in self.events if isinstance(event, ev.ClaimSettled)]
         self.events.clear()
         return [settled.results[tp].outcome for tp in FOUR], self.sent.copy()
@@ -139,19 +139,19 @@ def member(party: Party, server: FakeZooKeeper) -> Member:
 def test_a_member_that_listed_claims_in_one_packet(member: Member, other: Party) -> None:
     other.claim(FOUR[0], thread=f"{GROUP}_b-0")
     assert member.list() == {0}
-    assert member.claim() == ([Outcome.REFUSED, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Multi])
+    assert member.claim() == ([Outcome.CONFLICT, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Multi])
 
 
 def test_a_member_lists_again_when_the_watch_fired(member: Member, other: Party) -> None:
     assert member.list() == frozenset()
     other.claim(FOUR[0], thread=f"{GROUP}_b-0")
-    assert member.claim() == ([Outcome.REFUSED, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Children, Multi])
+    assert member.claim() == ([Outcome.CONFLICT, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Children, Multi])
 
 
 def test_a_member_lists_again_behind_its_own_claims(member: Member) -> None:
     assert member.list() == frozenset()
     assert member.claim() == ([Outcome.DONE] * 4, [Multi])
-    assert member.claim() == ([Outcome.REFUSED] * 4, [Children])
+    assert member.claim() == ([Outcome.CONFLICT] * 4, [Children])
 
 
 def test_a_member_lists_again_when_the_connection_broke(member: Member, server: FakeZooKeeper, other: Party) -> None:
@@ -160,4 +160,4 @@ def test_a_member_lists_again_when_the_connection_broke(member: Member, server: 
     server.disconnect(member.party.store)
     other.claim(FOUR[0], thread=f"{GROUP}_b-0")
     server.reconnect(member.party.store)
-    assert member.claim() == ([Outcome.REFUSED, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Children, Multi])
+    assert member.claim() == ([Outcome.CONFLICT, Outcome.DONE, Outcome.DONE, Outcome.DONE], [Children, Multi])

@@ -18,7 +18,7 @@ from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import NO_END, Record
-from zkconsumer.wire.records import _scan, iter_records, scan
+from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
 from zkconsumer.wire.tables import ROW, Table, read_tables
 
 if compiled.RECORDS is None:
@@ -351,20 +351,20 @@ def test_a_scan_ends_with_the_entry_that_covers_the_end(magic: int, codec: int, 
         for first in (0, 4, 9)
     ]
     whole = b"".join(entries)
-    found = scan(whole, end)
-    assert found == _scan(whole, end)
+    found = scan_record_set(whole, end)
+    assert found == _scan_in_python(whole, end)
     firsts = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12] if not codec and magic < 2 else [0, 4, 9]
     lasts = firsts if not codec and magic < 2 else [3, 7, 12]
     covered = next((last for last in lasts if last >= end - 1), 12)
     assert found.next_offset == (covered + 1 if end > 0 else -1)
-    assert found.starts_with_wrapper == (codec == 1 and magic < 2 and end > 0)
+    assert found.starts_with_compressed_wrapper == (codec == 1 and magic < 2 and end > 0)
     if 0 < end <= 8:
-        assert scan(whole[: found.complete_bytes] + b"\xff" * 100, end).next_offset == found.next_offset
+        assert scan_record_set(whole[: found.complete_bytes] + b"\xff" * 100, end).next_offset == found.next_offset
 
 
 def test_a_scan_raises_for_what_is_before_the_end_alone() -> None:
     sound = build_record_set([Record(n, 5, 0, b"k", b"v") for n in range(4)], 2)
     bad = struct.pack(">qi", 4, 3) + bytes(30)
-    assert scan(sound + bad, 4).next_offset == 4
+    assert scan_record_set(sound + bad, 4).next_offset == 4
     with pytest.raises(InvalidMessageException, match="a size of 3 bytes"):
-        scan(sound + bad, 5)
+        scan_record_set(sound + bad, 5)

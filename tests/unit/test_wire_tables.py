@@ -39,7 +39,7 @@ from zkconsumer.wire.schemas.leave_group import (
 )
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
-from zkconsumer.wire.schemas.table import array, decoder, encoder, f, fields, message, versions
+from zkconsumer.wire.schemas.table import array, decoder, encoder, f, fields, message, parse_versions
 
 every_version = pytest.mark.parametrize(("api", "version"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
 
@@ -84,8 +84,8 @@ def test_the_versions_are_those_that_were_promised() -> None:
     ("span", "inside", "outside"), [("0+", [0, 99], []), ("3-5", [3, 5], [2, 6]), ("0", [0], [1]), ("", [], [0, 1])]
 )
 def test_a_span_of_versions(span: str, inside: list[int], outside: list[int]) -> None:
-    assert all(version in versions(span) for version in inside)
-    assert not any(version in versions(span) for version in outside)
+    assert all(version in parse_versions(span) for version in inside)
+    assert not any(version in parse_versions(span) for version in outside)
 
 
 def test_a_field_that_the_version_lacks_has_its_default() -> None:

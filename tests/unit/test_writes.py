@@ -32,7 +32,7 @@ def commit_of(
     """A commit at the versions that the results of an earlier one have left."""
     stored = {tp: known[tp].stored if known is not None else NONE_YET for tp in offsets}
     wanted = {tp: CommitOf(offset, stored[tp], THREAD) for tp, offset in offsets.items()}
-    return writes.commit(GROUP, party.session_id, wanted, control_version)
+    return writes.commit_partitions(GROUP, party.session_id, wanted, control_version)
 
 
 def commit(
@@ -48,7 +48,7 @@ def commit(
 
 
 def release(party: Party, parts: Mapping[TopicPartition, ReleaseOf], control_version: int | None = None) -> Results:
-    results = party.run(writes.release(GROUP, party.session_id, parts, control_version))
+    results = party.run(writes.release_partitions(GROUP, party.session_id, parts, control_version))
     assert set(results) == set(parts), "every partition has an outcome"
     return results
 
@@ -211,7 +211,7 @@ def test_what_is_not_ours_any_more_is_not_written_and_does_not_stop_the_others(
     server.remove(paths.owner(GROUP, FOUR[1]))
     other.claim(FOUR[1], thread="g1_b-0")
     results = commit(party, dict.fromkeys(FOUR, 60), known)
-    assert outcomes(results) == [Outcome.NOT_OURS, Outcome.NOT_OURS, Outcome.DONE, Outcome.DONE]
+    assert outcomes(results) == [Outcome.NOT_OWNER, Outcome.NOT_OWNER, Outcome.DONE, Outcome.DONE]
     assert stored(server, *FOUR) == [b"50", b"50", b"60", b"60"]
     assert results[FOUR[0]].why == "the owner node is gone"
     assert "g1_b-0" in results[FOUR[1]].why
@@ -225,7 +225,7 @@ def test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours(
     known = commit(party, {FOUR[0]: 50})
     server.remove(paths.owner(GROUP, FOUR[0]))
     other.ask([Create(paths.owner(GROUP, FOUR[0]), b"g1_scala-0", ephemeral=True)], None)
-    assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OURS]
+    assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OWNER]
     assert stored(server, FOUR[0]) == [b"50"]
 
 
@@ -235,7 +235,7 @@ def test_an_owner_node_of_our_session_that_was_set_again_is_not_ours(server: Fak
     known = commit(party, {FOUR[0]: 50})
     [answer] = party.ask([SetData(paths.owner(GROUP, FOUR[0]), b"g1_other-0", OUR_OWNER_VERSION)], None)
     assert isinstance(answer, Stat)
-    assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OURS]
+    assert outcomes(commit(party, {FOUR[0]: 60}, known)) == [Outcome.NOT_OWNER]
     assert stored(server, FOUR[0]) == [b"50"]
 
 
@@ -308,7 +308,7 @@ def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_the_next_one_is
 ) -> None:
     party.claim(FOUR[0])
     known = commit(party, {FOUR[0]: 50})
-    server.lose_next(lambda request: isinstance(request, Multi), is_done=is_done)
+    server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=is_done)
     lost = commit(party, {FOUR[0]: 60}, known)
     assert lost[FOUR[0]].outcome is Outcome.UNKNOWN
     assert lost[FOUR[0]].stored == known[FOUR[0]].stored, "what is known is what was known"
@@ -413,7 +413,7 @@ def test_a_release_hands_over_to_another_thread_in_one_multi(server: FakeZooKeep
     sent = party.store.packets_sent
     results = release(party, parts)
     assert party.store.packets_sent - sent == 1
-    assert [results[tp].handed_over for tp in FOUR] == [False, False, True, True]
+    assert [results[tp].is_thread_changed for tp in FOUR] == [False, False, True, True]
     assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None, None, b"g1_a-1", b"g1_a-1"]
     stat = stat_of(server, paths.owner(GROUP, FOUR[3]))
     assert stat is not None
@@ -445,7 +445,7 @@ def test_one_partition_that_cannot_be_given_back_does_not_stop_the_others(server
 
 
 def verified(offset: int | None = None, known: StoredOffset = NONE_YET) -> ReleaseOf:
-    return ReleaseOf(offset, known, THREAD, verify=True)
+    return ReleaseOf(offset, known, THREAD, verify_owner=True)
 
 
 def test_a_release_of_unknown_outcome_that_was_not_done_is_done_after_a_look(
@@ -453,7 +453,7 @@ def test_a_release_of_unknown_outcome_that_was_not_done_is_done_after_a_look(
 ) -> None:
     party.claim(FOUR[0])
     known = commit(party, {FOUR[0]: 50})
-    server.lose_next(lambda request: isinstance(request, Multi), is_done=False)
+    server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=False)
     unknown = release(party, {FOUR[0]: ReleaseOf(60, known[FOUR[0]].stored, THREAD)})
     assert outcomes(unknown) == [Outcome.UNKNOWN]
     again = release(party, {FOUR[0]: verified(60, unknown[FOUR[0]].stored)})
@@ -468,11 +468,11 @@ def test_a_release_of_unknown_outcome_that_was_done_is_seen_to_be_and_nothing_is
 ) -> None:
     party.claim(FOUR[0])
     known = commit(party, {FOUR[0]: 50})
-    server.lose_next(lambda request: isinstance(request, Multi), is_done=True)
+    server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=True)
     unknown = release(party, {FOUR[0]: ReleaseOf(60, known[FOUR[0]].stored, THREAD)})
     assert outcomes(unknown) == [Outcome.UNKNOWN]
     again = release(party, {FOUR[0]: verified(60, unknown[FOUR[0]].stored)})
-    assert outcomes(again) == [Outcome.NOT_OURS]
+    assert outcomes(again) == [Outcome.NOT_OWNER]
     assert party.multis == []
     assert stored(server, FOUR[0]) == [b"60"]
 
@@ -483,7 +483,7 @@ def test_a_node_that_another_session_made_meanwhile_is_not_released_by_us(
     """Also one of a member of ours, whose owner nodes have the same version."""
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
     other.claim(FOUR[0], thread="g1_b-0")
-    assert outcomes(release(party, {FOUR[0]: verified()})) == [Outcome.NOT_OURS]
+    assert outcomes(release(party, {FOUR[0]: verified()})) == [Outcome.NOT_OWNER]
     assert server.data(paths.owner(GROUP, FOUR[0])) == b"g1_b-0"
 
 
@@ -493,7 +493,7 @@ def test_a_release_looks_at_sessions_when_its_multi_fails(server: FakeZooKeeper,
     server.remove(paths.owner(GROUP, FOUR[0]))
     other.ask([Create(paths.owner(GROUP, FOUR[0]), b"g1_scala-0", ephemeral=True)], None)
     results = release(party, {tp: ReleaseOf(60, known[tp].stored, THREAD) for tp in FOUR[:2]})
-    assert outcomes(results) == [Outcome.NOT_OURS, Outcome.DONE]
+    assert outcomes(results) == [Outcome.NOT_OWNER, Outcome.DONE]
     assert stored(server, *FOUR[:2]) == [b"50", b"60"]
     assert server.data(paths.owner(GROUP, FOUR[0])) == b"g1_scala-0"
 

@@ -60,7 +60,7 @@ def test_a_broker_without_a_plaintext_endpoint_says_so() -> None:
     text = b'{"endpoints":["SSL://h1:9093"],"host":null,"port":-1,"version":2}'
     broker = parse_broker(3, text)
     assert broker.address("PLAINTEXT") is None
-    assert "SSL://h1:9093" in broker.why_not("PLAINTEXT")
+    assert "SSL://h1:9093" in broker.missing_endpoint_message("PLAINTEXT")
 
 
 def test_an_address_of_ip_6_loses_its_brackets() -> None:
@@ -81,8 +81,8 @@ def test_the_first_listener_of_each_protocol_counts() -> None:
     broker = parse_broker(3, text)
     assert broker.addresses == {"SASL_SSL": BrokerAddress(3, "h1", 9094), "PLAINTEXT": H1}
     assert broker.address("SSL") is None
-    assert broker.why_not("SSL").startswith("no SSL endpoint among ['IN://h1:9094', ")
-    assert "'IN': 'SASL_SSL'" in broker.why_not("SSL")
+    assert broker.missing_endpoint_message("SSL").startswith("no SSL endpoint among ['IN://h1:9094', ")
+    assert "'IN': 'SASL_SSL'" in broker.missing_endpoint_message("SSL")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_first_listener_of_each_protocol_counts() -> None:
 def test_an_address_that_cannot_be_one_is_none(members: str) -> None:
     broker = parse_broker(3, f'{{"version":2,{members}}}'.encode())
     assert broker.address("PLAINTEXT") is None
-    assert broker.why_not("PLAINTEXT")
+    assert broker.missing_endpoint_message("PLAINTEXT")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"x", b"\xff", b"null"])
@@ -138,7 +138,7 @@ def test_a_topic_without_partitions_has_none_and_says_so() -> None:
 def test_a_topic_that_cannot_be_read_has_no_partitions_and_says_why(data: bytes) -> None:
     topic = parse_topic(data)
     assert topic.partitions == ()
-    assert topic.problem
+    assert topic.error
 
 
 def test_a_partition_state_is_read() -> None:

@@ -32,7 +32,7 @@ from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginRefused, Packet,
 from zkconsumer.zk.procedures import ROUNDS_MAX, Claims
 from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, CreateOp, GetAcl, Multi, Request
 from zkconsumer.zk.sasl import DigestMd5, SaslFailed
-from zkconsumer.zk.security import OPEN, SECURE_ACL, Digest, SaslDigestMd5, SaslGssapi, ZkSecurity, security_of
+from zkconsumer.zk.security import OPEN, SECURE_ACL, Digest, SaslDigestMd5, SaslGssapi, ZkSecurity, zk_security_of
 
 TOPIC = "clicks"
 FOUR = [TopicPartition(TOPIC, number) for number in range(4)]
@@ -56,8 +56,8 @@ def secret(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 
 def test_nothing_set_is_open_and_plain() -> None:
-    assert security_of(config()) == OPEN
-    assert OPEN.who == "nobody in particular (no zookeeper.auth)"
+    assert zk_security_of(config()) == OPEN
+    assert OPEN.user_description == "nobody in particular (no zookeeper.auth)"
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_nothing_set_is_open_and_plain() -> None:
 )
 def test_every_form_of_login(tmp_path: Path, setting: str, login: Any, who: str) -> None:
     path = secret(tmp_path, b"alice:hush:hush\r\n")
-    security = security_of(config(zookeeper_auth=setting.format(path)))
-    assert (security.login, security.who) == (login, who)
+    security = zk_security_of(config(zookeeper_auth=setting.format(path)))
+    assert (security.login, security.user_description) == (login, who)
 
 
 @pytest.mark.parametrize(
@@ -96,28 +96,28 @@ def test_a_login_that_is_none_is_refused(setting: str, says: str) -> None:
 def test_a_file_that_holds_no_user_and_password_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     path = secret(tmp_path, content)
     with pytest.raises(InvalidConfigException, match="must hold one line, user:password") as caught:
-        security_of(config(zookeeper_auth=f"digest:{path}"))
+        zk_security_of(config(zookeeper_auth=f"digest:{path}"))
     assert "secret" not in str(caught.value).replace(str(path), "")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigException, match="no-such-file cannot be read: No such file"):
-        security_of(config(zookeeper_auth=f"digest:{tmp_path}/no-such-file"))
+        zk_security_of(config(zookeeper_auth=f"digest:{tmp_path}/no-such-file"))
 
 
 def test_a_secret_that_others_may_read_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = secret(tmp_path, b"alice:hush-hush", 0o644)
-    security_of(config(zookeeper_auth=f"digest:{path}"))
+    zk_security_of(config(zookeeper_auth=f"digest:{path}"))
     assert f"secret-readable path={path} mode=644" in caplog.text
     caplog.clear()
     path.chmod(0o600)
-    security_of(config(zookeeper_auth=f"digest:{path}"))
+    zk_security_of(config(zookeeper_auth=f"digest:{path}"))
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("login", [ALICE, SaslDigestMd5("alice", "hush-hush")])
 def test_a_password_is_in_no_text(login: Digest | SaslDigestMd5) -> None:
-    texts = [repr(login), repr(ZkSecurity(login)), ZkSecurity(login).who, repr(Packet(100, b"alice:hush-hush"))]
+    texts = [repr(login), repr(ZkSecurity(login)), ZkSecurity(login).user_description, repr(Packet(100, b"alice:hush-hush"))]
     assert "hush" not in "".join(texts)
 
 
@@ -148,10 +148,10 @@ def test_tls_settings_that_do_not_fit_are_refused(settings: dict[str, Any], says
 
 
 def test_hosts_are_checked_unless_it_is_said_otherwise() -> None:
-    context = security_of(config(zookeeper_ssl_client_enable=True)).tls
+    context = zk_security_of(config(zookeeper_ssl_client_enable=True)).tls
     assert context is not None
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
-    context = security_of(
+    context = zk_security_of(
         config(zookeeper_ssl_client_enable=True, zookeeper_ssl_endpoint_identification_algorithm="")
     ).tls
     assert context is not None
@@ -176,7 +176,7 @@ def test_a_store_that_cannot_be_read_says_what_to_do(
         path.write_bytes(content)
     given = config(zookeeper_ssl_client_enable=True, **{f"zookeeper_ssl_{kind}_location": str(path)})
     with pytest.raises(InvalidConfigException, match=f"zookeeper.ssl.{kind}.location=.*{says}"):
-        security_of(given)
+        zk_security_of(given)
 
 
 # --- logging in -----------------------------------------------------------------------------------------------------
@@ -351,12 +351,12 @@ def test_a_kerberos_login_that_fails_says_why(
 def test_a_login_that_is_refused_later_is_told_once_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     """A password that was changed under a running member: it waits for a person, and the log is not filled."""
     store = KazooStore("127.0.0.1:1", 4_000, security=ZkSecurity(SaslDigestMd5("alice", "hush-hush")))
-    store._on_login_refused("h:1: before the first session")
+    store._on_login_failed("h:1: before the first session")
     words = "ZooKeeper refused sasl:alice at h:1: before the first session; correct zookeeper.auth"
-    assert str(store._refusal) == words
+    assert str(store._start_error) == words
     assert caplog.text == ""
     for reason in ("h:1: wrong", "h:1: wrong", "h:2: wrong"):
-        store._on_login_refused(reason)
+        store._on_login_failed(reason)
     store.close(100)
     told = [record.getMessage() for record in caplog.records]
     assert [words.partition(":")[0] for words in told] == ["zookeeper-login-refused who='sasl"] * 2
@@ -407,10 +407,10 @@ def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_mo
         assert all(each.outcome is Outcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
         sent += party.rounds
         wanted = {tp: CommitOf(5, StoredOffset(), THREAD) for tp in FOUR}
-        party.run(writes.commit(GROUP, party.session_id, wanted, None, acl))
+        party.run(writes.commit_partitions(GROUP, party.session_id, wanted, None, acl))
         sent += party.rounds
         handed = {FOUR[0]: ReleaseOf(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
-        party.run(writes.release(GROUP, party.session_id, handed, None, acl))
+        party.run(writes.release_partitions(GROUP, party.session_id, handed, None, acl))
         sent += party.rounds
         rounds.append(sent)
     assert [len(requests) for requests in rounds[0]] == [len(requests) for requests in rounds[1]]
@@ -437,7 +437,7 @@ def test_who_holds_the_list_is_named_and_other_topics_are_claimed(server: FakeZo
     where = paths.owners_of_topic(GROUP, TOPIC)
     words = f"NoAuth: only digest:alice may make nodes below {where}"
     assert {(claims.results[tp].outcome, claims.results[tp].why) for tp in FOUR[1:]} == {(Outcome.FAILED, words)}
-    assert list(claims.denials.found) == [where]
+    assert list(claims.denials.by_path) == [where]
 
 
 def test_parents_that_may_not_be_made_are_named(server: FakeZooKeeper) -> None:
@@ -465,11 +465,11 @@ def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
     plain.claims(*FOUR, acl=None)
     denials = Denials()
     parts = {tp: ReleaseOf(5, StoredOffset(), THREAD) for tp in FOUR}
-    results = plain.run(writes.release(GROUP, plain.session_id, parts, None, None, denials))
+    results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None, None, denials))
     assert {each.outcome for each in results.values()} == {Outcome.DONE}
     assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None] * 4
-    [denial] = denials.found.values()
-    assert denial.words.startswith("NoAuth: only digest:alice may make nodes below /consumers/g1/offsets")
+    [denial] = denials.by_path.values()
+    assert denial.message.startswith("NoAuth: only digest:alice may make nodes below /consumers/g1/offsets")
 
 
 def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(server: FakeZooKeeper) -> None:
@@ -478,12 +478,12 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
     alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
     alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
     parts = {tp: ReleaseOf(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
-    results = plain.run(writes.release(GROUP, plain.session_id, parts, None))
+    results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None))
     assert {each.outcome for each in results.values()} == {Outcome.DONE}
     assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
     commits = {tp: CommitOf(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
     plain.claims(*FOUR, acl=None)
-    refused = plain.run(writes.commit(GROUP, plain.session_id, commits, None))
+    refused = plain.run(writes.commit_partitions(GROUP, plain.session_id, commits, None))
     assert {each.outcome for each in refused.values()} == {Outcome.FAILED}
     assert refused[FOUR[2]].why == f"NoAuth: only digest:alice may write {paths.offset(GROUP, FOUR[2])}"
 

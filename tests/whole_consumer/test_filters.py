@@ -108,7 +108,7 @@ def delete(cluster: Sandbox, topic: str) -> None:
 
 def values(member: PythonMember, topic: str, first: int) -> list[int]:
     """The offsets that were handed out of this topic, after the first so many."""
-    return [message.offset for message in member.handed if message.topic == topic][first:]
+    return [message.offset for message in member.delivered if message.topic == topic][first:]
 
 
 def test_a_topic_that_comes_or_comes_again_is_read_from_its_beginning_with_largest(

@@ -36,7 +36,7 @@ def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str,
     sandbox.create_topic(topic, 2)
     sandbox.produce(topic, 0, 5)
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"offsets.storage": "kafka"})
-    member.wait_handed(5)
+    member.wait_delivered(5)
     assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
     modern = KafkaConsumer(
         topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one", metadata_max_age_ms=500
@@ -56,7 +56,7 @@ def test_the_partitions_of_an_original_that_sleeps_stand(clusters: Clusters, nam
     sandbox.create_topic(topic, 2)
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"zookeeper.session.timeout.ms": "30000"})
     sandbox.produce(topic, 0, 5)
-    member.wait_handed(5)
+    member.wait_delivered(5)
     wait_until(lambda: sandbox.admin.offsets(group, topic).get(0) == 5, "it commits", 60_000)
     assert doctor(sandbox, group, *QUICK) == {}
     member.pause()
@@ -77,14 +77,14 @@ def test_one_topic_with_zstd_stops_an_original_member(clusters: Clusters, names:
         sandbox.create_topic(each, 1)
     member = sandbox.start_member("1.1.1", group, {topic: 1, plain: 1})
     sandbox.produce(plain, 0, 5)
-    member.wait_handed(5)
+    member.wait_delivered(5)
     assert "topic-with-zstd" not in doctor(sandbox, group, "--look-for", "0")
     sandbox.produce(topic, 0, 5, codec="zstd")
     sandbox.produce(plain, 0, 5)
     wait_until(lambda: "partition-stands" in doctor(sandbox, group, "--look-for", "3", *QUICK), "it stands", 60_000)
     found = doctor(sandbox, group, "--look-for", "0")["topic-with-zstd"]
     assert f"{topic}/0 at offset 0" in found["evidence"][0]
-    assert len(member.handed) == 5
+    assert len(member.delivered) == 5
     member.close()
 
 
@@ -95,7 +95,7 @@ def test_a_client_that_is_newer_than_the_brokers_reads_nothing(clusters: Cluster
     member = sandbox.start_member("1.1.1", group, {topic: 1})
     wait_until(lambda: len(sandbox.admin.owners(group, topic)) == 2, "it owns", 30_000)
     wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--look-for", "2", *QUICK), "it is found", 60_000)
-    assert member.handed == []
+    assert member.delivered == []
     member.close()
 
 

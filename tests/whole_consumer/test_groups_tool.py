@@ -68,7 +68,7 @@ def live(shared_cluster: Sandbox) -> Iterator[Cluster]:
     for partition in range(PARTITIONS):
         shared_cluster.produce(topic, partition, RECORDS)
     member = shared_cluster.start_member("1.1.1", group, {topic: 2})
-    member.wait_handed(PARTITIONS * RECORDS)
+    member.wait_delivered(PARTITIONS * RECORDS)
     admin = shared_cluster.admin
     wait_until(
         lambda: admin.offsets(group, topic) == dict.fromkeys(range(PARTITIONS), RECORDS), "all is committed", 15_000
@@ -152,7 +152,7 @@ def test_a_dead_group_of_any_size_is_deleted(live: Cluster) -> None:
             folder = f"/consumers/{group}/offsets/{live.topic}"
             for path in (folder, f"/consumers/{group}/ids", f"/consumers/{group}/owners/{live.topic}"):
                 admin.ensure_path(path)
-            made = session.ask([Create(f"{folder}/{number}", b"1") for number in range(offsets)])
+            made = session.request([Create(f"{folder}/{number}", b"1") for number in range(offsets)])
             assert made[-1] == f"{folder}/{offsets - 1}"
     done = live.run("groups", "delete", small, large)
     assert (done.returncode, re.findall("would delete", done.stdout)) == (3, ["would delete"] * 2), done
@@ -171,9 +171,9 @@ def test_nobody_can_join_behind_the_fence(live: Cluster) -> None:
     group = f"{live.group}-fenced"
     live.sandbox.admin.ensure_path(f"/consumers/{group}")
     with AdminSession.open(live.sandbox.zookeeper_connect) as session:
-        [made] = session.ask([Create(f"/consumers/{group}/ids", ephemeral=True)])
+        [made] = session.request([Create(f"/consumers/{group}/ids", ephemeral=True)])
         assert made == f"/consumers/{group}/ids"
-        [refused] = session.ask([Create(f"/consumers/{group}/ids/{group}_late", b"{}", ephemeral=True)])
+        [refused] = session.request([Create(f"/consumers/{group}/ids/{group}_late", b"{}", ephemeral=True)])
         assert isinstance(refused, OtherError)
         assert refused.name == "NoChildrenForEphemerals"
 

@@ -15,7 +15,7 @@ from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.errors import OffsetsInKafkaUnsupported
 from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until, zookeeper_release
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -95,7 +95,7 @@ class Place:
 
     def reads(self, member: MemberProcess, start: dict[int, int], end: int) -> None:
         """The member hands out exactly everything from ``start`` to ``end``, each record once."""
-        member.wait_handed(sum(end - at for at in start.values()))
+        member.wait_delivered(sum(end - at for at in start.values()))
         wanted = {(self.topic, partition): list(range(at, end)) for partition, at in start.items() if at < end}
         assert member.offsets() == wanted
 
@@ -237,7 +237,7 @@ def wait_all_handed(members: list[MemberProcess], count: int) -> None:
     """Until every record was handed out; and no record twice, since nobody joined or left."""
 
     def handed() -> list[tuple[int, int]]:
-        return sorted((each.partition, each.offset) for member in members for each in member.handed)
+        return sorted((each.partition, each.offset) for member in members for each in member.delivered)
 
     wait_until(lambda: len(handed()) >= count, f"{count} records are handed out", 60_000)
     assert len(handed()) == len(set(handed())) == count
@@ -332,7 +332,7 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
     place = Place(sandbox, *names, partitions=2)
     place.produce(RECORDS)
     ours = place.ours({**DUAL, **OFTEN})
-    ours.wait_handed(2 * RECORDS)
+    ours.wait_delivered(2 * RECORDS)
     wait_until(lambda: place.kafka.offsets() == place.all_at(RECORDS), "all is committed", 60_000)
     modern = start_modern(sandbox, client, place.group, place.topic)
     try:
@@ -344,7 +344,7 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
         wait_until(is_told, "it is told", 30_000)
         assert re.search(rf"why='{REFUSED}: members of the modern kind", ours.log_lines("modern-group-alive")[0])
         place.produce(MORE)
-        ours.wait_handed(2 * (RECORDS + MORE))
+        ours.wait_delivered(2 * (RECORDS + MORE))
         ours.commit()
         said = [event for event in ours.events if event["event"] == "not-committed"]
         assert re.search(f"Kafka: {REFUSED}", said[0]["error"])
@@ -359,7 +359,7 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
 
 def start_modern(sandbox: Sandbox, release: str, group: str, topic: str) -> JavaProcess:
     """A KafkaConsumer in a group of this name."""
-    config = properties({"group.id": group, "session.timeout.ms": "6000"}, sandbox.run.root / f"{group}.properties")
+    config = write_properties({"group.id": group, "session.timeout.ms": "6000"}, sandbox.run.root / f"{group}.properties")
     words = ["--bootstrap-server", sandbox.bootstrap, "--topic", topic, "--consumer.config", str(config)]
     if release < "1.":
         words.insert(0, "--new-consumer")
@@ -405,7 +405,7 @@ def test_a_group_in_zookeeper_keeps_its_offsets_on_a_kraft_broker(
             member = PythonMember(sandbox.zookeeper, group, {topic: 1}, name=f"ours-{end}", settings=settings)
             member.start()
             try:
-                handed += [(each.partition, each.offset) for each in member.wait_handed(2 * RECORDS)]
+                handed += [(each.partition, each.offset) for each in member.wait_delivered(2 * RECORDS)]
                 assert member.stop()
             finally:
                 member.close()
@@ -449,7 +449,7 @@ def test_from_zookeeper_to_kafka_and_the_safe_way_back(
         assert owners == {member.consumer_id for member in live}
 
     def handed() -> list[tuple[int, int]]:
-        return [(each.partition, each.offset) for member in every for each in member.handed]
+        return [(each.partition, each.offset) for member in every for each in member.delivered]
 
     restart_one_by_one(ZOOKEEPER)
     wait_until(lambda: place.zookeeper() == ends, "ZooKeeper has all", 60_000)

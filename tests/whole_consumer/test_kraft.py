@@ -60,7 +60,7 @@ def test_two_members_share_rebalance_and_keep_their_offsets_in_zookeeper(cluster
     one, two = member(cluster, "one"), member(cluster, "two")
     one.start()
     try:
-        wait_until(lambda: len(one.handed) == 2 * RECORDS, "the first member reads both partitions", DEADLINE_MS)
+        wait_until(lambda: len(one.delivered) == 2 * RECORDS, "the first member reads both partitions", DEADLINE_MS)
         two.start()
         wait_until(
             lambda: set(admin.owners(GROUP, TOPIC).values()) == {f"{GROUP}_one-0", f"{GROUP}_two-0"},
@@ -76,7 +76,7 @@ def test_two_members_share_rebalance_and_keep_their_offsets_in_zookeeper(cluster
         for partition in range(4):
             cluster.produce(TOPIC, partition, RECORDS)
         ends = {0: 2 * RECORDS, 1: 2 * RECORDS, 2: RECORDS, 3: RECORDS}
-        wait_until(lambda: len(one.handed) + len(two.handed) >= sum(ends.values()), "all is read", DEADLINE_MS)
+        wait_until(lambda: len(one.delivered) + len(two.delivered) >= sum(ends.values()), "all is read", DEADLINE_MS)
         two.stop()
         wait_until(
             lambda: set(admin.owners(GROUP, TOPIC).values()) == {f"{GROUP}_one-0"}, "one has all again", DEADLINE_MS
@@ -84,7 +84,7 @@ def test_two_members_share_rebalance_and_keep_their_offsets_in_zookeeper(cluster
     finally:
         one.stop()
         two.stop()
-    handed = Counter((each.topic, each.partition, each.offset) for each in [*one.handed, *two.handed])
+    handed = Counter((each.topic, each.partition, each.offset) for each in [*one.delivered, *two.delivered])
     assert handed == Counter({(TOPIC, p, offset): 1 for p, end in ends.items() for offset in range(end)})
     assert admin.offsets(GROUP, TOPIC) == ends
     assert not admin.exists("/brokers"), "nothing of Kafka's own was made in ZooKeeper"

@@ -59,7 +59,7 @@ def test_a_slow_program_bounds_what_is_fetched_and_a_slow_stream_stops_no_other(
 
         watcher = threading.Thread(target=look)
         watcher.start()
-        wait_until(lambda: budget.is_short, "the budget is used up", WAIT_MS)
+        wait_until(lambda: budget.has_waiting_fetcher, "the budget is used up", WAIT_MS)
         share = PARTITIONS // 2 * RECORDS
         assert len(take(fast, share)) == share
         assert len(take(slow, share)) == share

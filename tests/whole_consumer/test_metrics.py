@@ -44,7 +44,7 @@ def test_the_names_are_those_of_an_original_member(release: str, shared_cluster:
     scala = shared_cluster.start_member(
         release, f"{fresh_name}-scala", {fresh_name: 1}, settings={"client.id": "both", "auto.offset.reset": "smallest"}
     )
-    scala.wait_handed(RECORDS)
+    scala.wait_delivered(RECORDS)
     config = ConsumerConfig(
         group_id=f"{fresh_name}-ours",
         client_id="both",

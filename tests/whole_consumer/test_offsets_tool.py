@@ -105,7 +105,7 @@ def test_nothing_is_written_while_an_original_member_lives_and_it_starts_from_wh
     run, topic, group = tool_on(shared_cluster), fresh_name, f"{fresh_name}-group"
     filled(shared_cluster, topic, 1)
     member = shared_cluster.start_member("1.1.1", group, {topic: 1}, consumer_id="live")
-    member.wait_handed(RECORDS)
+    member.wait_delivered(RECORDS)
     refused = imported(run, tmp_path, group, topic, {0: 5})
     assert refused.exit_code == 4
     assert f"{group}_live" in refused.output
@@ -113,8 +113,8 @@ def test_nothing_is_written_while_an_original_member_lives_and_it_starts_from_wh
     assert stored(shared_cluster, group, topic) == {0: RECORDS}
     assert imported(run, tmp_path, group, topic, {0: 5}).exit_code == 0
     again = shared_cluster.start_member("1.1.1", group, {topic: 1}, consumer_id="again")
-    again.wait_handed(RECORDS - 5)
-    assert [each.offset for each in again.handed] == list(range(5, RECORDS))
+    again.wait_delivered(RECORDS - 5)
+    assert [each.offset for each in again.delivered] == list(range(5, RECORDS))
     again.stop()
 
 
@@ -232,7 +232,7 @@ def test_a_group_with_dual_commit_goes_back_only_when_both_stores_are_lowered(
 
     def first_offset(count: int) -> int | None:
         member = shared_cluster.start_member("0.8.2.2", group, {topic: 1}, settings=dual)
-        handed = member.wait_handed(count) if count else []
+        handed = member.wait_delivered(count) if count else []
         member.commit()
         member.stop()
         return handed[0].offset if handed else None
@@ -262,7 +262,7 @@ def test_on_a_secured_zookeeper_offsets_are_the_logins_and_originals_with_jaas_g
     assert refused.exit_code == 4
     assert "the node is another login's" in " ".join(refused.output.split())
     member = secured.cluster.start_member("1.1.1", group, {topic: 1}, options=(secured.jaas,))
-    assert member.wait_handed(RECORDS - 5)[0].offset == 5
+    assert member.wait_delivered(RECORDS - 5)[0].offset == 5
     member.commit()
     member.stop()
     assert stored(secured.cluster, group, topic) == {0: RECORDS}

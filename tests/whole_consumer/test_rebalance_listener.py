@@ -103,4 +103,4 @@ def test_beside_an_original_member_with_its_own_listener(
     assert told == {0: f"{group}_a-0", 1: other}
     claimed = [event for event in scala.events if event["event"] == "claimed"]
     assert f"{group}_a" in str(claimed[-1]["partitions"]), "the original is told the whole group's assignment as well"
-    assert [handed.offset for handed in scala.wait_handed(3)] == [7, 8, 9]
+    assert [handed.offset for handed in scala.wait_delivered(3)] == [7, 8, 9]

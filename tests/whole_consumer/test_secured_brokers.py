@@ -126,11 +126,11 @@ def test_ours_over_sasl_ssl_beside_an_original_over_plaintext(cluster: Secured, 
         )
         for partition in range(4):
             sandbox.produce(topic, partition, RECORDS)
-        wait_until(lambda: len(ours.handed) + len(theirs.handed) >= 4 * RECORDS, "all is read", DEADLINE_MS)
+        wait_until(lambda: len(ours.delivered) + len(theirs.delivered) >= 4 * RECORDS, "all is read", DEADLINE_MS)
     finally:
         ours.stop()
         theirs.stop()
-    handed = Counter((each.partition, each.offset) for each in [*ours.handed, *theirs.handed])
+    handed = Counter((each.partition, each.offset) for each in [*ours.delivered, *theirs.delivered])
     assert handed == Counter((partition, offset) for partition in range(4) for offset in range(RECORDS))
 
 

@@ -17,7 +17,7 @@ from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import Acl, GetAcl
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -68,7 +68,7 @@ def lists(connect: str, *nodes: str) -> list[set[Acl]]:
     """The access control lists, as somebody without a login sees them."""
     store = KazooStore(connect, 4_000)
     store.start(PATIENCE_MS)
-    answers = call(store, [GetAcl(node) for node in nodes], PATIENCE_MS)
+    answers = submit_and_wait(store, [GetAcl(node) for node in nodes], PATIENCE_MS)
     store.close(1_000)
     return [set(answer) if isinstance(answer, tuple) else {answer} for answer in answers]  # type: ignore[misc]
 
@@ -106,7 +106,7 @@ def test_an_original_member_with_jaas_and_ours_take_each_others_partitions(
     wait_until(lambda: len(ours.assignment) == PARTITIONS // 2, "they share", PATIENCE_MS)
     for partition in range(PARTITIONS):
         secured.cluster.produce(topic, partition, 5)
-    theirs.wait_handed(5 * PARTITIONS // 2)
+    theirs.wait_delivered(5 * PARTITIONS // 2)
     assert read(stream, 5 * PARTITIONS // 2) == 5 * PARTITIONS // 2
     theirs.stop()
     wait_until(lambda: len(ours.assignment) == PARTITIONS, "ours has taken all of them back", PATIENCE_MS)

@@ -19,7 +19,7 @@ from tests.wire_oracles.frames import DATA
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.wire.entries import codec_of, walk
+from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -100,7 +100,7 @@ def _stored(port: int, topic: str) -> bytes:
 
 def payloads(data: bytes) -> Iterator[tuple[int, int]]:
     """Format and codec of each entry of a record set."""
-    return ((entry.magic, codec_of(data, entry)) for entry in walk(data))
+    return ((entry.magic, codec_of(data, entry)) for entry in iter_entries(data))
 
 
 def path_of(release: str) -> Path:

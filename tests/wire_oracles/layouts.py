@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from zkconsumer.testing.sandbox import ensure_set, java
+from zkconsumer.testing.sandbox import ensure_artifact_set, java
 from zkconsumer.wire import consumer_protocol, group_records
 from zkconsumer.wire.kinds import Array, Kind, Text
 from zkconsumer.wire.schemas import APIS
@@ -34,7 +34,7 @@ _NAMES = {"bytes": "bytes", "record set": "records", "bool": "boolean"}
 
 def printed_by_java(release: str) -> str:
     """What the classes of this release say."""
-    jars = ensure_set(release)
+    jars = ensure_artifact_set(release)
     classes = java.compiled(("Layouts",), jars)
     stored = [package + name for package, names in STORED.items() for name in names]
     command = [java.find_jdk().java, "-cp", f"{classes}:{jars}/*", "Layouts", *map(str, sorted(APIS)), *stored]
@@ -66,13 +66,13 @@ def ours(cls: type, version: int, flexible: bool) -> str:
 
 
 def _fields(cls: type, version: int) -> str:
-    present = [field for field in fields(cls) if version in field.column.versions]
-    tagged = sorted((field for field in present if field.column.tag is not None), key=lambda field: field.column.tag)
+    present = [field for field in fields(cls) if version in field.spec.versions]
+    tagged = sorted((field for field in present if field.spec.tag is not None), key=lambda field: field.spec.tag)
     words = []
-    for field in [*(field for field in present if field.column.tag is None), *tagged]:
-        tag = "" if field.column.tag is None else f"@{field.column.tag} "
-        nullable = "?" if version in field.column.nullable else ""
-        words.append(f"{field.name} {tag}{_kind(field.column.kind, version)}{nullable}")
+    for field in [*(field for field in present if field.spec.tag is None), *tagged]:
+        tag = "" if field.spec.tag is None else f"@{field.spec.tag} "
+        nullable = "?" if version in field.spec.nullable else ""
+        words.append(f"{field.name} {tag}{_kind(field.spec.field_type, version)}{nullable}")
     return ", ".join(words)
 
 

@@ -109,7 +109,7 @@ class RecordingProxy:
 
     def _keep(self, is_request: bool, key: int, version: int, data: bytes) -> None:
         api = APIS.get(key)
-        if api is not None and api.knows(version):
+        if api is not None and api.supports(version):
             self.frames.append(Frame(is_request, api, version, data))
         else:
             self.unknown.add((key, version))

@@ -13,8 +13,8 @@ from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.sandbox import Broker, KraftBroker, Sandbox, wait_until
 from zkconsumer.testing.sandbox.artifacts import TOOLS, artifact_set
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
-from zkconsumer.wire.records import iter_records, scan
+from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
+from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, HEARTBEAT, OFFSET_COMMIT
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest
@@ -183,7 +183,7 @@ class Traffic:
     @contextmanager
     def _member(self, group: str, stays_ms: str, settings: dict[str, str] | None = None) -> Iterator[JavaProcess]:
         run = self._sandbox.run
-        config = properties({**CONSUMER, "group.id": group, **(settings or {})}, run.root / f"{group}.properties")
+        config = write_properties({**CONSUMER, "group.id": group, **(settings or {})}, run.root / f"{group}.properties")
         words = [*self._old_words, "--bootstrap-server", self._proxy.address, "--topic", TOPIC, "--from-beginning"]
         words += ["--timeout-ms", stays_ms, "--consumer.config", str(config)]
         main = "org.apache.kafka.tools.consumer.ConsoleConsumer" if self._is_apart else "kafka.tools.ConsoleConsumer"
@@ -248,7 +248,7 @@ def stored_records(port: int) -> Iterator[OffsetsRecord]:
                 for each in iter_records(row.records, offset):
                     if each.key is not None:
                         yield OffsetsRecord(bytes(each.key), None if each.value is None else bytes(each.value))
-                offset = scan(row.records).next_offset
+                offset = scan_record_set(row.records).next_offset
     finally:
         connection.close()
 

@@ -54,10 +54,10 @@ class Brokers:
         self._connect = connect
         self._clock = clock
         self._client_id = client_id
-        self._nobody = nobody
+        self._no_broker_message = nobody
         self._open: dict[tuple[str, int], tuple[Connection, ApiRanges]] = {}
 
-    def at(self, host: str, port: int) -> tuple[Connection, ApiRanges]:
+    def connection_to(self, host: str, port: int) -> tuple[Connection, ApiRanges]:
         """A connection and what the broker speaks; the same ones as before if it still holds.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
@@ -77,28 +77,28 @@ class Brokers:
         self._open[host, port] = made
         return made
 
-    def ask(self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def execute(self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges], T]) -> T:
         """Ask one broker; a connection that broke meanwhile is made anew, once.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
-        return self._ask(broker, lambda: question(*self.at(broker.host, broker.port)))
+        return self._ask(broker, lambda: question(*self.connection_to(broker.host, broker.port)))
 
     def _ask(self, broker: BrokerAddress, question: Callable[[], T]) -> T:
         was_open = (broker.host, broker.port) in self._open
         try:
             return question()
         except (BrokerUnreachable, RemoteProtocolError):
-            self.forget(broker.host, broker.port)
+            self.disconnect(broker.host, broker.port)
             if not was_open:
                 raise
         try:
             return question()
         except (BrokerUnreachable, RemoteProtocolError):
-            self.forget(broker.host, broker.port)
+            self.disconnect(broker.host, broker.port)
             raise
 
-    def ask_any(
+    def execute_on_any(
         self, question: Callable[[Connection, ApiRanges, int], T], tells: Callable[[T], bool] = lambda answer: True
     ) -> T:
         """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``tells``.
@@ -109,10 +109,10 @@ class Brokers:
         """
         brokers = self._find()
         if not brokers:
-            raise BrokerUnreachable(self._nobody)
+            raise BrokerUnreachable(self._no_broker_message)
         trouble, tried = "", 0
         heard: list[T] = []
-        for _, answer in self._asked(brokers, question):
+        for _, answer in self._results(brokers, question):
             tried += 1
             if isinstance(answer, PeerTrouble):
                 trouble = str(answer)
@@ -122,9 +122,9 @@ class Brokers:
                 heard.append(answer)
         if len(heard) == len(brokers):
             return heard[-1]
-        raise BrokerUnreachable(_unheard(len(brokers), tried, len(heard), trouble))
+        raise BrokerUnreachable(_no_answer_text(len(brokers), tried, len(heard), trouble))
 
-    def ask_each(
+    def execute_on_each(
         self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
     ) -> dict[BrokerAddress, T | Trouble]:
         """What each of these brokers answers to ``question(connection, ranges, timeout_ms)``, or why it does not.
@@ -135,10 +135,10 @@ class Brokers:
         told: dict[BrokerAddress, T | Trouble] = {
             broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
         }
-        told.update(self._asked(brokers, question))
+        told.update(self._results(brokers, question))
         return told
 
-    def _asked(
+    def _results(
         self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
     ) -> Iterator[tuple[BrokerAddress, T | Trouble]]:
         """One after the other, those first that answered before, until the time is up."""
@@ -150,12 +150,12 @@ class Brokers:
             share_ms = max(SHARE_MS_MIN, left_ms // (len(brokers) - number))
             answer: T | Trouble
             try:
-                answer = self._ask(broker, partial(self._asked_in_time, broker, question, share_ms, until_ms))
+                answer = self._ask(broker, partial(self._execute_in_time, broker, question, share_ms, until_ms))
             except PeerTrouble as error:
                 answer = error
             yield broker, answer
 
-    def _asked_in_time(
+    def _execute_in_time(
         self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges, int], T], share_ms: int, until_ms: int
     ) -> T:
         """To be found takes no more than the share; an answer may take what is left for all."""
@@ -175,7 +175,7 @@ class Brokers:
         """
         if topics is not None and not topics:
             return Leaders({}, {}, {})
-        return self.ask_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, topics, timeout_ms))
+        return self.execute_on_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, topics, timeout_ms))
 
     def close(self) -> None:
         """Close every connection."""
@@ -183,14 +183,14 @@ class Brokers:
             connection.close()
         self._open.clear()
 
-    def forget(self, host: str, port: int) -> None:
+    def disconnect(self, host: str, port: int) -> None:
         """End the connection to a broker; the next question opens another and negotiates again."""
         known = self._open.pop((host, port), None)
         if known is not None:
             known[0].close()
 
 
-def _unheard(brokers: int, tried: int, heard: int, trouble: str) -> str:
+def _no_answer_text(brokers: int, tried: int, heard: int, trouble: str) -> str:
     why = f"the last one: {trouble}" if trouble else f"the search ended after {SEARCH_TIMEOUT_MS} ms"
     if heard:
         return f"{brokers - heard} of {brokers} brokers did not answer, and the others do not tell; {why}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, coordinator_of
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, discover_coordinator
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
@@ -38,9 +38,9 @@ class Patience:
     often a broker may not answer.
     """
 
-    tries_max: int = 8
-    unreachable_max: int = 3
-    at_least_ms: int = 0
+    attempts_max: int = 8
+    unreachable_attempts_max: int = 3
+    min_duration_ms: int = 0
 
 
 class CoordinatorLine:
@@ -61,10 +61,10 @@ class CoordinatorLine:
         self._session = session
         self._group = group
         self._pause = pause or StopSignal().wait
-        self._patience = patience or Patience()
+        self._retry_policy = patience or Patience()
         self._coordinator: BrokerAddress | None = None
 
-    def ask(
+    def execute(
         self,
         question: Callable[[Connection, ApiRanges], T],
         passing: Callable[[T], ErrorCode | None] = lambda answer: None,
@@ -72,10 +72,10 @@ class CoordinatorLine:
         """The coordinator's answer; ``passing`` names the error in an answer after which the same is asked again."""
         error: ErrorCode | None = None
         tries = unreachable = 0
-        until_ms = self._session.clock.now_ms() + self._patience.at_least_ms
+        until_ms = self._session.clock.now_ms() + self._retry_policy.min_duration_ms
         while True:
             try:
-                answer = self._session.brokers.ask(self._found(), question)
+                answer = self._session.brokers.execute(self._find_coordinator(), question)
                 error = passing(answer)
                 if error is None:
                     return answer
@@ -86,32 +86,32 @@ class CoordinatorLine:
             except BrokerUnreachable:
                 self._coordinator = None
                 unreachable += 1
-                if unreachable >= self._patience.unreachable_max and self._session.clock.now_ms() >= until_ms:
+                if unreachable >= self._retry_policy.unreachable_attempts_max and self._session.clock.now_ms() >= until_ms:
                     raise
             if error in MOVED:
                 self._coordinator = None
             tries += 1
-            if tries >= self._patience.tries_max and self._session.clock.now_ms() >= until_ms:
+            if tries >= self._retry_policy.attempts_max and self._session.clock.now_ms() >= until_ms:
                 break
             self._pause(RETRY_PAUSE_MS)
         where = f"group {self._group} has no coordinator that answers (look at {OFFSETS_TOPIC})"
         raise BrokerUnreachable(where) if error is None else BrokerError(error, where)
 
-    def once(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def execute_once(self, question: Callable[[Connection, ApiRanges], T]) -> T:
         """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""
-        broker = self._found()
+        broker = self._find_coordinator()
         try:
-            return question(*self._session.brokers.at(broker.host, broker.port))
+            return question(*self._session.brokers.connection_to(broker.host, broker.port))
         except (BrokerUnreachable, RemoteProtocolError):
-            self._session.brokers.forget(broker.host, broker.port)
+            self._session.brokers.disconnect(broker.host, broker.port)
             self._coordinator = None
             raise
 
-    def lost(self) -> None:
+    def forget_coordinator(self) -> None:
         """Somebody else coordinates the group now."""
         self._coordinator = None
 
-    def _found(self) -> BrokerAddress:
+    def _find_coordinator(self) -> BrokerAddress:
         if self._coordinator is None:
-            self._coordinator = coordinator_of(self._session.brokers, self._group, self._pause)
+            self._coordinator = discover_coordinator(self._session.brokers, self._group, self._pause)
         return self._coordinator

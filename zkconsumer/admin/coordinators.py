@@ -42,7 +42,7 @@ class KafkaOffsets:
     problem: str = ""
 
 
-def coordinator_of(brokers: Brokers, group: str, pause: Callable[[int], object] | None = None) -> BrokerAddress:
+def discover_coordinator(brokers: Brokers, group: str, pause: Callable[[int], object] | None = None) -> BrokerAddress:
     """Who coordinates the group.
 
     Raises ``BrokerUnreachable`` when no broker answers, ``KafkaException`` when none can name one after ``TRIES_MAX``
@@ -52,7 +52,7 @@ def coordinator_of(brokers: Brokers, group: str, pause: Callable[[int], object] 
     for attempt in range(TRIES_MAX):
         if attempt:
             (pause or StopSignal().wait)(RETRY_PAUSE_MS)
-        found = brokers.ask_any(
+        found = brokers.execute_on_any(
             lambda connection, ranges, timeout_ms: find_coordinator(connection, ranges, group, timeout_ms)
         )
         if not isinstance(found, ErrorCode):
@@ -63,7 +63,7 @@ def coordinator_of(brokers: Brokers, group: str, pause: Callable[[int], object] 
     raise BrokerError(error, f"no broker names the coordinator of group {group}")
 
 
-def kafka_offsets(
+def fetch_kafka_offsets(
     brokers: Brokers,
     group: str,
     partitions: Collection[TopicPartition],
@@ -93,8 +93,8 @@ def _fetch(
     for attempt in range(TRIES_MAX):
         if attempt:
             pause(RETRY_PAUSE_MS)
-        coordinator = coordinator_of(brokers, group, pause)
-        answer = brokers.ask(
+        coordinator = discover_coordinator(brokers, group, pause)
+        answer = brokers.execute(
             coordinator,
             lambda connection, ranges: fetch_offsets(connection, ranges, group, partitions, REQUEST_TIMEOUT_MS),
         )

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.session import chunks, expect, words_of
-from zkconsumer.admin.words import registered
+from zkconsumer.admin.session import chunks, expect_result, zk_error_name
+from zkconsumer.admin.words import registered_text
 from zkconsumer.errors import PreconditionFailed, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -82,13 +82,13 @@ class Target:
 
     group: str
     topic: str | None
-    verdict: Verdict
+    status: Verdict
     nodes: tuple[str, ...] = ()
-    why: str = ""
+    reason: str = ""
     last_write_ms: int = 0
 
 
-def plan_group(session: AdminSession, group: str, topic: str | None = None) -> Target:
+def plan_group_deletion(session: AdminSession, group: str, topic: str | None = None) -> Target:
     """What deleting a group, or one topic of it, would take.  Raises ``UnsafeName``, ``WorldError``.
 
     A group whose only topic it is goes whole.  (The original looks at the topics with owners only, and so takes the
@@ -99,10 +99,10 @@ def plan_group(session: AdminSession, group: str, topic: str | None = None) -> T
     root = paths.group_root(group)
     tree = _tree(session, root)
     if not tree:
-        return Target(group, topic, "missing", why=f"The consumer group '{group}' does not exist.")
+        return Target(group, topic, "missing", reason=f"The consumer group '{group}' does not exist.")
     topics = {name for path in tree if (name := _topic_of(path)) is not None}
     if topic is not None and topic not in topics:
-        return Target(group, topic, "missing", why=f"The consumer group '{group}' has nothing of topic '{topic}'.")
+        return Target(group, topic, "missing", reason=f"The consumer group '{group}' has nothing of topic '{topic}'.")
     whole = topic is None or topics == {topic}
     below = [root] if whole else [paths.owners_of_topic(group, topic or ""), paths.offsets_of_topic(group, topic or "")]
     going = {path: stat for path, stat in tree.items() if any(_is_below(path, top) for top in below)}
@@ -113,7 +113,7 @@ def plan_group(session: AdminSession, group: str, topic: str | None = None) -> T
         tuple(sorted(going, key=lambda path: (-path.count("/"), path))),
         last_write_ms=max(stat.mtime_ms for stat in going.values()),
     )
-    return _judged(session, target, members=sum(path.startswith(f"{paths.ids(group)}/") for path in tree))
+    return _check_deletion(session, target, members=sum(path.startswith(f"{paths.ids(group)}/") for path in tree))
 
 
 def _topic_of(path: str) -> str | None:
@@ -128,26 +128,26 @@ def _is_below(path: str, top: str) -> bool:
     return path == top or path.startswith(f"{top}/")
 
 
-def _judged(session: AdminSession, target: Target, members: int) -> Target:
+def _check_deletion(session: AdminSession, target: Target, members: int) -> Target:
     if members:
-        return replace(target, verdict="active", why=registered(members))
+        return replace(target, status="active", reason=registered_text(members))
     control, version, problem = read_control(session, target.group)
     if version is not None and (control is None or not control.is_over):
         how = f"cannot be read ({problem})" if control is None else f"says that it is on the move ({control.phase})"
-        return replace(target, verdict="moving", why=f"{paths.control(target.group)} {how}")
+        return replace(target, status="moving", reason=f"{paths.control(target.group)} {how}")
     return target
 
 
-def plan_topic(session: AdminSession, groups: Iterable[str], topic: str) -> list[Target]:
+def plan_topic_deletion(session: AdminSession, groups: Iterable[str], topic: str) -> list[Target]:
     """The same for every group that has something of the topic.  One without offsets does not stop the run."""
-    found = (plan_group(session, group, topic) for group in _groups_with(session, list(groups), topic))
-    return [target for target in found if target.verdict != "missing"]
+    found = (plan_group_deletion(session, group, topic) for group in _groups_with(session, list(groups), topic))
+    return [target for target in found if target.status != "missing"]
 
 
 def _groups_with(session: AdminSession, groups: Sequence[str], topic: str) -> list[str]:
     wanted = [(g, path) for g in groups for path in (paths.offsets_of_topic(g, topic), paths.owners_of_topic(g, topic))]
-    found = zip(wanted, session.ask([Exists(path) for _, path in wanted]), strict=True)
-    return list(dict.fromkeys(group for (group, path), stat in found if stat is not None and expect(stat, Stat, path)))
+    found = zip(wanted, session.request([Exists(path) for _, path in wanted]), strict=True)
+    return list(dict.fromkeys(group for (group, path), stat in found if stat is not None and expect_result(stat, Stat, path)))
 
 
 def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
@@ -156,10 +156,10 @@ def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
     level = [root]
     while level:
         following: list[str] = []
-        for path, listed in zip(level, session.ask([Children(path) for path in level]), strict=True):
+        for path, listed in zip(level, session.request([Children(path) for path in level]), strict=True):
             if isinstance(listed, NoNode):
                 continue
-            children = expect(listed, ChildrenOf, path)
+            children = expect_result(listed, ChildrenOf, path)
             found[path] = children.stat
             following += [f"{path}/{name}" for name in children.names]
         if len(found) + len(following) > TREE_NODES_MAX:
@@ -171,57 +171,57 @@ def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
 # --- deleting ---------------------------------------------------------------------------------------------------
 
 
-def execute(session: AdminSession, target: Target) -> Target:
+def execute_deletion(session: AdminSession, target: Target) -> Target:
     """Delete what ``plan_*`` found, if it still holds; the nodes are listed anew when some appeared or went.
 
     Raises ``PreconditionFailed`` (somebody joined, the right is missing: nothing was deleted), ``WorldError`` when
     ZooKeeper does not answer or stops in the middle: run it again.
     """
-    assert target.verdict == "would delete", "what stands in the way was not looked at"
+    assert target.status == "would delete", "what stands in the way was not looked at"
     for attempt in range(TRIES_MAX):
-        failed = _delete_at_once(session, target) if _fits(target) else _delete_fenced(session, target)
+        failed = _delete_in_one_multi(session, target) if _fits_one_multi(target) else _delete_fenced(session, target)
         if failed is None:
-            return replace(target, verdict="deleted")
-        again = plan_group(session, target.group, target.topic)
-        if again.verdict == "missing":
-            return replace(target, verdict="deleted")
-        if again.verdict != "would delete" or attempt == TRIES_MAX - 1:
-            raise PreconditionFailed(again.why or _words(failed))
+            return replace(target, status="deleted")
+        again = plan_group_deletion(session, target.group, target.topic)
+        if again.status == "missing":
+            return replace(target, status="deleted")
+        if again.status != "would delete" or attempt == TRIES_MAX - 1:
+            raise PreconditionFailed(again.reason or _failure_text(failed))
         if not isinstance(failed.error, NoNode | NotEmpty):
-            raise PreconditionFailed(_words(failed))
+            raise PreconditionFailed(_failure_text(failed))
         target = again
     raise AssertionError("the last attempt returns or raises")
 
 
-def _fits(target: Target) -> bool:
+def _fits_one_multi(target: Target) -> bool:
     size = sum(len(path) + OP_BYTES for path in target.nodes)
     return len(target.nodes) <= NODES_AT_ONCE_MAX and size <= PACKET_BYTES_MAX // 2
 
 
-def _words(failed: MultiFailed) -> str:
-    return f"{failed.error.path} cannot be deleted: {words_of(failed.error)}"
+def _failure_text(failed: MultiFailed) -> str:
+    return f"{failed.error.path} cannot be deleted: {zk_error_name(failed.error)}"
 
 
 def _multi(session: AdminSession, ops: Sequence[Op]) -> MultiFailed | None:
-    [result] = session.ask([Multi(tuple(ops))])
+    [result] = session.request([Multi(tuple(ops))])
     if isinstance(result, MultiOk):
         return None
     if isinstance(result, MultiFailed):
         return result
-    what = words_of(result) if isinstance(result, StoreError) else repr(result)
+    what = zk_error_name(result) if isinstance(result, StoreError) else repr(result)
     raise WorldError(f"ZooKeeper did not say whether it deleted {ops[0].path} and others ({what}): run it again")
 
 
-def _delete_at_once(session: AdminSession, target: Target) -> MultiFailed | None:
+def _delete_in_one_multi(session: AdminSession, target: Target) -> MultiFailed | None:
     """Everything in one multi.  ``ids`` is in it: deleted for good with the group, or deleted and made anew."""
     deletes: list[Op] = [DeleteOp(path) for path in target.nodes]
     ids = paths.ids(target.group)
     if ids in target.nodes:
         return _multi(session, deletes)
-    return _multi(session, [*_proof_of_nobody(session, target.group), *deletes])
+    return _multi(session, [*_no_member_check(session, target.group), *deletes])
 
 
-def _proof_of_nobody(session: AdminSession, group: str) -> list[Op]:
+def _no_member_check(session: AdminSession, group: str) -> list[Op]:
     """Operations that fail when somebody is registered, and otherwise change nothing but the node's age."""
     ids = paths.ids(group)
     if session.get(ids) is None:
@@ -243,7 +243,7 @@ def _delete_fenced(session: AdminSession, target: Target) -> MultiFailed | None:
         failed = _delete_some(session, stands, some)
         if failed is not None:
             _multi(session, [stands, DeleteOp(ids), *([CreateOp(ids)] if had_ids else [])])
-            raise WorldError(f"stopped in the middle, some of it is deleted: {_words(failed)}. Run it again")
+            raise WorldError(f"stopped in the middle, some of it is deleted: {_failure_text(failed)}. Run it again")
     last: list[Op] = [stands, DeleteOp(ids)]
     if target.topic is None:
         last.append(DeleteOp(root))

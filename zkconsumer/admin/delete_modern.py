@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.modern import list_modern_groups
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.modern import list_all_coordinator_groups
+from zkconsumer.admin.words import count_text
 from zkconsumer.errors import WorldError
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE
 
@@ -30,55 +30,55 @@ class ModernTarget:
     """
 
     group: str
-    verdict: Verdict
+    status: Verdict
     state: str = ""
     offsets: int = 0
-    has_been_modern: bool = True
-    why: str = ""
+    had_members: bool = True
+    reason: str = ""
 
 
-def plan_modern(session: AnySession, groups: Sequence[str]) -> list[ModernTarget]:
+def plan_coordinator_group_deletion(session: AnySession, groups: Sequence[str]) -> list[ModernTarget]:
     """What deleting these groups would take.
 
     Raises ``WorldError`` when a broker that does not answer may know one of them, ``PeerTrouble`` when a coordinator
     does not tell what is stored.
     """
-    listed = list_modern_groups(session.brokers)
+    listed = list_all_coordinator_groups(session.brokers)
     missing = [group for group in groups if group not in listed.groups]
-    if missing and listed.words:
-        raise WorldError(f"whether there is a group {missing[0]} is not known: {'; '.join(listed.words)}")
+    if missing and listed.not_known:
+        raise WorldError(f"whether there is a group {missing[0]} is not known: {'; '.join(listed.not_known)}")
     return [
-        ModernTarget(group, "missing", why=f"The consumer group '{group}' does not exist.")
+        ModernTarget(group, "missing", reason=f"The consumer group '{group}' does not exist.")
         if group in missing
-        else _planned(session, group, listed.groups[group][1])
+        else _plan_one(session, group, listed.groups[group][1])
         for group in groups
     ]
 
 
-def _planned(session: AnySession, group: str, found: ModernGroup) -> ModernTarget:
-    target = ModernTarget(group, "would delete", found.state, has_been_modern=bool(found.protocol_type))
-    if found.is_alive:
-        members = f"with {count_of(len(found.members), 'member')}" if found.members else "with members"
-        return replace(target, verdict="active", why=f"it is {found.state}, {members}")
+def _plan_one(session: AnySession, group: str, found: ModernGroup) -> ModernTarget:
+    target = ModernTarget(group, "would delete", found.state, had_members=bool(found.protocol_type))
+    if found.has_members:
+        members = f"with {count_text(len(found.members), 'member')}" if found.members else "with members"
+        return replace(target, status="active", reason=f"it is {found.state}, {members}")
     store = KafkaStore(session, group)
     if not store.can_delete_group():
         why = (
             "brokers before 1.1 delete no groups; they drop one by themselves when its offsets have expired "
             "(offsets.retention.minutes)"
         )
-        return replace(target, verdict="refused", why=why)
-    return replace(target, offsets=len(store.read()))
+        return replace(target, status="refused", reason=why)
+    return replace(target, offsets=len(store.read_offsets()))
 
 
-def execute_modern(session: AnySession, target: ModernTarget) -> ModernTarget:
+def execute_coordinator_group_deletion(session: AnySession, target: ModernTarget) -> ModernTarget:
     """Delete what ``plan_modern`` found; whoever came meanwhile is refused by the coordinator.
 
     A group that is gone by now, perhaps by our own question whose answer was lost, is deleted.  Raises ``PeerTrouble``.
     """
-    assert target.verdict == "would delete", "what stands in the way was not looked at"
+    assert target.status == "would delete", "what stands in the way was not looked at"
     error = KafkaStore(session, target.group).delete_group()
     if error in (NONE, GROUP_ID_NOT_FOUND):
-        return replace(target, verdict="deleted")
+        return replace(target, status="deleted")
     if error == NON_EMPTY_GROUP:
-        return replace(target, verdict="active", why="a member has joined it")
-    return replace(target, verdict="refused", why=f"the coordinator answers {error}")
+        return replace(target, status="active", reason="a member has joined it")
+    return replace(target, status="refused", reason=f"the coordinator answers {error}")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zkconsumer.admin.groups import shown_owner
+from zkconsumer.admin.groups import owner_display
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _row(
     current, authority = current_offset(in_zookeeper, kafka.get(tp), storage, state.authority)
     owner = state.owners.get(tp)
     member = state.members.get(owner.consumer_id) if owner else None
-    consumer_id, kind = shown_owner(owner.thread, owner.kind) if owner else (None, None)
+    consumer_id, kind = owner_display(owner.thread, owner.kind) if owner else (None, None)
     unknown = set()
     if is_end_unknown:
         unknown.add("log_end_offset")
@@ -179,7 +179,7 @@ def current_offset(
     return in_zookeeper, "zookeeper"
 
 
-def differing(state: GroupState, kafka: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+def differing_offsets(state: GroupState, kafka: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """The partitions of which both stores have an offset, and not the same."""
     return [
         tp for tp, node in state.offsets.items()

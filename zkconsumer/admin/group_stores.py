@@ -20,12 +20,12 @@ from zkconsumer.admin.groups import OffsetNode, TopicState, read_control, read_o
 from zkconsumer.admin.kafka_offsets import KafkaStore
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, members_of, words_of_members, write_offsets
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, registered_members, members_registered_text, write_offsets
+from zkconsumer.admin.words import count_text
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.security import SECURE_ACL
-from zkconsumer.zk.znodes import placeholder_of
+from zkconsumer.zk.znodes import placeholder_client_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -48,14 +48,14 @@ class SeenGroup:
     group: str
     members: Sequence[str]
     zookeeper: Mapping[TopicPartition, OffsetNode]
-    odd_nodes: Sequence[str]
+    unexpected_nodes: Sequence[str]
     kafka: Mapping[TopicPartition, int] | None
     kafka_problem: str
     control: Control | None
     control_version: int | None
     control_problem: str
-    modern: ModernGroup | None = None
-    is_zookeeper_seen: bool = True
+    coordinator_group: ModernGroup | None = None
+    is_zookeeper_read: bool = True
     """False with brokers alone."""
 
     @property
@@ -66,38 +66,38 @@ class SeenGroup:
     @property
     def may_have_unseen_members(self) -> bool:
         """Whether nobody looked into ZooKeeper, and what Kafka has stored is of no modern member's making."""
-        has_been_modern = self.modern is not None and bool(self.modern.protocol_type)
-        return not self.is_zookeeper_seen and bool(self.kafka) and not has_been_modern
+        has_been_modern = self.coordinator_group is not None and bool(self.coordinator_group.protocol_type)
+        return not self.is_zookeeper_read and bool(self.kafka) and not has_been_modern
 
     @property
-    def is_moving(self) -> bool:
+    def is_migrating(self) -> bool:
         """Whether a migration is under way."""
         return self.control is not None and not self.control.is_over
 
     @property
     def is_new(self) -> bool:
         """Whether nothing shows that there is such a group: no member, and no offset in a store that was looked at."""
-        has_been_modern = self.modern is not None and bool(self.modern.protocol_type)
+        has_been_modern = self.coordinator_group is not None and bool(self.coordinator_group.protocol_type)
         is_unknown = bool(self.kafka_problem)
         return not (self.members or self.zookeeper or self.kafka or self.control or has_been_modern or is_unknown)
 
     @property
-    def has_moved(self) -> bool:
+    def is_migrated(self) -> bool:
         """Whether a migration has given the authority to Kafka, so that nobody reads what is in ZooKeeper."""
         return self.control is not None and self.control.authority == "kafka"
 
-    def current(self, store: Store) -> Mapping[TopicPartition, int | None]:
+    def offsets_in(self, store: Store) -> Mapping[TopicPartition, int | None]:
         """What each partition has there; None: a znode that holds no offset."""
         if store == "zookeeper":
             return {tp: node.offset for tp, node in self.zookeeper.items()}
         assert self.kafka is not None, "whoever needs Kafka's offsets looks at them"
         return dict(self.kafka)
 
-    def refusal(self, stores: Sequence[Store]) -> str:
+    def rejection_reason(self, stores: Sequence[Store]) -> str:
         """Why nothing may be written now; empty when it may."""
         if self.control_problem:
             return f"the control znode of group {self.group} cannot be read ({self.control_problem}); repair it first"
-        if self.control is not None and self.has_moved and "zookeeper" in stores:
+        if self.control is not None and self.is_migrated and "zookeeper" in stores:
             return (
                 f"the offsets of group {self.group} are kept in Kafka now (migration {self.control.migration_id}), "
                 "and no member would read what is written to ZooKeeper; write to the store kafka"
@@ -110,27 +110,27 @@ class SeenGroup:
                 "writes its own position over any offset at its next commit, so stop all members first. "
                 f"Where they run: zkconsumer groups describe {shlex.quote(self.group)}"
             )
-        if "kafka" in stores and self.modern is not None and has_only_placeholder(self.modern, self.control):
+        if "kafka" in stores and self.coordinator_group is not None and has_only_placeholder_member(self.coordinator_group, self.control):
             return (
                 f"the placeholder member of a migration keeps the modern group {self.group} empty, and brokers take "
                 "commits of members only: finish the migration or take it back first. Where it stands: "
                 f"zkconsumer migrate status {shlex.quote(self.group)}"
             )
-        if "kafka" in stores and self.modern is not None and self.modern.is_alive:
-            members = count_of(len(self.modern.members), "member")
+        if "kafka" in stores and self.coordinator_group is not None and self.coordinator_group.has_members:
+            members = count_text(len(self.coordinator_group.members), "member")
             return (
-                f"a modern group of the name {self.group} is alive ({self.modern.state}, {members}), and brokers "
+                f"a modern group of the name {self.group} is alive ({self.coordinator_group.state}, {members}), and brokers "
                 "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
                 f"{shlex.quote(self.group)}"
             )
         return ""
 
 
-def has_only_placeholder(modern: ModernGroup, control: Control | None) -> bool:
+def has_only_placeholder_member(modern: ModernGroup, control: Control | None) -> bool:
     """Whether the only member of the coordinator's group is the one with which a migration keeps it empty."""
     if control is None or control.is_over or not modern.members:
         return False
-    return all(member.client_id == placeholder_of(control.migration_id) for member in modern.members)
+    return all(member.client_id == placeholder_client_id(control.migration_id) for member in modern.members)
 
 
 class GroupStores:
@@ -142,42 +142,42 @@ class GroupStores:
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._kafka = KafkaStore(session, group)
 
-    def look(self, stores: Sequence[Store], *, kafka_too: bool = False) -> SeenGroup:
+    def read(self, stores: Sequence[Store], *, kafka_too: bool = False) -> SeenGroup:
         """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``kafka_too``.
 
         Raises ``WorldError`` when ZooKeeper does not tell, and what ``KafkaStore.read`` raises when Kafka is needed.
         """
         if not isinstance(self._session, AdminSession):
-            return self._look_at_brokers(stores)
+            return self._read_from_brokers(stores)
         nodes, _, odd = read_offsets(self._session, self._group)
         control, version, problem = read_control(self._session, self._group)
-        members = members_of(self._session, self._group)
+        members = registered_members(self._session, self._group)
         kafka: Mapping[TopicPartition, int] | None = None
         kafka_problem = ""
-        modern = self._modern() if "kafka" in stores else None
+        modern = self._coordinator_group() if "kafka" in stores else None
         try:
             if kafka_too or "kafka" in stores:
-                kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
+                kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
         except PeerTrouble as error:
             if "kafka" in stores:
                 raise
             kafka_problem = str(error)
         return SeenGroup(self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern)
 
-    def _look_at_brokers(self, stores: Sequence[Store]) -> SeenGroup:
+    def _read_from_brokers(self, stores: Sequence[Store]) -> SeenGroup:
         assert "zookeeper" not in stores, "whoever knows brokers alone is refused before"
-        kafka = {tp: stored.offset for tp, stored in self._kafka.read().items()}
-        modern = self._modern()
-        return SeenGroup(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_seen=False)
+        kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
+        modern = self._coordinator_group()
+        return SeenGroup(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_read=False)
 
-    def _modern(self) -> ModernGroup | None:
+    def _coordinator_group(self) -> ModernGroup | None:
         """None where its coordinator does not tell: whatever is written then, the broker itself stands guard."""
         try:
-            return self._kafka.modern_group()
+            return self._kafka.coordinator_group()
         except PeerTrouble:
             return None
 
-    def logs(
+    def log_ranges(
         self, partitions: Collection[TopicPartition], time_ms: int | None = None
     ) -> dict[TopicPartition, LogRange | str]:
         """Where the logs begin and end, or why that is unknown.
@@ -231,12 +231,12 @@ class GroupStores:
         if not rows:
             return
         known = {row.tp: row.current for row in rows}
-        self._kafka.write({row.tp: row.new for row in rows if row.new is not None}, known, report)
+        self._kafka.write_offsets({row.tp: row.new for row in rows if row.new is not None}, known, report)
         if not report.stopped_by:
             self._kafka.delete([row.tp for row in rows if row.new is None], known, report)
-        members = self._kafka.old_members()
+        members = self._kafka.zookeeper_members()
         if members and not report.stopped_by:
-            report.stopped_by = words_of_members(members)
+            report.stopped_by = members_registered_text(members)
 
 
 @dataclass(slots=True)

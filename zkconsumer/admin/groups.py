@@ -73,7 +73,7 @@ class MemberState:
         return self.stat.ephemeral_owner
 
     @property
-    def subscribes_by(self) -> str:
+    def subscription_pattern(self) -> str:
         """``static``, ``white_list``, ``black_list``, or ``-`` for what cannot be read."""
         return "-" if self.registration is None else self.registration.pattern
 
@@ -137,10 +137,10 @@ class GroupState:
     control: Control | None = None
     control_version: int | None = None
     control_problem: str = ""
-    odd_nodes: tuple[str, ...] = ()
-    only: frozenset[str] | None = None
+    unexpected_nodes: tuple[str, ...] = ()
+    topics_read: frozenset[str] | None = None
     """The topics that were looked at; None: all of the group's."""
-    moving_members: frozenset[str] = frozenset()
+    migrating_members: frozenset[str] = frozenset()
     subscriptions: Mapping[str, TopicCount] = field(default_factory=dict)
 
     @property
@@ -157,7 +157,7 @@ class GroupState:
     @property
     def missing_topics(self) -> list[str]:
         """Those of ``group_topics`` that were looked at, and have no znode."""
-        looked_at = (topic for topic in self.group_topics if self.only is None or topic in self.only)
+        looked_at = (topic for topic in self.group_topics if self.topics_read is None or topic in self.topics_read)
         return [topic for topic in looked_at if topic not in self.topics]
 
     @property
@@ -190,7 +190,7 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         return None
     only = None if topics is None else {paths.check_topic(topic) for topic in topics}
     listed = session.children(paths.ids(group))
-    of_brokers = None if session.has_topics_in_zookeeper else _topics_of_brokers(session)
+    of_brokers = None if session.has_topics_in_zookeeper else _topics_from_brokers(session)
     names = tuple(sorted(of_brokers)) if of_brokers is not None else _topic_names(session)
     control, control_version, control_problem = read_control(session, group)
     owners, owned_topics, odd_owners = _read_owners(session, group, only)
@@ -211,9 +211,9 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         control=control,
         control_version=control_version,
         control_problem=control_problem,
-        odd_nodes=(*odd_owners, *odd_offsets),
-        only=None if only is None else frozenset(only),
-        moving_members=_read_moving_members(session, group, control),
+        unexpected_nodes=(*odd_owners, *odd_offsets),
+        topics_read=None if only is None else frozenset(only),
+        migrating_members=_read_migrating_members(session, group, control),
         subscriptions=subscriptions,
     )
 
@@ -228,7 +228,7 @@ def owner_kind(node: Node) -> OwnerKind:
     return "scala" if node.stat.version == FRESH_VERSION else "foreign"
 
 
-def shown_owner(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
+def owner_display(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
     """Whose claim it is and who made it, as tables have them: a migration's fence is nobody's."""
     if kind == "persistent" and thread.startswith(FENCE_MARK):
         return None, "fence"
@@ -261,7 +261,7 @@ def _read_members(
         node = nodes.get(f"{paths.ids(group)}/{name}")
         if node is None:
             continue
-        registration, count, threads, problem = _understood(name, node, all_topics)
+        registration, count, threads, problem = _parse_member(name, node, all_topics)
         if count is not None:
             counts[name] = count
         kind = _member_kind(kinds.get(name, set()))
@@ -269,7 +269,7 @@ def _read_members(
     return members, counts
 
 
-def _understood(
+def _parse_member(
     name: str, node: Node, all_topics: tuple[str, ...]
 ) -> tuple[Registration | None, TopicCount | None, dict[str, int], str]:
     try:
@@ -304,7 +304,7 @@ def _member_kind(kinds: set[OwnerKind]) -> MemberKind:
     return "zkconsumer" if kinds <= {"zkconsumer", "persistent"} and "zkconsumer" in kinds else "foreign"
 
 
-def _read_moving_members(session: AdminSession, group: str, control: Control | None) -> frozenset[str]:
+def _read_migrating_members(session: AdminSession, group: str, control: Control | None) -> frozenset[str]:
     """The members that acknowledge a migration in which they stay.  After a way back none of them counts."""
     if control is None or control.strategy != "dual" or (control.is_over and control.authority == "zookeeper"):
         return frozenset()
@@ -391,12 +391,12 @@ def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dic
     ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
     """
     if isinstance(session, BrokerSession) or not session.has_topics_in_zookeeper:
-        of_brokers = _topics_of_brokers(session)
-        return _those_of(of_brokers, of_brokers if topics is None else topics)
+        of_brokers = _topics_from_brokers(session)
+        return _select_topics(of_brokers, of_brokers if topics is None else topics)
     return _read_topics(session, filter(_is_topic, _topic_names(session)) if topics is None else topics, None)
 
 
-def _topics_of_brokers(session: AnySession) -> dict[str, TopicState]:
+def _topics_from_brokers(session: AnySession) -> dict[str, TopicState]:
     """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
     numbers: dict[str, list[int]] = {}
     for tp in session.brokers.leaders(None).partitions:
@@ -404,7 +404,7 @@ def _topics_of_brokers(session: AnySession) -> dict[str, TopicState]:
     return {topic: TopicState(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
 
 
-def _those_of(of_brokers: Mapping[str, TopicState], topics: Iterable[str]) -> dict[str, TopicState]:
+def _select_topics(of_brokers: Mapping[str, TopicState], topics: Iterable[str]) -> dict[str, TopicState]:
     return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
 
 
@@ -412,12 +412,12 @@ def _read_topics(
     session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicState] | None
 ) -> dict[str, TopicState]:
     if of_brokers is not None:
-        return _those_of(of_brokers, topics)
+        return _select_topics(of_brokers, topics)
     where = {paths.topic(topic): topic for topic in sorted(topics)}
     found: dict[str, TopicState] = {}
     for path, node in session.get_many(where).items():
         read = parse_topic(node.data)
-        found[where[path]] = TopicState(read.partitions, node.stat, read.problem)
+        found[where[path]] = TopicState(read.partitions, node.stat, read.error)
     return found
 
 

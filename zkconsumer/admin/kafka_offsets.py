@@ -19,7 +19,7 @@ from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import AdminSession, chunks
-from zkconsumer.admin.stores import members_of, words_of_members
+from zkconsumer.admin.stores import registered_members, members_registered_text
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
@@ -32,7 +32,7 @@ from zkconsumer.kafka.group_offsets import (
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, delete_group, describe_modern_group
+from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, delete_group, describe_coordinator_group
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
@@ -71,7 +71,7 @@ class KafkaStore:
     ) -> None:
         self._session = session
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
-        self._line = CoordinatorLine(session, group, pause, patience)
+        self._coordinator = CoordinatorLine(session, group, pause, patience)
         self._exists = False
 
     def exists(self) -> bool:
@@ -80,7 +80,7 @@ class KafkaStore:
         self._exists = self._exists or OFFSETS_TOPIC in read_topics(self._session, [OFFSETS_TOPIC])
         return self._exists
 
-    def read(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def read_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Everything that is stored for the group, sorted.
 
         Brokers before 0.10.2 cannot list it, so every partition of the cluster is asked for there; what is stored
@@ -88,7 +88,7 @@ class KafkaStore:
         """
         if not self.exists():
             return {}
-        if self._settled(_can_list):
+        if self._execute(_can_list):
             found = self._fetched(None)
         else:
             found = self.read_some(self._all_partitions())
@@ -98,7 +98,7 @@ class KafkaStore:
         """What is stored for these partitions."""
         return self._fetched(sorted(partitions)) if partitions and self.exists() else {}
 
-    def write(
+    def write_offsets(
         self,
         offsets: Mapping[TopicPartition, int],
         known: Mapping[TopicPartition, int | None],
@@ -109,27 +109,27 @@ class KafkaStore:
         ``known``: what the plan saw, None where nothing was stored; what changed since is not written over.
         """
         for some in chunks(list(offsets), COMMITS_MAX):
-            if self._is_stopped(some, known, report):
+            if self._check_unchanged(some, known, report):
                 return
             batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
             commit = partial(commit_offsets, group=self._group, offsets=batch, timeout_ms=REQUEST_TIMEOUT_MS)
-            self._carry_out(some, report, commit, done={NONE})
+            self._write_batch(some, report, commit, done={NONE})
             if report.stopped_by:
                 return
 
-    def modern_group(self) -> ModernGroup:
+    def coordinator_group(self) -> ModernGroup:
         """The modern group of this name.  Brokers before 0.9 have none, and close the connection: ``PeerTrouble``."""
         if not self.exists():
             return ModernGroup(DEAD)
-        return self._settled(partial(describe_modern_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
+        return self._execute(partial(describe_coordinator_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
-    def old_members(self) -> list[str]:
+    def zookeeper_members(self) -> list[str]:
         """Who is registered in ZooKeeper now; nobody can be seen there with brokers alone."""
-        return members_of(self._session, self._group) if isinstance(self._session, AdminSession) else []
+        return registered_members(self._session, self._group) if isinstance(self._session, AdminSession) else []
 
     def can_delete(self) -> bool:
         """Whether the brokers can forget single offsets (from 2.4 on)."""
-        return self._settled(_can_delete)
+        return self._execute(_can_delete)
 
     def delete(
         self,
@@ -139,34 +139,34 @@ class KafkaStore:
     ) -> None:
         """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
         for some in chunks(partitions, DELETES_MAX):
-            if self._is_stopped(some, known, report):
+            if self._check_unchanged(some, known, report):
                 return
             delete = partial(delete_offsets, group=self._group, partitions=some, timeout_ms=REQUEST_TIMEOUT_MS)
-            self._carry_out(some, report, delete, done={NONE, GROUP_ID_NOT_FOUND})
+            self._write_batch(some, report, delete, done={NONE, GROUP_ID_NOT_FOUND})
             if report.stopped_by:
                 return
 
     def can_delete_group(self) -> bool:
         """Whether the brokers can forget a whole group (from 1.1 on)."""
-        return self._settled(_can_delete_group)
+        return self._execute(_can_delete_group)
 
     def delete_group(self) -> ErrorCode:
         """Forget the group and all that it has stored; what the coordinator answers when it is none of "not yet"."""
-        return self._settled(partial(delete_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
+        return self._execute(partial(delete_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
     def _fetched(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         question = partial(fetch_offsets, group=self._group, partitions=partitions, timeout_ms=REQUEST_TIMEOUT_MS)
-        return _stored(self._settled(question))
+        return _stored_offsets(self._execute(question))
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _is_stopped(
+    def _check_unchanged(
         self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: WriteReport
     ) -> bool:
         """Whether a batch must not be sent: an original member came, or an offset is not what the plan saw."""
-        members = self.old_members()
+        members = self.zookeeper_members()
         if members:
-            report.stopped_by = words_of_members(members)
+            report.stopped_by = members_registered_text(members)
             return True
         stored = self.read_some(some)
         for tp in some:
@@ -176,7 +176,7 @@ class KafkaStore:
                 return True
         return False
 
-    def _carry_out(
+    def _write_batch(
         self,
         some: Sequence[TopicPartition],
         report: WriteReport,
@@ -187,7 +187,7 @@ class KafkaStore:
         """One batch.  The same offset may be stored twice, so what was lost on the way is simply sent again."""
         report.unknown = list(some)
         try:
-            outcome = self._settled(write)
+            outcome = self._execute(write)
         except PeerTrouble as error:
             report.stopped_by = str(error)
             return
@@ -195,13 +195,13 @@ class KafkaStore:
         report.written += [tp for tp in some if outcome[tp] in done]
         refused = [tp for tp in some if outcome[tp] not in done]
         if refused:
-            report.stopped_by = _why(refused[0], outcome[refused[0]], len(refused))
+            report.stopped_by = _rejection_text(refused[0], outcome[refused[0]], len(refused))
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def _settled(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def _execute(self, question: Callable[[Connection, ApiRanges], T]) -> T:
         """The coordinator's answer that is none of "not me" and "not yet"."""
-        return self._line.ask(question, _passing_error)
+        return self._coordinator.execute(question, _retriable_error)
 
     def _all_partitions(self) -> list[TopicPartition]:
         return [
@@ -216,14 +216,14 @@ def _can_list(_: Connection, ranges: ApiRanges) -> bool:
 
 
 def _can_delete(_: Connection, ranges: ApiRanges) -> bool:
-    return ranges.knows(OFFSET_DELETE, 0)
+    return ranges.supports(OFFSET_DELETE, 0)
 
 
 def _can_delete_group(_: Connection, ranges: ApiRanges) -> bool:
-    return ranges.knows(DELETE_GROUPS, 0)
+    return ranges.supports(DELETE_GROUPS, 0)
 
 
-def _stored(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
+def _stored_offsets(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
     if answer.error != NONE:
         raise KafkaException(f"the coordinator refuses to tell the group's offsets: {answer.error}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -235,7 +235,7 @@ def _stored(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
     return found
 
 
-def _passing_error(answer: object) -> ErrorCode | None:
+def _retriable_error(answer: object) -> ErrorCode | None:
     """An error after which the same question is asked again."""
     if isinstance(answer, GroupOffsets):
         return answer.error if answer.error in MOVED | WAIT else None
@@ -246,7 +246,7 @@ def _passing_error(answer: object) -> ErrorCode | None:
     return None
 
 
-def _why(tp: TopicPartition, error: ErrorCode, count: int) -> str:
+def _rejection_text(tp: TopicPartition, error: ErrorCode, count: int) -> str:
     if error == MEMBERS_ARE_ALIVE:
         return f"a modern group of this name has members, and only they may commit ({error})"
     if error == GROUP_SUBSCRIBED_TO_TOPIC:

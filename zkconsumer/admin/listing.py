@@ -50,7 +50,7 @@ class GroupLine:
         return self.members > 0
 
     @property
-    def is_console_litter(self) -> bool:
+    def is_stale_console_group(self) -> bool:
         """Left behind by a console consumer that was killed; see ``is_console_group``."""
         return not self.is_active and is_console_group(self.group)
 
@@ -72,10 +72,10 @@ def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> It
     Raises ``WorldError`` when ZooKeeper does not answer or does not tell.
     """
     for some in chunks(group_names(session) if names is None else list(names), GROUPS_AT_ONCE):
-        yield from _lines(session, some)
+        yield from _listings(session, some)
 
 
-def _lines(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLine]:
+def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLine]:
     folders = {group: (paths.ids(group), paths.owners(group), paths.offsets(group)) for group in groups}
     listed = session.children_of_many(path for three in folders.values() for path in three)
     topics = session.children_of_many(
@@ -90,10 +90,10 @@ def _lines(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLine]:
     for group in groups:
         root = stats.get(paths.group_root(group))
         if root is not None:
-            yield _line(group, root, listed, topics, stats)
+            yield _listing(group, root, listed, topics, stats)
 
 
-def _line(
+def _listing(
     group: str,
     root: Stat,
     listed: Mapping[str, ChildrenOf],

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
-from zkconsumer.kafka.metadata import NO_OFFSET, offsets_answered, offsets_asked
+from zkconsumer.kafka.metadata import NO_OFFSET, parse_list_offsets, list_offsets_request
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
 
@@ -53,7 +53,7 @@ class AtTime:
     """The offset that belongs to a time, and what that means: see above."""
 
     offset: int
-    how: How
+    kind: How
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class LogRange:
 
     earliest: int
     latest: int
-    at: AtTime | None = None
+    for_time: AtTime | None = None
 
-    def holds(self, offset: int) -> bool:
+    def contains(self, offset: int) -> bool:
         """Whether a consumer can go on from this offset; the end counts."""
         return self.earliest <= offset <= self.latest
 
@@ -87,7 +87,7 @@ def log_ranges(
     if time_ms is not None:
         without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(time_ms) == _NO_TIMESTAMPS]
         by_segment = asker.ask(without_timestamps, (time_ms,), version_max=BY_SEGMENT_VERSION)
-    return {tp: _range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
+    return {tp: _log_range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
 
 
 _NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -100,10 +100,10 @@ class _Answers:
     offsets: dict[int, int | ErrorCode] = field(default_factory=dict)
     is_by_segment: bool = False
     problem: str = ""
-    is_worth_another_try: bool = False
+    is_retriable: bool = False
 
 
-def _range(answers: _Answers, time_ms: int | None, by_segment: _Answers | None) -> LogRange | str:
+def _log_range(answers: _Answers, time_ms: int | None, by_segment: _Answers | None) -> LogRange | str:
     problem = answers.problem or _first_error(answers, (EARLIEST_TIME, LATEST_TIME))
     if problem:
         return problem
@@ -158,7 +158,7 @@ class _Asker:
             if attempt:
                 self._pause(RETRY_PAUSE_MS)
             found |= self._try(left, times, version_max)
-            left = [tp for tp in left if found[tp].is_worth_another_try]
+            left = [tp for tp in left if found[tp].is_retriable]
         return found
 
     def _try(
@@ -172,14 +172,14 @@ class _Asker:
             if isinstance(leader, BrokerAddress):
                 led.setdefault(leader, []).append(tp)
             elif leader is not None:
-                found[tp] = _Answers(problem=f"nobody leads it: {leader}", is_worth_another_try=True)
-            elif tp.topic in leaders.topics:
-                error = leaders.topics[tp.topic]
+                found[tp] = _Answers(problem=f"nobody leads it: {leader}", is_retriable=True)
+            elif tp.topic in leaders.topic_errors:
+                error = leaders.topic_errors[tp.topic]
                 why = NO_SUCH_PARTITION if error == UNKNOWN_TOPIC_OR_PARTITION else f"its topic: {error}"
-                found[tp] = _Answers(problem=why, is_worth_another_try=error.is_retriable)
+                found[tp] = _Answers(problem=why, is_retriable=error.is_retriable)
             else:
                 found[tp] = _Answers(problem=NO_SUCH_PARTITION)
-        lines = self._brokers.ask_each(list(led), lambda connection, ranges, _: (connection, ranges))
+        lines = self._brokers.execute_on_each(list(led), lambda connection, ranges, _: (connection, ranges))
         talks = [self._talk(lines[leader], leader, theirs, times, version_max, found) for leader, theirs in led.items()]
         open_talks = [talk for talk in talks if talk is not None]
         while open_talks:
@@ -200,13 +200,13 @@ class _Asker:
         found: dict[TopicPartition, _Answers],
     ) -> _Talk | None:
         for tp in partitions:
-            found[tp] = _Answers(problem="its leader did not answer", is_worth_another_try=True)
+            found[tp] = _Answers(problem="its leader did not answer", is_retriable=True)
         try:
             if isinstance(line, PeerTrouble):
                 raise line
             connection, ranges = line
             version = ranges.pick(LIST_OFFSETS, version_max)
-            return _Talk(connection, version, partitions, times, found, lambda: self._brokers.forget(*leader[1:]))
+            return _Talk(connection, version, partitions, times, found, lambda: self._brokers.disconnect(*leader[1:]))
         except PeerTrouble as error:
             for tp in partitions:
                 found[tp].problem = str(error)
@@ -244,7 +244,7 @@ class _Talk:
         try:
             while self._questions and len(self._sent) < IN_FLIGHT_MAX:
                 time, partitions = self._questions[0]
-                question = offsets_asked(dict.fromkeys(partitions, time))
+                question = list_offsets_request(dict.fromkeys(partitions, time))
                 pending = self._connection.send(LIST_OFFSETS, self._version, question, REQUEST_TIMEOUT_MS)
                 self._sent.append((pending, *self._questions.popleft()))
         except PeerTrouble as error:
@@ -256,7 +256,7 @@ class _Talk:
         pending, time, partitions = self._sent[0]
         try:
             response = self._connection.receive(pending, REQUEST_TIMEOUT_MS)
-            answered = offsets_answered(response, self._version, dict.fromkeys(partitions, time))
+            answered = parse_list_offsets(response, self._version, dict.fromkeys(partitions, time))
         except PeerTrouble as error:
             self._break(error)
             return
@@ -266,7 +266,7 @@ class _Talk:
             answers.offsets[time] = offset
             answers.problem = ""
             answers.is_by_segment = self._version == BY_SEGMENT_VERSION
-            answers.is_worth_another_try = any(
+            answers.is_retriable = any(
                 isinstance(each, ErrorCode) and each.is_retriable for each in answers.offsets.values()
             )
 
@@ -275,6 +275,6 @@ class _Talk:
         self._forget()
         unanswered = [some for _, _, some in self._sent] + [some for _, some in self._questions]
         for tp in (tp for some in unanswered for tp in some):
-            self._found[tp] = _Answers(problem=str(error), is_worth_another_try=True)
+            self._found[tp] = _Answers(problem=str(error), is_retriable=True)
         self._sent.clear()
         self._questions.clear()

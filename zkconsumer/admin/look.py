@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.coordinators import KafkaOffsets, kafka_offsets
+from zkconsumer.admin.coordinators import KafkaOffsets, fetch_kafka_offsets
 from zkconsumer.admin.describe import describe
 from zkconsumer.admin.groups import GroupState, read_group
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
@@ -29,25 +29,25 @@ class Look:
     """What was seen.  ``ranges`` lacks the partitions that no leader told of; ``unknown`` says why."""
 
     state: GroupState
-    ranges: Mapping[TopicPartition, LogRange]
-    unknown: Mapping[TopicPartition, str]
+    log_ranges: Mapping[TopicPartition, LogRange]
+    unknown_ranges: Mapping[TopicPartition, str]
     kafka: KafkaOffsets
-    words: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
 
     def rows(self, storage: Storage, topics: Sequence[str] = ()) -> list[Row]:
         """The group as ``describe`` shows it."""
         return describe(
-            self.state, self.ends, self.kafka.offsets, storage, topics,
-            unknown_ends=self.unknown, is_kafka_known=not self.kafka.problem,
+            self.state, self.log_ends, self.kafka.offsets, storage, topics,
+            unknown_ends=self.unknown_ranges, is_kafka_known=not self.kafka.problem,
         )  # fmt: skip
 
     @property
-    def ends(self) -> dict[TopicPartition, int]:
+    def log_ends(self) -> dict[TopicPartition, int]:
         """Log end offsets that are known."""
-        return {tp: one.latest for tp, one in self.ranges.items()}
+        return {tp: one.latest for tp, one in self.log_ranges.items()}
 
 
-def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> Look | None:
+def read_group_snapshot(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> Look | None:
     """Look now; None when the group does not exist.
 
     With ``topics`` only those.  Raises ``UnsafeName`` for what is no group or topic, ``WorldError`` when ZooKeeper does
@@ -71,14 +71,14 @@ def look_at(session: AdminSession, group: str, topics: Iterable[str] | None = No
                 ranges[tp] = told
     except PeerTrouble as error:
         return Look(state, {}, dict.fromkeys(wanted, str(error)), KafkaOffsets({}, str(error)), (str(error),))
-    kafka = kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
-    words += unknown_ends(unknown)
+    kafka = fetch_kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
+    words += unknown_log_end_texts(unknown)
     if kafka.problem:
         words.append(f"offsets in Kafka are not known: {kafka.problem}")
     return Look(state, ranges, unknown, kafka, tuple(words))
 
 
-def storage_of(session: AdminSession) -> Storage:
+def configured_storage(session: AdminSession) -> Storage:
     """Where the members are told to store, if the file that was given says so."""
     config = session.config
     if "offsets.storage" not in config.given:
@@ -88,7 +88,7 @@ def storage_of(session: AdminSession) -> Storage:
     return "zookeeper"
 
 
-def unknown_ends(unknown: Mapping[TopicPartition, str]) -> list[str]:
+def unknown_log_end_texts(unknown: Mapping[TopicPartition, str]) -> list[str]:
     """Which log ends are not known and why, a sentence a reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, why in unknown.items():

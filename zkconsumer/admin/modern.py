@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
 from zkconsumer.admin.describe import Row
 from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
-from zkconsumer.admin.look import unknown_ends
+from zkconsumer.admin.look import unknown_log_end_texts
 from zkconsumer.kafka.error_codes import NONE, BrokerError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, fetch_offsets
-from zkconsumer.kafka.modern_groups import ModernGroup, modern_groups
+from zkconsumer.kafka.modern_groups import ModernGroup, list_coordinator_groups
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 
@@ -59,10 +59,10 @@ class ModernGroups:
     """What the brokers told; ``words`` say what is missing, a sentence a reason."""
 
     groups: Mapping[str, tuple[BrokerAddress, ModernGroup]] = field(default_factory=dict)
-    words: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
 
     @property
-    def lines(self) -> list[ModernLine]:
+    def listings(self) -> list[ModernLine]:
         """By name."""
         return [_line(name, group) for name, (_, group) in sorted(self.groups.items())]
 
@@ -74,15 +74,15 @@ class ModernLook:
     group: str
     state: ModernGroup
     offsets: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
-    gone: frozenset[TopicPartition] = frozenset()
+    log_ends: Mapping[TopicPartition, int]
+    missing_partitions: frozenset[TopicPartition] = frozenset()
     """Partitions that do not exist, though a member or an offset names them."""
 
-    words: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
     are_offsets_known: bool = True
 
 
-def list_modern_groups(brokers: Brokers) -> ModernGroups:
+def list_all_coordinator_groups(brokers: Brokers) -> ModernGroups:
     """Every group of every live broker.
 
     Never raises for a broker's sake; ``WorldError`` when ZooKeeper does not tell of them.
@@ -94,7 +94,7 @@ def list_modern_groups(brokers: Brokers) -> ModernGroups:
         addresses = sorted(brokers.leaders(None).brokers.values())
     except PeerTrouble as error:
         return ModernGroups({}, (f"modern groups are not known: {error}",))
-    for address, told in brokers.ask_each(addresses, modern_groups).items():
+    for address, told in brokers.execute_on_each(addresses, list_coordinator_groups).items():
         if isinstance(told, PeerTrouble):
             words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {told}")
             continue
@@ -102,18 +102,18 @@ def list_modern_groups(brokers: Brokers) -> ModernGroups:
     return ModernGroups(found, tuple(words))
 
 
-def look_at_modern(brokers: Brokers, group: str) -> tuple[ModernLook | None, tuple[str, ...]]:
+def read_coordinator_group_snapshot(brokers: Brokers, group: str) -> tuple[ModernLook | None, tuple[str, ...]]:
     """The group, None when no broker that answers knows it; and then, which brokers did not answer."""
-    listed = list_modern_groups(brokers)
+    listed = list_all_coordinator_groups(brokers)
     if group not in listed.groups:
-        return None, listed.words
+        return None, listed.not_known
     coordinator, state = listed.groups[group]
     given = {tp for member in state.members for tp in member.partitions}
     words: list[str] = []  # another broker that does not answer has nothing of a group that this one coordinates
     is_known = True
     offsets: dict[TopicPartition, int] = {}
     try:
-        offsets = brokers.ask(coordinator, lambda connection, ranges: _offsets(connection, ranges, group, given))
+        offsets = brokers.execute(coordinator, lambda connection, ranges: _offsets(connection, ranges, group, given))
     except PeerTrouble as error:
         words.append(f"offsets in Kafka are not known: {error}")
         is_known = False
@@ -125,11 +125,11 @@ def look_at_modern(brokers: Brokers, group: str) -> tuple[ModernLook | None, tup
         ranges = dict.fromkeys(wanted, str(error))
     ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
     gone = frozenset(tp for tp, why in ranges.items() if why == NO_SUCH_PARTITION)
-    words += unknown_ends({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
+    words += unknown_log_end_texts({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
     return ModernLook(group, state, offsets, ends, gone, tuple(words), is_known), ()
 
 
-def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
+def coordinator_group_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
     """Every partition that was given to somebody or has an offset, sorted; then every member that has none."""
     owners = {tp: member for member in look.state.members for tp in member.partitions}
     rows = []
@@ -137,7 +137,7 @@ def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
         if topics and tp.topic not in topics:
             continue
         owner, stored = owners.get(tp), look.offsets.get(tp)
-        unknown = set() if tp in look.ends or tp in look.gone else {"log_end_offset"}
+        unknown = set() if tp in look.log_ends or tp in look.missing_partitions else {"log_end_offset"}
         unknown |= set() if look.are_offsets_known else {"current_offset", "kafka_offset"}
         rows.append(
             Row(
@@ -145,7 +145,7 @@ def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
                 tp.topic,
                 tp.partition,
                 current_offset=stored,
-                log_end_offset=look.ends.get(tp),
+                log_end_offset=look.log_ends.get(tp),
                 consumer_id=owner.member_id if owner else None,
                 host=owner.host if owner else None,
                 client_id=owner.client_id if owner else None,
@@ -162,7 +162,7 @@ def modern_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
     return rows
 
 
-def modern_json(look: ModernLook) -> dict[str, object]:
+def coordinator_group_json(look: ModernLook) -> dict[str, object]:
     """The group and its members, for programs."""
     return {
         "state": look.state.state,
@@ -193,7 +193,7 @@ def _offsets(
     connection: Connection, ranges: ApiRanges, group: str, given: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """All that is stored; of brokers that cannot be asked for all (before 0.10.2), that of the partitions given."""
-    partitions = None if ranges.knows(OFFSET_FETCH, ALL_TOPICS_IS_NULL_FROM) else given
+    partitions = None if ranges.supports(OFFSET_FETCH, ALL_TOPICS_IS_NULL_FROM) else given
     if partitions is not None and not partitions:
         return {}
     answer = fetch_offsets(connection, ranges, group, partitions, REQUEST_TIMEOUT_MS)

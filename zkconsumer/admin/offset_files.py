@@ -24,11 +24,11 @@ from zkconsumer.admin.offset_lines import (
     Head,
     ReadLine,
     Store,
-    csv_offset,
-    head_of,
-    json_offset,
-    shown,
-    zk_offset,
+    parse_csv_line,
+    parse_header,
+    parse_json_line,
+    quoted_text,
+    parse_zk_line,
 )
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
@@ -163,7 +163,7 @@ def parse_file(data: bytes, format_: Format | None = None) -> OffsetFile:
     reading = _Reading(_lines(text), remarks)
     if not reading.lines:
         raise BadOffsetFile("the file is empty, so there is nothing to do; was it cut off?")
-    return reading.read(format_ or _looks_like(reading.lines[0]))
+    return reading.read(format_ or _detect_format(reading.lines[0]))
 
 
 def _lines(text: str) -> list[str]:
@@ -174,7 +174,7 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _looks_like(first: str) -> Format:
+def _detect_format(first: str) -> Format:
     if first.startswith("/"):
         return Format.ZK
     if first.lstrip().startswith("{"):
@@ -182,7 +182,7 @@ def _looks_like(first: str) -> Format:
     if "," in first:
         return Format.CSV
     raise BadOffsetFile(
-        f"line 1: {shown(first)} begins none of the formats: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
+        f"line 1: {quoted_text(first)} begins none of the formats: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
         "G,T,P,N, json has one object a line"
     )
 
@@ -202,27 +202,27 @@ class _Reading:
         head: Head | None = None
         match format_:
             case Format.ZK:
-                self._read_lines(enumerate(self.lines, start=1), zk_offset)
+                self._read_lines(enumerate(self.lines, start=1), parse_zk_line)
             case Format.CSV:
                 columns = self.lines[0].count(",") + 1
-                self._read_lines(enumerate(self.lines, start=1), lambda line: csv_offset(line, columns))
+                self._read_lines(enumerate(self.lines, start=1), lambda line: parse_csv_line(line, columns))
             case Format.JSON:
                 head = self._read_head()
-                self._read_lines(enumerate(self.lines[1:], start=2), json_offset)
+                self._read_lines(enumerate(self.lines[1:], start=2), parse_json_line)
                 self._compare_count(head)
         if self.problems:
-            raise BadOffsetFile(_listed(self.problems))
+            raise BadOffsetFile(_problems_text(self.problems))
         store, convention = (head.store, head.convention) if head else (None, None)
         return OffsetFile(format_, tuple(self.offsets.values()), store, convention, tuple(self.remarks))
 
     def _read_lines(self, numbered: Iterator[tuple[int, str]], read: ReadLine) -> None:
         for number, line in numbered:
             try:
-                self._take(number, *read(_checked(line, number, len(self.lines))))
+                self._add(number, *read(_checked(line, number, len(self.lines))))
             except BadLine as wrong:
                 self.problems.append(f"line {number}: {wrong}")
 
-    def _take(self, number: int, group: str | None, tp: TopicPartition, offset: int) -> None:
+    def _add(self, number: int, group: str | None, tp: TopicPartition, offset: int) -> None:
         known = self.offsets.setdefault((group, tp), FileOffset(group, tp, offset, number))
         if known.line == number:
             return
@@ -232,7 +232,7 @@ class _Reading:
 
     def _read_head(self) -> Head | None:
         try:
-            return head_of(self.lines[0])
+            return parse_header(self.lines[0])
         except BadLine as wrong:
             self.problems.append(f"line 1: {wrong}")
             return None
@@ -260,7 +260,7 @@ def _checked(line: str, number: int, count: int) -> str:
     return line
 
 
-def _listed(problems: list[str]) -> str:
+def _problems_text(problems: list[str]) -> str:
     more = len(problems) - PROBLEMS_SHOWN_MAX
     shown = [*problems[:PROBLEMS_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])]
     return shown[0] if len(shown) == 1 else "\n  ".join([f"{len(problems)} lines cannot be used:", *shown])

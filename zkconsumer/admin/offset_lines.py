@@ -42,24 +42,24 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DIGITS_MAX = 40
 
 
-def zk_offset(line: str) -> Parts:
+def parse_zk_line(line: str) -> Parts:
     """A line of ExportZkOffsets.  Raises ``BadLine``."""
     path, colon, number = line.partition(":")
     if not colon:
-        raise BadLine(f"no colon in {shown(line)}: expected /consumers/G/offsets/T/P:N")
+        raise BadLine(f"no colon in {quoted_text(line)}: expected /consumers/G/offsets/T/P:N")
     match path.split("/"):
         case ["", "consumers", group, "offsets", topic, partition]:
             pass
         case _:
-            raise BadLine(f"{shown(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot")
+            raise BadLine(f"{quoted_text(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot")
     if re.fullmatch(r"[0-9]+-[0-9]+", partition):
-        raise BadLine(f"{shown(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8")
+        raise BadLine(f"{quoted_text(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8")
     if paths.partition_number(partition) is None:
-        raise BadLine(f"{shown(partition)} is no partition number")
+        raise BadLine(f"{quoted_text(partition)} is no partition number")
     return _group(group), _tp(topic, int(partition)), _offset(number)
 
 
-def csv_offset(line: str, columns: int) -> Parts:
+def parse_csv_line(line: str, columns: int) -> Parts:
     """A line of kafka-consumer-groups with so many columns.  Raises ``BadLine``."""
     cells = [_cell(cell) for cell in line.split(",")]
     if len(cells) != columns:
@@ -78,7 +78,7 @@ def _cell(cell: str) -> str:
     return cell[1:-1] if len(cell) >= 2 and cell[0] == cell[-1] == '"' else cell
 
 
-def json_offset(line: str) -> Parts:
+def parse_json_line(line: str) -> Parts:
     """A line of ours behind the first.  Raises ``BadLine``."""
     members = _object(line)
     group, topic, partition, offset = (members.get(key) for key in ("group", "topic", "partition", "offset"))
@@ -119,7 +119,7 @@ def _offset(text: str) -> int:
 
 def _number(text: str, what: str) -> int:
     if _NUMBER.fullmatch(text) is None or len(text) > _DIGITS_MAX:
-        raise BadLine(f"{shown(text)} is no {what}")
+        raise BadLine(f"{quoted_text(text)} is no {what}")
     return int(text)
 
 
@@ -141,12 +141,12 @@ class Head:
     count: int
 
 
-def head_of(line: str) -> Head:
+def parse_header(line: str) -> Head:
     """The first line of a json file.  Raises ``BadLine``."""
     members = _object(line)
     schema = members.get("schema")
     if schema != SCHEMA:
-        raise BadLine(f"schema is {shown(str(schema))}: this program reads {SCHEMA!r}")
+        raise BadLine(f"schema is {quoted_text(str(schema))}: this program reads {SCHEMA!r}")
     count = members.get("offsets")
     if type(count) is not int or count < 0:
         raise BadLine("offsets must be the number of lines that follow")
@@ -155,11 +155,11 @@ def head_of(line: str) -> Head:
         case "zookeeper" | "kafka":
             pass
         case _:
-            raise BadLine(f"store is {shown(str(store))}: expected zookeeper or kafka")
+            raise BadLine(f"store is {quoted_text(str(store))}: expected zookeeper or kafka")
     match convention:
         case "next" | "last":
             return Head(store, convention, count)
-    raise BadLine(f"offset_convention is {shown(str(convention))}: expected next or last")
+    raise BadLine(f"offset_convention is {quoted_text(str(convention))}: expected next or last")
 
 
 def _object(line: str) -> dict[str, Json]:
@@ -169,6 +169,6 @@ def _object(line: str) -> dict[str, Json]:
         raise BadLine(str(error)) from None
 
 
-def shown(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Short enough for a line of its own, and nothing that a terminal would obey."""
     return ascii(text if len(text) <= 60 else f"{text[:60]}…")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.admin.offset_targets import Target, resolve
+from zkconsumer.admin.offset_targets import Target, resolve_target
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -35,7 +35,7 @@ class PlannedOffset:
     new: int | None
     log: LogRange | str | None = None
     remark: str = ""
-    refusal: str = ""
+    rejection_reason: str = ""
 
     @property
     def is_change(self) -> bool:
@@ -57,16 +57,16 @@ class OffsetPlan:
         return [row for row in self.rows if row.is_change]
 
     @property
-    def refused(self) -> list[PlannedOffset]:
+    def rejected(self) -> list[PlannedOffset]:
         """The rows that cannot be carried out."""
-        return [row for row in self.rows if row.refusal]
+        return [row for row in self.rows if row.rejection_reason]
 
-    def refusal_lines(self) -> list[str]:
+    def rejection_lines(self) -> list[str]:
         """Which rows cannot be carried out, and why; a line a reason, not too many."""
         by_reason: dict[str, list[TopicPartition]] = {}
-        for row in self.refused:
-            by_reason.setdefault(row.refusal, []).append(row.tp)
-        lines = [f"{named(tps)}: {why}" for why, tps in list(by_reason.items())[:REFUSALS_SHOWN_MAX]]
+        for row in self.rejected:
+            by_reason.setdefault(row.rejection_reason, []).append(row.tp)
+        lines = [f"{partitions_text(tps)}: {why}" for why, tps in list(by_reason.items())[:REFUSALS_SHOWN_MAX]]
         more = len(by_reason) - len(lines)
         return [*lines, *([f"and {more} more reasons"] if more else [])]
 
@@ -120,7 +120,7 @@ def plan_import(
     rows = []
     for store in stores:
         for tp in sorted(offsets):
-            problem = _outside(offsets[tp], logs[tp])
+            problem = _out_of_range_reason(offsets[tp], logs[tp])
             was = current[store].get(tp)
             is_refused = problem and not allow_out_of_range and was != offsets[tp]
             remark, refusal = ("", problem) if is_refused else (problem, "")
@@ -128,7 +128,7 @@ def plan_import(
     return OffsetPlan(group, rows)
 
 
-def _outside(offset: int, log: LogRange | str) -> str:
+def _out_of_range_reason(offset: int, log: LogRange | str) -> str:
     if isinstance(log, str):
         return f"its log cannot be looked at: {log}"
     if offset < log.earliest:
@@ -148,12 +148,12 @@ def plan_set(
 ) -> OffsetPlan:
     """Set each partition to where ``target`` says.  With both stores, from where the group would start: the larger."""
     rows = []
-    resolved = {tp: resolve(target, tp, _start(tp, stores, current), logs[tp]) for tp in sorted(set(partitions))}
+    resolved = {tp: resolve_target(target, tp, _start(tp, stores, current), logs[tp]) for tp in sorted(set(partitions))}
     for store in stores:
         for tp, new in resolved.items():
             was = current[store].get(tp)
             if isinstance(new, str):
-                rows.append(PlannedOffset(tp, store, was, was, logs[tp], refusal=new))
+                rows.append(PlannedOffset(tp, store, was, was, logs[tp], rejection_reason=new))
             else:
                 rows.append(PlannedOffset(tp, store, was, new.offset, logs[tp], new.remark))
     return OffsetPlan(group, rows)
@@ -170,14 +170,14 @@ def plan_delete(group: str, stores: Sequence[Store], current: Currents) -> Offse
     return OffsetPlan(group, rows)
 
 
-def named(partitions: Iterable[TopicPartition]) -> str:
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """The first few of these, each once, and how many more there are."""
     different = list(dict.fromkeys(partitions))
     more = len(different) - NAMED_MAX
     return ", ".join(map(str, different[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def higher_in_the_other(plan: OffsetPlan, other: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+def higher_in_other_store(plan: OffsetPlan, other: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
     """The partitions whose *other* store has more than is to be written.
 
     Original members with ``offsets.storage=kafka`` and ``dual.commit.enabled=true`` start from the larger of the two

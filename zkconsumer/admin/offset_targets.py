@@ -78,7 +78,7 @@ class Resolved:
     remark: str = ""
 
 
-def resolve(target: Target, tp: TopicPartition, current: int | None, log: LogRange | str) -> Resolved | str:
+def resolve_target(target: Target, tp: TopicPartition, current: int | None, log: LogRange | str) -> Resolved | str:
     """Where the partition is to stand, or why that cannot be told.  ``log`` may be why its range is unknown."""
     match target:
         case ToCurrent() if current is not None:
@@ -122,8 +122,8 @@ _HOW_WORDS = {
 
 
 def _at_time(log: LogRange) -> Resolved:
-    assert log.at is not None, "the range was asked for with the time"
-    return Resolved(log.at.offset, _HOW_WORDS[log.at.how])
+    assert log.for_time is not None, "the range was asked for with the time"
+    return Resolved(log.for_time.offset, _HOW_WORDS[log.for_time.kind])
 
 
 # --- scopes -----------------------------------------------------------------------------------------------------

@@ -18,15 +18,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from zkconsumer.admin.brokers import Brokers
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import MayNotRead, WorldError, ZkTimeoutException
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import Connect
-from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.security import connection_factory_from_config
 from zkconsumer.runtime.brokers import UNREACHABLE, BrokerAccess
-from zkconsumer.zk.kazoo_store import secured
+from zkconsumer.zk.kazoo_store import kazoo_store_factory
 from zkconsumer.zk.requests import (
     AclsRead,
     Children,
@@ -47,7 +47,7 @@ from zkconsumer.zk.requests import (
     SetAcl,
     StoreError,
 )
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,21 +111,21 @@ class AdminSession:
     """A tool's session.  A context manager; ``open`` makes and starts one."""
 
     def __init__(self, config: ConsumerConfig, doors: Doors | None = None) -> None:
-        self._doors = doors or Doors()
+        self._dependencies = doors or Doors()
         self.config = config
-        self.clock = self._doors.clock
-        self._open_store = self._doors.store or secured(config)
-        self._make(SESSION_TIMEOUT_MS)
+        self.clock = self._dependencies.clock
+        self._open_store = self._dependencies.store or kazoo_store_factory(config)
+        self._create_clients(SESSION_TIMEOUT_MS)
         self.has_topics_in_zookeeper = config.bootstrap_servers is None
         """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
 
-    def _make(self, session_timeout_ms: int) -> None:
-        config, doors = self.config, self._doors
-        self._lists: dict[str, _KnownList] = {}
+    def _create_clients(self, session_timeout_ms: int) -> None:
+        config, doors = self.config, self._dependencies
+        self._acl_cache: dict[str, _KnownList] = {}
         self._store = self._open_store(config.zookeeper_connect, session_timeout_ms)
-        access = BrokerAccess.of(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
+        access = BrokerAccess.from_config(config, self._store, ANSWER_TIMEOUT_MS, doors.clock, connect=doors.connect)
         self.brokers = Brokers(
-            access.find, access.connect, doors.clock, client_id=config.client_id, nobody=access.nobody
+            access.find_brokers, access.connect, doors.clock, client_id=config.client_id, nobody=access.no_broker_message
         )
 
     @classmethod
@@ -167,7 +167,7 @@ class AdminSession:
         Its ephemeral nodes are gone then.  Raises what ``start`` raises; the session is closed then.
         """
         self.close()
-        self._make(session_timeout_ms)
+        self._create_clients(session_timeout_ms)
         self.start()
 
     def __enter__(self) -> AdminSession:
@@ -190,7 +190,7 @@ class AdminSession:
         """The time-out of our session that ZooKeeper granted, which may be more or less than it was asked for."""
         return self._store.negotiated_timeout_ms
 
-    def largest_session_timeout_ms(self) -> int:
+    def max_session_timeout_ms(self) -> int:
         """The longest session that ZooKeeper grants, by asking for a day: no member's node outlives it by more.
 
         Whoever asks for long sessions also waits long for a server that is silent, so several are tried.  Raises
@@ -209,7 +209,7 @@ class AdminSession:
                 store.close(CLOSE_TIMEOUT_MS)
         raise AssertionError("the last try returns or raises")
 
-    def ask(self, requests: Sequence[Request], in_session: int | None = None) -> list[Result]:
+    def request(self, requests: Sequence[Request], in_session: int | None = None) -> list[Result]:
         """The results, in order, one a request; asked in rounds of ``ROUND_REQUESTS_MAX``.
 
         Reads that a broken connection left without an answer are asked again.  With ``in_session`` they are carried
@@ -217,39 +217,39 @@ class AdminSession:
         """
         for request in requests:
             if isinstance(request, SetAcl):
-                self._lists.pop(request.path, None)
+                self._acl_cache.pop(request.path, None)
         results: list[Result] = []
         for round_ in chunks(requests, ROUND_REQUESTS_MAX):
-            results += self._ask_round(round_, in_session)
+            results += self._request_round(round_, in_session)
         return results
 
-    def _ask_round(self, requests: Sequence[Request], in_session: int | None) -> list[Result]:
-        results = call(self._store, requests, ANSWER_TIMEOUT_MS, in_session)
+    def _request_round(self, requests: Sequence[Request], in_session: int | None) -> list[Result]:
+        results = submit_and_wait(self._store, requests, ANSWER_TIMEOUT_MS, in_session)
         for _ in range(READ_TRIES_MAX - 1):
-            again = [n for n, request in enumerate(requests) if _is_read(request) and _is_lost(results[n])]
+            again = [n for n, request in enumerate(requests) if _is_read(request) and _has_connection_loss(results[n])]
             if not again:
                 break
-            answers = call(self._store, [requests[n] for n in again], ANSWER_TIMEOUT_MS, in_session)
+            answers = submit_and_wait(self._store, [requests[n] for n in again], ANSWER_TIMEOUT_MS, in_session)
             for n, result in zip(again, answers, strict=True):
                 results[n] = result
         return results
 
     def get(self, path: str) -> Node | None:
         """A node, None when it is missing.  Raises ``WorldError`` when ZooKeeper does not tell (``NoAuth``)."""
-        [result] = self.ask([Get(path)])
-        return None if isinstance(result, NoNode) else expect(result, Node, path)
+        [result] = self.request([Get(path)])
+        return None if isinstance(result, NoNode) else expect_result(result, Node, path)
 
     def children(self, path: str) -> ChildrenOf | None:
         """A node's children, None when it is missing.  Raises ``WorldError`` when ZooKeeper does not tell."""
-        [result] = self.ask([Children(path)])
-        return None if isinstance(result, NoNode) else expect(result, ChildrenOf, path)
+        [result] = self.request([Children(path)])
+        return None if isinstance(result, NoNode) else expect_result(result, ChildrenOf, path)
 
     def get_many(self, wanted: Iterable[str]) -> dict[str, Node]:
         """The nodes that exist, by path.  Raises ``WorldError`` when ZooKeeper does not tell of one."""
         found: dict[str, Node] = {}
         refused: list[str] = []
         for some in chunks(list(wanted), ROUND_READS_MAX):
-            [results] = self.ask([GetMany(tuple(some))])
+            [results] = self.request([GetMany(tuple(some))])
             assert isinstance(results, list), "reading many gives a list"
             for path, result in zip(some, results, strict=True):
                 if isinstance(result, Node):
@@ -257,21 +257,21 @@ class AdminSession:
                 elif isinstance(result, NoAuth):
                     refused.append(path)
                 elif not isinstance(result, NoNode):
-                    found[path] = expect(result, Node, path)
+                    found[path] = expect_result(result, Node, path)
         if refused:
-            raise may_not_read(refused)
+            raise read_not_authorized_error(refused)
         return found
 
     def children_of_many(self, wanted: Iterable[str]) -> dict[str, ChildrenOf]:
         """The children of each node that exists, by path.  Raises ``WorldError`` when ZooKeeper does not tell."""
         paths_ = list(wanted)
-        answers = dict(zip(paths_, self.ask([Children(path) for path in paths_]), strict=True))
+        answers = dict(zip(paths_, self.request([Children(path) for path in paths_]), strict=True))
         refused = [path for path, one in answers.items() if isinstance(one, NoAuth)]
         if refused:
-            raise may_not_read(refused)
-        return {path: expect(one, ChildrenOf, path) for path, one in answers.items() if not isinstance(one, NoNode)}
+            raise read_not_authorized_error(refused)
+        return {path: expect_result(one, ChildrenOf, path) for path, one in answers.items() if not isinstance(one, NoNode)}
 
-    def access_lists(self, wanted: Iterable[str]) -> dict[str, tuple[Acl, ...] | None]:
+    def get_acls(self, wanted: Iterable[str]) -> dict[str, tuple[Acl, ...] | None]:
         """The access control lists of the nodes that exist, by path, in this order; None: we may not look at it.
 
         A list costs a packet.  One that this session read before is not asked for again as long as its node has the
@@ -280,10 +280,10 @@ class AdminSession:
         """
         found: dict[str, tuple[Acl, ...] | None] = {}
         for some in chunks(list(wanted), ROUND_READS_MAX):
-            known = [path for path in some if path in self._lists]
+            known = [path for path in some if path in self._acl_cache]
             settled = self._unchanged(known) if known else {}
             asked = tuple(path for path in some if path not in settled)
-            [answer] = self.ask([GetAcls(asked)]) if asked else [AclsRead([])]
+            [answer] = self.request([GetAcls(asked)]) if asked else [AclsRead([])]
             assert isinstance(answer, AclsRead), "reading lists gives what was read"
             fresh = dict(zip(asked, answer.found, strict=True))
             for path in some:
@@ -294,19 +294,19 @@ class AdminSession:
                 if isinstance(one, NoAuth):
                     found[path] = None
                 elif not isinstance(one, NoNode):
-                    acl, stat = expect(one, NodeAcl, path)
+                    acl, stat = expect_result(one, NodeAcl, path)
                     found[path] = acl
                     if stat.data_length <= KNOWN_DATA_BYTES_MAX:
-                        self._lists[path] = _KnownList(stat.czxid, stat.aversion, acl)
+                        self._acl_cache[path] = _KnownList(stat.czxid, stat.aversion, acl)
         return found
 
     def _unchanged(self, known: Sequence[str]) -> dict[str, tuple[Acl, ...]]:
         """The lists that are as they were when they were read."""
-        [nodes] = self.ask([GetMany(tuple(known))])
+        [nodes] = self.request([GetMany(tuple(known))])
         assert isinstance(nodes, list), "reading many gives a list"
         unchanged: dict[str, tuple[Acl, ...]] = {}
         for path, node in zip(known, nodes, strict=True):
-            czxid, aversion, acl = self._lists[path]
+            czxid, aversion, acl = self._acl_cache[path]
             if isinstance(node, Node) and (node.stat.czxid, node.stat.aversion) == (czxid, aversion):
                 unchanged[path] = acl
         return unchanged
@@ -330,7 +330,7 @@ class BrokerSession:
         bootstrap = BootstrapBrokers(config.bootstrap_servers)
         if doors.connect is None:
             bootstrap.check()
-        connect = doors.connect or connect_of(config, None, doors.clock)
+        connect = doors.connect or connection_factory_from_config(config, None, doors.clock)
         self.brokers = Brokers(bootstrap.brokers, connect, doors.clock, client_id=config.client_id, nobody=UNREACHABLE)
 
     @classmethod
@@ -350,32 +350,32 @@ AnySession: TypeAlias = AdminSession | BrokerSession
 """For what tools do at brokers, whether or not they know a ZooKeeper too."""
 
 
-def expect(result: object, kind: type[T], path: str) -> T:
+def expect_result(result: object, kind: type[T], path: str) -> T:
     """The result; ``MayNotRead`` where ZooKeeper refuses it, else ``untold`` says what it answered instead."""
     if isinstance(result, kind):
         return result
     if isinstance(result, NoAuth):
-        raise may_not_read([path])
-    raise untold(f"ZooKeeper did not tell about {path}", result)
+        raise read_not_authorized_error([path])
+    raise unexpected_result_error(f"ZooKeeper did not tell about {path}", result)
 
 
-def untold(words: str, result: object) -> WorldError:
+def unexpected_result_error(words: str, result: object) -> WorldError:
     """What to raise for an answer that does not tell: ``ZkTimeoutException`` where the connection took it along."""
     kind = ZkTimeoutException if isinstance(result, ConnectionLost | SessionGone) else WorldError
-    return kind(f"{words}: {words_of(result)}")
+    return kind(f"{words}: {zk_error_name(result)}")
 
 
-def may_not_read(refused: Sequence[str]) -> MayNotRead:
+def read_not_authorized_error(refused: Sequence[str]) -> MayNotRead:
     """What to raise for nodes that ZooKeeper does not let us read: all of them, and what to do."""
     more = f"\n  and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
     names = "".join(f"\n  {path}" for path in refused[:NAMED_MAX])
     return MayNotRead(
-        f"ZooKeeper does not let us read {count_of(len(refused), 'node')} (NoAuth):{names}{more}\nLog in as whom their "
+        f"ZooKeeper does not let us read {count_text(len(refused), 'node')} (NoAuth):{names}{more}\nLog in as whom their "
         "access control lists name (zookeeper.auth in the file of settings), or have the right to read added to them"
     )
 
 
-def words_of(result: object) -> str:
+def zk_error_name(result: object) -> str:
     """An error of ZooKeeper in a word or two."""
     return type(result).__name__ if isinstance(result, StoreError) else repr(result)
 
@@ -391,7 +391,7 @@ def _is_read(request: Request) -> bool:
     return isinstance(request, Get | Exists | Children | GetMany | GetAcl | GetAcls)
 
 
-def _is_lost(result: Result) -> bool:
+def _has_connection_loss(result: Result) -> bool:
     results = result.found if isinstance(result, AclsRead) else result if isinstance(result, list) else [result]
     return any(isinstance(one, ConnectionLost | SessionGone) for one in results)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.session import ROUND_REQUESTS_MAX, chunks
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import FRESH_VERSION, ROUNDS_MAX, Plan, control_check, multi_of, packed, words_of
+from zkconsumer.zk.procedures import FRESH_VERSION, ROUNDS_MAX, Plan, control_check, multi_of, pack_multis, describe_result
 from zkconsumer.zk.requests import (
     Acl,
     BadVersion,
@@ -66,7 +66,7 @@ class OffsetWrite:
     tp: TopicPartition
     offset: int | None
     version: int
-    also: tuple[Op, ...] = ()
+    extra_ops: tuple[Op, ...] = ()
 
 
 @dataclass(slots=True)
@@ -104,13 +104,13 @@ def write_offsets(
     writer.run(writes)
 
 
-def members_of(session: AdminSession, group: str) -> list[str]:
+def registered_members(session: AdminSession, group: str) -> list[str]:
     """Who is registered now, sorted.  Raises ``WorldError`` when ZooKeeper does not tell."""
     listed = session.children(paths.ids(group))
     return sorted(listed.names) if listed else []
 
 
-def words_of_members(members: Sequence[str]) -> str:
+def members_registered_text(members: Sequence[str]) -> str:
     """Why nothing more is written."""
     return f"{members[0]} is in the group now ({len(members)} registered)"
 
@@ -142,8 +142,8 @@ class _Writer:
         self._make_parents(write.tp for write in writes if write.version == MISSING)
         if self._report.stopped_by:
             return
-        ops = [(write.tp, [self._op(write), *write.also]) for write in writes]
-        for plan in packed(ops, self._control, singly=False):
+        ops = [(write.tp, [self._op(write), *write.extra_ops]) for write in writes]
+        for plan in pack_multis(ops, self._control, singly=False):
             self._write(plan, by_tp)
             if self._report.stopped_by or self._is_stopped_by_members():
                 return
@@ -152,9 +152,9 @@ class _Writer:
     def _is_stopped_by_members(self) -> bool:
         if self._allow_members:
             return False
-        members = members_of(self._session, self._group)
+        members = registered_members(self._session, self._group)
         if members:
-            self._report.stopped_by = words_of_members(members)
+            self._report.stopped_by = members_registered_text(members)
         return bool(members)
 
     def _op(self, write: OffsetWrite) -> Op:
@@ -175,26 +175,26 @@ class _Writer:
         wanted = [*paths.parents(top), *below]
         # What stands above is everybody's: members register there.
         above = [Create(path) for path in paths.parents(top)]
-        answers = self._made([*above, *(Create(path, acl=self._acl) for path in below)])
+        answers = self._create_all([*above, *(Create(path, acl=self._acl) for path in below)])
         # A server looks at rights before it looks whether the node is there.
         refused = {
             path: answer
             for path, answer in zip(wanted, answers, strict=True)
             if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionGone)
         }
-        there = self._session.ask([Exists(path) for path in refused])
+        there = self._session.request([Exists(path) for path in refused])
         for (path, answer), stat in zip(refused.items(), there, strict=True):
             if not isinstance(stat, Stat):
-                self._report.stopped_by = f"{path} cannot be made: {_words(answer)}"
+                self._report.stopped_by = f"{path} cannot be made: {_error_text(answer)}"
                 return
 
-    def _made(self, creates: Sequence[Create]) -> list[Result]:
+    def _create_all(self, creates: Sequence[Create]) -> list[Result]:
         """The answers to these, asked again while the connection takes them with it: a node may be made twice."""
-        answers = self._session.ask(creates, self._in_session)
+        answers = self._session.request(creates, self._in_session)
         for _ in range(ROUNDS_MAX - 1):
             if not any(isinstance(answer, ConnectionLost | SessionGone) for answer in answers):
                 break
-            answers = self._session.ask(creates, self._in_session)
+            answers = self._session.request(creates, self._in_session)
         return answers
 
     def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
@@ -203,11 +203,11 @@ class _Writer:
         self._report.unknown = partitions
         outcome: bool | str = False
         for _ in range(ROUNDS_MAX):
-            [answer] = self._session.ask([multi_of(plan, self._control)], self._in_session)
+            [answer] = self._session.request([multi_of(plan, self._control)], self._in_session)
             if isinstance(answer, ConnectionLost | SessionGone):
-                outcome = self._look([by_tp[tp] for tp in partitions])
+                outcome = self._check_written([by_tp[tp] for tp in partitions])
             else:
-                outcome = True if isinstance(answer, MultiOk) else self._why(plan, answer)
+                outcome = True if isinstance(answer, MultiOk) else self._failure_text(plan, answer)
             if outcome is not False:
                 break
         self._report.unknown = []
@@ -216,7 +216,7 @@ class _Writer:
         else:
             self._report.stopped_by = outcome or "the connection to ZooKeeper broke again and again"
 
-    def _look(self, writes: Sequence[OffsetWrite]) -> bool | str:
+    def _check_written(self, writes: Sequence[OffsetWrite]) -> bool | str:
         """Whether a multi whose answer was lost was carried out, or why it never will be.
 
         All of it was carried out or nothing, so one node that is as written tells.
@@ -225,7 +225,7 @@ class _Writer:
         if any(_is_as_written(write, node) for write, node in pairs):
             return True
         changed = [write.tp for write, node in pairs if not _is_as_before(write, node)]
-        return _changed(changed[0]) if changed else False
+        return _changed_text(changed[0]) if changed else False
 
     def _nodes(self, writes: Sequence[OffsetWrite]) -> list[Node | None]:
         found: list[Node | None] = []
@@ -235,9 +235,9 @@ class _Writer:
             found += [nodes.get(path) for path in wanted]
         return found
 
-    def _why(self, plan: Plan, answer: Result) -> str:
+    def _failure_text(self, plan: Plan, answer: Result) -> str:
         if not isinstance(answer, MultiFailed):
-            return _words(answer)
+            return _error_text(answer)
         at = answer.failed - len(self._control)
         if at < 0:
             return "the group's control znode changed: a migration is under way"
@@ -246,26 +246,26 @@ class _Writer:
             case BadVersion() | NodeExists() | NoNode() if op.path != paths.offset(self._group, tp):
                 return f"{op.path} was changed by somebody else after it was read"
             case BadVersion() | NodeExists() | NoNode():
-                return _changed(tp)
+                return _changed_text(tp)
             case NotEmpty():
                 return f"{paths.offset(self._group, tp)} has children, so it is no offset of a consumer"
             case error:
-                return _words(error)
+                return _error_text(error)
 
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
         """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
         topics = sorted({tp.topic for tp in partitions})
-        self._session.ask([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session)
+        self._session.request([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session)
 
 
-def _words(answer: Result) -> str:
-    words = words_of(answer)
+def _error_text(answer: Result) -> str:
+    words = describe_result(answer)
     if isinstance(answer, NoAuth):
         words += ": the node is another login's; log in as its makers do, with zookeeper.auth in the file of settings"
     return words
 
 
-def _changed(tp: TopicPartition) -> str:
+def _changed_text(tp: TopicPartition) -> str:
     return f"the offset of {tp} was changed by somebody else after it was read"
 
 

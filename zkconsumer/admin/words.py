@@ -8,14 +8,14 @@ EXAMPLES_MAX = 5
 """How many of many things are named."""
 
 
-def some(items: Iterable[object]) -> str:
+def list_text(items: Iterable[object]) -> str:
     """A list in words: the first few, and how many more."""
     shown = [str(item) for item in items]
     more = len(shown) - EXAMPLES_MAX
     return ", ".join(shown[:EXAMPLES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def age(ms: int) -> str:
+def duration_text(ms: int) -> str:
     """A span of time in its two largest units: ``3 d 4 h``."""
     rest = max(0, ms) // 1000
     parts: list[str] = []
@@ -26,12 +26,12 @@ def age(ms: int) -> str:
     return " ".join(part for n, part in enumerate(parts[:2]) if not n or not part.startswith("0 "))
 
 
-def count_of(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """``1 partition``, ``2 partitions``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def unseen_members(group: str) -> str:
+def unseen_members_warning(group: str) -> str:
     """What must be known of offsets in Kafka that no modern member made, where nobody looked into ZooKeeper."""
     return (
         f"No modern group {group} ever had a member. If an old group stores its offsets here, give --zookeeper too: "
@@ -39,6 +39,6 @@ def unseen_members(group: str) -> str:
     )
 
 
-def registered(members: int) -> str:
+def registered_text(members: int) -> str:
     """``1 member is registered``, ``2 members are registered``."""
-    return f"{count_of(members, 'member')} {'is' if members == 1 else 'are'} registered"
+    return f"{count_text(members, 'member')} {'is' if members == 1 else 'are'} registered"

@@ -11,7 +11,7 @@ NEW_OBJECTS = 100_000
 
 
 @contextmanager
-def seldom_searched() -> Iterator[None]:
+def infrequent_gc() -> Iterator[None]:
     """For a command on a large group: half of its processor time went into searches that found nothing.
 
     Each search of the old generation goes through everything that is held, and a hundred thousand offsets are a million

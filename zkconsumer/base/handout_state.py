@@ -39,11 +39,11 @@ class QueueState:
     """``is_ended``: the marker behind which nothing comes is in the queue.  ``in_hand_since_ms``: when the program got
     the record that it has not come back from; None: it has none."""
 
-    __slots__ = ("in_hand_since_ms", "is_ended")
+    __slots__ = ("unacknowledged_since_ms", "is_ended")
 
     def __init__(self) -> None:
         self.is_ended = False
-        self.in_hand_since_ms: int | None = None
+        self.unacknowledged_since_ms: int | None = None
 
 
 class OwnershipState:
@@ -57,15 +57,15 @@ class OwnershipState:
     the last one: a reset on a fetcher's thread cannot be undone by a program that was just coming back.
     """
 
-    __slots__ = ("_consumed", "_reset", "in_hand", "is_live", "on_back")
+    __slots__ = ("_consumed", "_reset", "unacknowledged_offset", "is_live", "on_drained")
 
     def __init__(self) -> None:
-        self.in_hand = NOTHING_IN_HAND
+        self.unacknowledged_offset = NOTHING_IN_HAND
         self.is_live = True
-        self.on_back: Callable[[Any], object] | None = None
+        self.on_drained: Callable[[Any], object] | None = None
         self._reset = self._consumed = (0, 0)
 
-    def begin_at(self, offset: int) -> None:
+    def start_at(self, offset: int) -> None:
         """The first position."""
         self._reset = self._consumed = (0, offset)
 
@@ -80,32 +80,32 @@ class OwnershipState:
         reset, consumed = self._reset, self._consumed
         return consumed[1] if consumed[0] == reset[0] else reset[1]
 
-    def move_past(self, next_offset: int, resets: int) -> None:
+    def mark_consumed(self, next_offset: int, resets: int) -> None:
         """The iterating thread is done with everything below; counts for nothing if a reset came in between."""
         self._consumed = (resets, next_offset)
 
-    def move_to(self, offset: int) -> None:
+    def apply_reset(self, offset: int) -> None:
         """The reset policy moved the partition."""
         self._reset = (self._reset[0] + 1, offset)
 
-    def take_in_hand(self, offset: int) -> bool:
+    def begin_delivery(self, offset: int) -> bool:
         """The iterating thread is about to hand out this record; False: the partition has left, do not."""
-        self.in_hand = offset
+        self.unacknowledged_offset = offset
         if self.is_live:
             return True
-        self.put_back()
+        self.undeliver()
         return False
 
-    def put_back(self) -> None:
+    def undeliver(self) -> None:
         """The record was not handed out after all.  May be called twice."""
-        self.in_hand = NOTHING_IN_HAND
-        if self.on_back is not None:
-            self.on_back(self)
+        self.unacknowledged_offset = NOTHING_IN_HAND
+        if self.on_drained is not None:
+            self.on_drained(self)
 
-    def come_back(self, consumed_offset: int, resets: int) -> None:
+    def acknowledge(self, consumed_offset: int, resets: int) -> None:
         """The program asked for more: it is done with the record in hand.  May be called twice with the same values."""
-        self.move_past(consumed_offset, resets)
-        self.put_back()
+        self.mark_consumed(consumed_offset, resets)
+        self.undeliver()
 
 
 if DELIVERY is not None and not TYPE_CHECKING:

@@ -25,13 +25,13 @@ class Lease(LeaseState):
         super().__init__(clock, type(clock) is SystemClock)
         self._wake_ups: list[WakeUp] = []
 
-    def set(self, until_ms: int) -> None:
+    def set_until(self, until_ms: int) -> None:
         """Move the end of the lease; called by the control thread only."""
         self.until_ms = until_ms
         self.wake()
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether a record may be handed out now."""
         return self.clock.now_ms() < self.until_ms
 

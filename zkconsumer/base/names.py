@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from zkconsumer.errors import UnknownHostException
 
 
-def check_resolvable(setting: str, addresses: Iterable[tuple[str, int]]) -> None:
+def check_host_names(setting: str, addresses: Iterable[tuple[str, int]]) -> None:
     """Raise ``UnknownHostException`` if no host of these has an address; one that has is enough."""
     failed: dict[str, str] = {}
     for host, port in addresses:

@@ -45,7 +45,7 @@ class Worker:
     def __init__(self, name: str, target: Target, on_death: OnDeath, wake: Callable[[], None]) -> None:
         self.name = name
         self._target = target
-        self._on_death = on_death
+        self._on_error = on_death
         self._wake = wake
         self._signal = StopSignal()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -59,7 +59,7 @@ class Worker:
         """Called once, by ``spawn``."""
         self._thread.start()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Set the stop signal and wake the thread, without waiting; may be called by any thread, also twice."""
         self._signal.set()
         self._wake()
@@ -73,21 +73,21 @@ class Worker:
 
     def stop(self, timeout_ms: int) -> bool:
         """``ask_to_stop``, then ``join``."""
-        self.ask_to_stop()
+        self.request_stop()
         return self.join(timeout_ms)
 
     def _run(self) -> None:
         try:
             self._target(self._signal)
         except BaseException as error:  # noqa: BLE001 (a thread ends here: whatever ended it must be told)
-            self._on_death(self.name, error)
+            self._on_error(self.name, error)
 
 
-def _nothing() -> None:
+def _no_wake() -> None:
     """For threads that block nowhere but on their stop signal."""
 
 
-def spawn(name: str, target: Target, on_death: OnDeath, *, wake: Callable[[], None] = _nothing) -> Worker:
+def spawn(name: str, target: Target, on_death: OnDeath, *, wake: Callable[[], None] = _no_wake) -> Worker:
     """Start a daemon thread that runs ``target(stop_signal)``.
 
     ``on_death(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind; what it

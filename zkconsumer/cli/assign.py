@@ -57,13 +57,13 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
         if not line.strip():
             continue
         try:
-            answer = _answer(_group(line.strip()), strategy, compatibility)
+            answer = _assignment_json(_group(line.strip()), strategy, compatibility)
         except (BadLine, ZkConsumerError) as error:
             raise UsageError(f"{file}, line {number}: {error}") from error
         sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def _answer(group: dict[str, Any], strategy: str, compatibility: str) -> dict[str, Any]:
+def _assignment_json(group: dict[str, Any], strategy: str, compatibility: str) -> dict[str, Any]:
     try:
         owners = _owners(group["members"], group["partitions"], strategy, compatibility)
     except AssignmentRefused as refused:
@@ -82,17 +82,17 @@ def _owners(
         return assignor.assign(AssignmentContext(member, registrations, partitions))
 
     first = computed_by(next(iter(members), ""))
-    if not first.tied:
+    if not first.topics_with_hash_collision:
         return {tp: str(thread) for tp, thread in first.owners.items()}
     # Only where topics tie does it matter whose view it is.
     owners: dict[TopicPartition, str] = {}
     for member in members:
-        for tp, thread in computed_by(member).mine.items():
+        for tp, thread in computed_by(member).own.items():
             other = owners.setdefault(tp, str(thread))
             if other != str(thread):
                 raise AssignmentRefused(
                     f"{other} and {thread} both claim {tp}: the hashes of some topics are equal "
-                    f"({', '.join(sorted(first.tied))}), and the members have them in different orders"
+                    f"({', '.join(sorted(first.topics_with_hash_collision))}), and the members have them in different orders"
                 )
     return owners
 

@@ -11,13 +11,13 @@ from typing import Any, Literal, NoReturn
 
 import click
 
-from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.console import print_error
 from zkconsumer.testing.checker import (
     HistoryError,
     StateSeen,
     Verdict,
     end_state,
-    judge,
+    check_history,
     read_history,
     render_text,
 )
@@ -55,7 +55,7 @@ def check(
     that show it.  Exits with 0 when nothing is wrong, 5 with findings, 2 when a history cannot be read.
     """
     as_if = None if reference is None else _end_of(context, reference)
-    verdicts = [(name, _judge(context, name, as_if)) for name in histories]
+    verdicts = [(name, _check_history(context, name, as_if)) for name in histories]
     if output == "json":
         shown: list[dict[str, Any]] = [verdict.to_json() for _, verdict in verdicts]
         if len(shown) > 1:
@@ -70,24 +70,24 @@ def check(
     context.exit(0 if all(verdict.ok for _, verdict in verdicts) else EXIT_FINDINGS)
 
 
-def _judge(context: click.Context, name: str, as_if: StateSeen | None) -> Verdict:
+def _check_history(context: click.Context, name: str, as_if: StateSeen | None) -> Verdict:
     try:
         with click.open_file(name, "rb") as history:
-            return judge(read_history(history), as_if=as_if)
+            return check_history(read_history(history), as_if=as_if)
     except (HistoryError, OSError) as problem:
-        _unreadable(context, "standard input" if name == "-" else name, str(problem))
+        _exit_unreadable(context, "standard input" if name == "-" else name, str(problem))
 
 
 def _end_of(context: click.Context, reference: Path) -> StateSeen:
     try:
         found = end_state(read_history(reference))
     except (HistoryError, OSError) as problem:
-        _unreadable(context, str(reference), str(problem))
+        _exit_unreadable(context, str(reference), str(problem))
     if found is None:
-        _unreadable(context, str(reference), "no state line says what there was in the end")
+        _exit_unreadable(context, str(reference), "no state line says what there was in the end")
     return found
 
 
-def _unreadable(context: click.Context, name: str, problem: str) -> NoReturn:
-    tell_error(f"{name}: {problem}")
+def _exit_unreadable(context: click.Context, name: str, problem: str) -> NoReturn:
+    print_error(f"{name}: {problem}")
     context.exit(EXIT_UNREADABLE)

@@ -14,10 +14,10 @@ import click
 
 from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.console import log_to_console, printable, tell, tell_error
-from zkconsumer.cli.hints import all_completed
-from zkconsumer.cli.json_errors import json_was_shown
-from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, settings_of
+from zkconsumer.cli.console import log_to_console, printable, print_message, print_error
+from zkconsumer.cli.hints import complete_commands_in_json
+from zkconsumer.cli.json_errors import mark_json_printed
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, read_settings_file
 from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
@@ -33,14 +33,14 @@ NOTHING = "-"
 """What a table shows where there is no value."""
 
 
-def only_in_zookeeper(session: AnySession, what: str) -> AdminSession:
+def require_admin_session(session: AnySession, what: str) -> AdminSession:
     """The session, where it has a ZooKeeper.  Raises ``UsageError``; ``what`` is done there."""
     if isinstance(session, AdminSession):
         return session
     raise UsageError(f"{what}: say where that is, --zookeeper HOST:PORT[/CHROOT] or zookeeper.connect in --config FILE")
 
 
-def nowhere_to_go() -> UsageError:
+def missing_address_error() -> UsageError:
     """No command has a default for the address: the wrong cluster would be the likeliest one."""
     return UsageError(
         f"say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, or "
@@ -48,14 +48,14 @@ def nowhere_to_go() -> UsageError:
     )
 
 
-def open_session(
+def open_zookeeper_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
 ) -> AdminSession:
     """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
     log_to_console()
     if zookeeper is None and config_file is None:
-        raise nowhere_to_go()
-    word = spawn("zkconsumer-word", _say_what_is_waited_for, lambda _name, _error: None)
+        raise missing_address_error()
+    word = spawn("zkconsumer-word", _print_connect_notice, lambda _name, _error: None)
     try:
         session = AdminSession.open(zookeeper, config_file, context.find_object(Doors), bootstrap_servers)
     finally:
@@ -64,7 +64,7 @@ def open_session(
     return session
 
 
-def open_any(
+def open_admin_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
 ) -> AnySession:
     """``open_session``; a session with brokers alone where nothing names a ZooKeeper."""
@@ -73,32 +73,32 @@ def open_any(
             "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
             f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, or a --config FILE that has it"
         )
-    in_file = settings_of(config_file)
+    in_file = read_settings_file(config_file)
     bootstrap_servers = bootstrap_servers or in_file.get("bootstrap.servers")
     if bootstrap_servers is None or zookeeper is not None or "zookeeper.connect" in in_file:
-        return open_session(context, zookeeper, config_file, bootstrap_servers)
+        return open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     log_to_console()
     session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
     context.call_on_close(session.close)
     return session
 
 
-def _say_what_is_waited_for(stop: StopSignal) -> None:
+def _print_connect_notice(stop: StopSignal) -> None:
     """One sentence, if the connection takes so long that a person begins to wonder."""
     if not stop.wait(WORD_AFTER_MS):
-        tell(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
+        print_message(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
-def tell_unknown(words: Iterable[str]) -> None:
+def print_not_known(words: Iterable[str]) -> None:
     """What is not known, and so neither zero nor absent: which servers did not answer, and what to do."""
     for each in words:
-        tell_error(each)
+        print_error(each)
 
 
 def print_json(value: object, *, is_line: bool = False) -> None:
     """One JSON document, ``is_line``: in one line, as of many; the commands in it are completed."""
-    json_was_shown()
-    click.echo(json.dumps(all_completed(value), indent=None if is_line else 2))
+    mark_json_printed()
+    click.echo(json.dumps(complete_commands_in_json(value), indent=None if is_line else 2))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -115,7 +115,7 @@ def table_lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Itera
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def when(ms: int | None) -> str | None:
+def utc_text(ms: int | None) -> str | None:
     """Milliseconds since 1970 as UTC to the second; None stays None."""
     if ms is None:
         return None

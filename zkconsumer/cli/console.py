@@ -10,8 +10,8 @@ import sys
 
 import click
 
-from zkconsumer.cli.hints import completed
-from zkconsumer.cli.json_errors import error_was_told
+from zkconsumer.cli.hints import complete_commands
+from zkconsumer.cli.json_errors import record_error
 
 PREFIX = "zkconsumer: "
 """In front of every error of every command, click's own among them."""
@@ -19,15 +19,15 @@ PREFIX = "zkconsumer: "
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def tell(words: str) -> None:
+def print_message(words: str) -> None:
     """A sentence for the person, on standard error."""
-    click.echo(printable(completed(words)), err=True)
+    click.echo(printable(complete_commands(words)), err=True)
 
 
-def tell_error(words: str) -> None:
+def print_error(words: str) -> None:
     """Why the command ends with an exit code other than 0; may have several lines."""
-    said = "\n".join(map(printable, completed(words).split("\n")))
-    error_was_told(said)
+    said = "\n".join(map(printable, complete_commands(words).split("\n")))
+    record_error(said)
     click.echo(PREFIX + said, err=True)
 
 

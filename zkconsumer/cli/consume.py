@@ -18,8 +18,8 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.common import nowhere_to_go
-from zkconsumer.cli.console import log_to_console, tell_error
+from zkconsumer.cli.common import missing_address_error
+from zkconsumer.cli.console import log_to_console, print_error
 from zkconsumer.cli.console_format import console_format
 from zkconsumer.cli.options import cluster_options, group_argument
 from zkconsumer.config import ConsumerConfig
@@ -92,15 +92,15 @@ class Printer:
         self.signal: signal.Signals | None = None
         self.printed = 0
         self.error: BaseException | None = None
-        self.why = ""
-        self.has_no_reader = False
+        self.stop_reason = ""
+        self.is_output_closed = False
         self._parts = parts
         self._max_messages = max_messages
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._last_ms = SYSTEM_CLOCK.now_ms()
 
-    def drain(self, stream: KafkaStream[bytes, bytes], _: StopSignal) -> None:
+    def print_stream(self, stream: KafkaStream[bytes, bytes], _: StopSignal) -> None:
         """Print one stream; runs on its own thread."""
         iterator = stream.iterator()
         try:
@@ -111,29 +111,29 @@ class Printer:
                     self._idle()
                     continue
                 if not self._print(message):
-                    iterator.give_back()
+                    iterator.undeliver()
                     return
         except StopIteration:
-            self.end("")
+            self.request_stop("")
         except BrokenPipeError:
-            iterator.give_back()
-            self.has_no_reader = True
-            self.end("the reader of the output has gone")
+            iterator.undeliver()
+            self.is_output_closed = True
+            self.request_stop("the reader of the output has gone")
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except Exception as error:  # noqa: BLE001 (the thread ends here: the main thread raises it)
             self.error = self.error or error
-            self.end("")
+            self.request_stop("")
         else:
-            iterator.come_back()
+            iterator.acknowledge()
 
-    def died(self, _: str, error: BaseException) -> None:
+    def on_thread_error(self, _: str, error: BaseException) -> None:
         """A thread ended by something that is no ``Exception``."""
         self.error = self.error or error
-        self.end("")
+        self.request_stop("")
 
-    def end(self, why: str) -> None:
+    def request_stop(self, why: str) -> None:
         """Stop every stream; the first reason counts."""
-        self.why = self.why or why
+        self.stop_reason = self.stop_reason or why
         self.stop.set()
 
     def on_signal(self, number: int, _: Any) -> None:
@@ -143,14 +143,14 @@ class Printer:
     def wait(self, timeout_ms: int) -> bool:
         """Wait for the end; called by the main thread again and again."""
         if self.signal is not None:
-            self.end(f"stopped by {self.signal.name}")
+            self.request_stop(f"stopped by {self.signal.name}")
         return self.stop.wait(timeout_ms / 1000)
 
-    def obstacles(self, connector: ZookeeperConsumerConnector) -> list[str]:
+    def reading_problems(self, connector: ZookeeperConsumerConnector) -> list[str]:
         """Why fewer messages were printed than there may be; none after ``max_messages`` or for a reader that left."""
-        if self.printed == self._max_messages or self.error is not None or self.has_no_reader:
+        if self.printed == self._max_messages or self.error is not None or self.is_output_closed:
             return []
-        return connector.obstacles(LAST_LOOK_MS)
+        return connector.reading_problems(LAST_LOOK_MS)
 
     def _print(self, message: MessageAndMetadata[bytes, bytes]) -> bool:
         with self._lock:
@@ -162,12 +162,12 @@ class Printer:
             self.printed += 1
             self._last_ms = SYSTEM_CLOCK.now_ms()
             if self.printed == self._max_messages:
-                self.end("")
+                self.request_stop("")
         return True
 
     def _idle(self) -> None:
         if self._timeout_ms is not None and SYSTEM_CLOCK.now_ms() - self._last_ms >= self._timeout_ms:
-            self.end(f"no message for {self._timeout_ms} ms")
+            self.request_stop(f"no message for {self._timeout_ms} ms")
 
 
 @click.command()
@@ -225,7 +225,7 @@ def consume(
         raise UsageError("give --format or --property: both say what a line looks like")
     parts = console_format(properties) if properties else compile_format(output_format)
     printer = Printer(parts, max_messages, timeout_ms)
-    wanted = _wanted(topics, whitelist, blacklist, streams)
+    wanted = _stream_factory(topics, whitelist, blacklist, streams)
     config = _config(zookeeper, bootstrap_servers, group, config_file, settings, from_beginning)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -237,19 +237,19 @@ def consume(
         dump.write()
         if not printer.wait(0):
             _print_all(wanted(connector), printer, dump)
-            obstacles = printer.obstacles(connector)
+            obstacles = printer.reading_problems(connector)
     finally:
         connector.close()
         dump.write()
     messages = "message" if printer.printed == 1 else "messages"
-    click.echo(f"{printer.why + '; ' if printer.why else ''}printed {printer.printed} {messages}", err=True)
+    click.echo(f"{printer.stop_reason + '; ' if printer.stop_reason else ''}printed {printer.printed} {messages}", err=True)
     if printer.error is not None:
         raise printer.error
     if obstacles:
         raise WorldError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
-def _wanted(
+def _stream_factory(
     topics: Sequence[str], whitelist: str | None, blacklist: str | None, streams: int | None
 ) -> Callable[[ZookeeperConsumerConnector], list[KafkaStream[bytes, bytes]]]:
     """What to ask of a connector; a pattern is looked at before anything is connected."""
@@ -279,7 +279,7 @@ class MetricsDump:
         self._connector = connector
         self._path = path
         self._due_ms = SYSTEM_CLOCK.now_ms() + METRICS_EVERY_MS
-        self._said = ""
+        self._reported_error = ""
 
     def write_if_due(self) -> None:
         """Once every ``METRICS_EVERY_MS``."""
@@ -294,14 +294,14 @@ class MetricsDump:
             self._connector.dump_metrics(self._path)
         except OSError as error:
             why = error.strerror or type(error).__name__
-            if why != self._said:
-                tell_error(f"--metrics {self._path}: {why}")
-            self._said = why
+            if why != self._reported_error:
+                print_error(f"--metrics {self._path}: {why}")
+            self._reported_error = why
 
 
 def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, dump: MetricsDump) -> None:
     workers = [
-        spawn(f"print-{stream}", lambda stop, stream=stream: printer.drain(stream, stop), printer.died)  # type: ignore[misc]
+        spawn(f"print-{stream}", lambda stop, stream=stream: printer.print_stream(stream, stop), printer.on_thread_error)  # type: ignore[misc]
         for stream in streams
     ]
     while not printer.wait(LOOK_MS):
@@ -333,6 +333,6 @@ def _config(
     if from_beginning:
         overrides["auto.offset.reset"] = "smallest"
     if config_file is None and "zookeeper.connect" not in overrides:
-        raise nowhere_to_go()
+        raise missing_address_error()
     overrides["consumer.timeout.ms"] = str(LOOK_MS)
     return ConsumerConfig.from_files(config_file, overrides)

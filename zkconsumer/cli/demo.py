@@ -37,7 +37,7 @@ BETTER_BROKERS = "zkconsumer.demo_brokers"
 class Brokers(Protocol):
     """What the demo asks of its brokers, which are registered in its ZooKeeper."""
 
-    words: str
+    description: str
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Make a topic; it may take a moment until it is in ZooKeeper."""
@@ -52,7 +52,7 @@ class Brokers(Protocol):
 class MemoryBrokers:
     """Those of the world."""
 
-    words = "A ZooKeeper and two brokers, in memory."
+    description = "A ZooKeeper and two brokers, in memory."
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
@@ -92,15 +92,15 @@ class Seen:
     """What was handed out, by whom."""
 
     def __init__(self) -> None:
-        self.by: dict[tuple[int, int], list[str]] = {}
+        self.readers_by_record: dict[tuple[int, int], list[str]] = {}
         self._lock = threading.Lock()
 
     def add(self, name: str, partition: int, offset: int) -> None:
         with self._lock:
-            self.by.setdefault((partition, offset), []).append(name)
+            self.readers_by_record.setdefault((partition, offset), []).append(name)
 
     def count(self, name: str) -> int:
-        return sum(names.count(name) for names in list(self.by.values()))
+        return sum(names.count(name) for names in list(self.readers_by_record.values()))
 
 
 @click.command()
@@ -113,14 +113,14 @@ def demo(verbose: bool) -> None:
     with world:
         brokers: Brokers = MemoryBrokers(world) if better is None else better.load()(ADDRESS, world.store)
         try:
-            _play(world, brokers)
+            _run_demo(world, brokers)
         finally:
             brokers.stop()
 
 
-def _play(world: FakeWorld, brokers: Brokers) -> None:
+def _run_demo(world: FakeWorld, brokers: Brokers) -> None:
     seen = Seen()
-    click.echo(f"{brokers.words} Topic '{TOPIC}' has {PARTITIONS} partitions.")
+    click.echo(f"{brokers.description} Topic '{TOPIC}' has {PARTITIONS} partitions.")
     brokers.create_topic(TOPIC, PARTITIONS)
     last = paths.partition_state(TopicPartition(TOPIC, PARTITIONS - 1))
     if not isinstance(brokers, MemoryBrokers):
@@ -129,14 +129,14 @@ def _play(world: FakeWorld, brokers: Brokers) -> None:
 
     click.echo("\n1. 'anna' joins group 'demo' alone, so every partition is hers:")
     anna = Reader(world, "anna", seen)
-    _wait_until("anna has read everything", lambda: len(seen.by) == PARTITIONS * MESSAGES_EACH)
+    _wait_until("anna has read everything", lambda: len(seen.readers_by_record) == PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages")
 
     click.echo("\n2. 'bert' joins. Anna commits and gives up half; what she keeps is not paused:")
     bert = Reader(world, "bert", seen)
     _wait_until("both have their share", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
     _produce(brokers, "for both")
-    _wait_until("both have read", lambda: len(seen.by) == 2 * PARTITIONS * MESSAGES_EACH)
+    _wait_until("both have read", lambda: len(seen.readers_by_record) == 2 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages, bert {seen.count('bert')}")
     anna.connector.commit_offsets()
     bert.connector.commit_offsets()
@@ -145,16 +145,16 @@ def _play(world: FakeWorld, brokers: Brokers) -> None:
     world.kill(anna.connector)
     _wait_until("bert owns everything", lambda: set(_owners(world).values()) == {"bert"} and len(_owners(world)) == 4)
     _produce(brokers, "after the crash")
-    _wait_until("bert has read on", lambda: len(seen.by) == 3 * PARTITIONS * MESSAGES_EACH)
+    _wait_until("bert has read on", lambda: len(seen.readers_by_record) == 3 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"bert goes on where anna had committed; he has read {seen.count('bert')} messages")
 
     click.echo("\n4. Bert leaves cleanly: offsets committed, owners and registration gone:")
     bert.close()
     _show(world, "")
     anna.close()
-    twice = sum(len(names) > 1 for names in seen.by.values())
+    twice = sum(len(names) > 1 for names in seen.readers_by_record.values())
     total = 3 * PARTITIONS * MESSAGES_EACH
-    click.echo(f"\n{len(seen.by)} of {total} messages were read, {total - len(seen.by)} lost, {twice} read twice.")
+    click.echo(f"\n{len(seen.readers_by_record)} of {total} messages were read, {total - len(seen.readers_by_record)} lost, {twice} read twice.")
     click.echo("Next: 'zkconsumer sandbox up' for real servers, or 'zkconsumer consume --help' for your own.")
 
 

@@ -11,24 +11,24 @@ from typing import Literal, NoReturn
 import click
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing
-from zkconsumer.admin.group_stores import has_only_placeholder
+from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing_offsets
+from zkconsumer.admin.group_stores import has_only_placeholder_member
 from zkconsumer.admin.listing import GroupLine, group_names, list_groups
-from zkconsumer.admin.look import Look, look_at, storage_of
+from zkconsumer.admin.look import Look, read_group_snapshot, configured_storage
 from zkconsumer.admin.modern import (
     AUTHORITY,
     MODERN,
     ModernLine,
     ModernLook,
-    list_modern_groups,
-    look_at_modern,
-    modern_json,
-    modern_rows,
+    list_all_coordinator_groups,
+    read_coordinator_group_snapshot,
+    coordinator_group_json,
+    coordinator_group_rows,
 )
 from zkconsumer.admin.session import AdminSession, AnySession, BrokerSession
-from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import EXIT_FAILED, open_any, print_json, print_table, tell_unknown, when
-from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.admin.words import count_text
+from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_table, print_not_known, utc_text
+from zkconsumer.cli.console import print_message, print_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
@@ -76,39 +76,39 @@ def list_(
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
     lines: list[GroupLine | ModernLine] = []
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
-    modern = list_modern_groups(session.brokers)
-    if modern.words and not modern.groups and not isinstance(session, AdminSession):
-        _nothing_is_known(context, modern.words, output)
+    modern = list_all_coordinator_groups(session.brokers)
+    if modern.not_known and not modern.groups and not isinstance(session, AdminSession):
+        _exit_not_known(context, modern.not_known, output)
     old = {line.group for line in lines}
     # Offsets that an old group stores in Kafka are no second group.
-    lines += [line for line in modern.lines if not (line.is_offsets_only and line.group in old)]
+    lines += [line for line in modern.listings if not (line.is_offsets_only and line.group in old)]
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
     shown.sort(key=lambda line: (line.group, isinstance(line, ModernLine)))
     if output == "json":
-        litter = sum(isinstance(line, GroupLine) and line.is_console_litter for line in shown)
+        litter = sum(isinstance(line, GroupLine) and line.is_stale_console_group for line in shown)
         steps = [f"zkconsumer groups delete --litter   # {litter} left by console consumers"] if litter else []
         print_json(
             {
                 "schema": LIST_SCHEMA,
-                "groups": [_line_json(line) for line in shown],
-                "not_known": list(modern.words),
-                "exit_code": EXIT_FAILED if modern.words else 0,
+                "groups": [_listing_json(line) for line in shown],
+                "not_known": list(modern.not_known),
+                "exit_code": EXIT_FAILED if modern.not_known else 0,
                 "next_steps": steps,
             }
         )
     else:
-        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_line_cells, shown))
+        print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_listing_cells, shown))
         if not shown:
-            tell(_words_of_none(session, bool(lines), which, is_all_known=not modern.words))
-    if modern.words:
-        tell_unknown(modern.words)
+            print_message(_empty_list_text(session, bool(lines), which, is_all_known=not modern.not_known))
+    if modern.not_known:
+        print_not_known(modern.not_known)
         context.exit(EXIT_FAILED)
 
 
-def _words_of_none(session: AnySession, has_groups: bool, which: str, *, is_all_known: bool) -> str:
+def _empty_list_text(session: AnySession, has_groups: bool, which: str, *, is_all_known: bool) -> str:
     """Why the table is empty."""
     if has_groups:
         every = "every group has" if which == "empty" else "no group has"
@@ -119,24 +119,24 @@ def _words_of_none(session: AnySession, has_groups: bool, which: str, *, is_all_
     return "The brokers coordinate no group. Groups of old members are in ZooKeeper: --zookeeper HOST:PORT[/CHROOT]"
 
 
-def _nothing_is_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
+def _exit_not_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
     """An empty table would say that there are no groups."""
     if output == "json":
         print_json(
             {"schema": LIST_SCHEMA, "groups": None, "not_known": list(words), "exit_code": EXIT_FAILED,
              "next_steps": []}
         )  # fmt: skip
-    tell_unknown(words)
+    print_not_known(words)
     context.exit(EXIT_FAILED)
 
 
-def _line_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
+def _listing_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
     if isinstance(line, ModernLine):
         return line.group, MODERN, line.members, _topics(line), None, line.state
-    return line.group, line.kind, line.members, _topics(line), when(line.last_commit_ms), None
+    return line.group, line.kind, line.members, _topics(line), utc_text(line.last_commit_ms), None
 
 
-def _line_json(line: GroupLine | ModernLine) -> dict[str, object]:
+def _listing_json(line: GroupLine | ModernLine) -> dict[str, object]:
     if isinstance(line, ModernLine):
         return {
             "group": line.group,
@@ -155,7 +155,7 @@ def _line_json(line: GroupLine | ModernLine) -> dict[str, object]:
         "topics": list(line.topics),
         "last_commit_ms": line.last_commit_ms,
         "last_write_ms": line.last_write_ms,
-        "console_litter": line.is_console_litter,
+        "console_litter": line.is_stale_console_group,
     }
 
 
@@ -195,46 +195,46 @@ def describe_(
     known: standard error says which broker did not answer, or which znode cannot be read. Exit codes: 0 shown, 1 no
     such group, the group has nothing of a --topic, or not all of it is known.
     """
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    look = look_at(session, group, topics or None) if isinstance(session, AdminSession) else None
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
-    modern, trouble = look_at_modern(session.brokers, group) if is_kafka_asked else (None, ())
+    modern, trouble = read_coordinator_group_snapshot(session.brokers, group) if is_kafka_asked else (None, ())
     if look is not None and modern is not None and not modern.state.members:
         modern = None  # only what this very group has stored in Kafka, which its own rows show
     if look is None and modern is None:
         if trouble:
             raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
-        no_such_group(context, session, group)
-    storage = storage_of(session) if isinstance(session, AdminSession) else "kafka"
+        exit_no_such_group(context, session, group)
+    storage = configured_storage(session) if isinstance(session, AdminSession) else "kafka"
     rows = [] if look is None else look.rows(storage, topics)
-    not_known = [*look.words, *unreadable_words(look)] if look is not None else []
+    not_known = [*look.not_known, *unreadable_offset_texts(look)] if look is not None else []
     if look is not None and trouble and (look.kafka.problem or not look.state.partitions):
         # Else its coordinator has answered, and the brokers that did not are no concern of this group.
         not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
     control = look.state.control if look is not None else None
-    is_kept_empty = modern is not None and has_only_placeholder(modern.state, control)
+    is_kept_empty = modern is not None and has_only_placeholder_member(modern.state, control)
     if modern is not None:
-        rows += [] if is_kept_empty else modern_rows(modern, topics)
-        not_known += modern.words
-    absent = absent_topics(topics, rows, look)
+        rows += [] if is_kept_empty else coordinator_group_rows(modern, topics)
+        not_known += modern.not_known
+    absent = topics_not_found(topics, rows, look)
     if look is not None:
         for words in remarks(look, storage):
-            tell(words)
+            print_message(words)
     if is_kept_empty:
-        tell(f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join")
+        print_message(f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join")
     elif modern is not None:
-        tell(f"the modern group {group} is {modern.state.state}, with {count_of(len(modern.state.members), 'member')}")
+        print_message(f"the modern group {group} is {modern.state.state}, with {count_text(len(modern.state.members), 'member')}")
         for member in modern.state.members:
             if member.problem:
-                tell(f"{member.member_id}: {member.problem}")
+                print_message(f"{member.member_id}: {member.problem}")
     if output == "json":
         told = _describe_json(group, look, modern, storage, rows)
         told |= {"topics_not_found": absent, "not_known": not_known}
         print_json(told | {"exit_code": EXIT_FAILED if not_known or absent else 0})
     else:
         print_table(COLUMNS, (row.cells for row in rows))
-    tell_unknown(dict.fromkeys(not_known))
-    tell_absent(group, absent)
+    print_not_known(dict.fromkeys(not_known))
+    print_topics_not_found(group, absent)
     if not_known or absent:
         context.exit(EXIT_FAILED)
 
@@ -251,8 +251,8 @@ def _describe_json(
         "storage": storage,
         "rows": [row.to_json() for row in rows],
         "members": members,
-        "modern": modern_json(modern) if modern is not None else None,
-        "next_steps": next_steps(look, rows) if look is not None else [],
+        "modern": coordinator_group_json(modern) if modern is not None else None,
+        "next_steps": describe_next_steps(look, rows) if look is not None else [],
     }
 
 
@@ -262,7 +262,7 @@ def _member_json(look: Look, name: str) -> dict[str, object]:
         "consumer_id": name,
         "host": member.host,
         "kind": member.kind,
-        "subscribes_by": member.subscribes_by,
+        "subscribes_by": member.subscription_pattern,
         "threads": dict(member.threads),
         "session_id": f"0x{member.session_id:x}",
         "since_ms": member.stat.ctime_ms,
@@ -270,28 +270,28 @@ def _member_json(look: Look, name: str) -> dict[str, object]:
     }
 
 
-def absent_topics(topics: Sequence[str], rows: Sequence[Row], look: Look | None) -> list[str]:
+def topics_not_found(topics: Sequence[str], rows: Sequence[Row], look: Look | None) -> list[str]:
     """Each ``--topic`` of which the group has nothing: no subscription, no owner and no offset."""
     there = {row.topic for row in rows} | set(look.state.group_topics if look is not None else ())
     return [topic for topic in dict.fromkeys(topics) if topic not in there]
 
 
-def tell_absent(group: str, absent: Sequence[str]) -> None:
+def print_topics_not_found(group: str, absent: Sequence[str]) -> None:
     """An error for each of these topics: with a wrong name nothing would be shown, as if nothing were to be read."""
     for topic in absent:
-        tell_error(
+        print_error(
             f"group {group} has nothing of the topic {topic}: correct the name; the topics of the group: "
             f"zkconsumer groups describe {shlex.quote(group)}"
         )
 
 
-def unreadable_words(look: Look) -> list[str]:
+def unreadable_offset_texts(look: Look) -> list[str]:
     """Which offsets in ZooKeeper are not known, because their znodes hold no number."""
     nodes = look.state.unreadable_offsets
     if not nodes:
         return []
     return [
-        f"the offset of {count_of(len(nodes), 'partition')} in ZooKeeper is not known, {nodes[0].tp} first: "
+        f"the offset of {count_text(len(nodes), 'partition')} in ZooKeeper is not known, {nodes[0].tp} first: "
         f"{nodes[0].problem}; what to do: zkconsumer groups doctor {shlex.quote(look.state.group)}"
     ]
 
@@ -303,8 +303,8 @@ def remarks(look: Look, storage: Storage) -> list[str]:
     if state.control_problem:
         said.append(f"the control znode cannot be read, so the authority is not known: {state.control_problem}")
     elif state.control is not None:
-        said.append(f"{state.group} {words_of_control(state.control)}")
-    apart = differing(state, look.kafka.offsets)
+        said.append(f"{state.group} {migration_text(state.control)}")
+    apart = differing_offsets(state, look.kafka.offsets)
     if apart and storage == "unknown" and state.control is None:
         said.append(
             f"{len(apart)} partitions, {apart[0]} first, have another offset in Kafka: CURRENT-OFFSET is ZooKeeper's. "
@@ -315,7 +315,7 @@ def remarks(look: Look, storage: Storage) -> list[str]:
     return said
 
 
-def words_of_control(control: Control) -> str:
+def migration_text(control: Control) -> str:
     """Where a migration stands, behind the group's name."""
     if not control.is_over:
         return f"is on the move: phase {control.phase}, authority {control.authority}"
@@ -323,7 +323,7 @@ def words_of_control(control: Control) -> str:
     return f"{moved} (phase {control.phase})"
 
 
-def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
+def describe_next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     """Commands that follow from what was seen."""
     group = shlex.quote(look.state.group)
     steps: list[str] = []
@@ -338,7 +338,7 @@ def next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
     return [*steps, f"zkconsumer lag {group} --watch"]
 
 
-def no_such_group(
+def exit_no_such_group(
     context: click.Context, session: AnySession, group: str, *, only_in_zookeeper: str | None = None
 ) -> NoReturn:
     """The words of the original (0.10.2 and later), where to look, the names that come near, and exit code 1.
@@ -351,9 +351,9 @@ def no_such_group(
         where = f" in ZooKeeper, and this command looks only there{only_in_zookeeper}"
     else:
         where = ""
-    tell_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST}")
-    names = group_names(session) if isinstance(session, AdminSession) else list_modern_groups(session.brokers).groups
+    print_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST}")
+    names = group_names(session) if isinstance(session, AdminSession) else list_all_coordinator_groups(session.brokers).groups
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:
-        tell(f"Names that come near: {', '.join(near)}")
+        print_message(f"Names that come near: {', '.join(near)}")
     context.exit(EXIT_FAILED)

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from zkconsumer.admin.delete import Target, execute, plan_group, plan_topic
+from zkconsumer.admin.delete import Target, execute_deletion, plan_group_deletion, plan_topic_deletion
 from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
 from zkconsumer.admin.session import BrokerSession
-from zkconsumer.admin.words import age, registered
+from zkconsumer.admin.words import duration_text, registered_text
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
-    only_in_zookeeper,
-    open_any,
+    require_admin_session,
+    open_admin_session,
     print_json,
     print_table,
-    when,
+    utc_text,
 )
-from zkconsumer.cli.console import tell, tell_error
-from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.groups_delete_modern import delete_modern, tell_not_done
-from zkconsumer.cli.hints import again_words, hint
+from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.groups import exit_no_such_group
+from zkconsumer.cli.groups_delete_modern import delete_coordinator_groups, print_not_executed
+from zkconsumer.cli.hints import rerun_with_execute, command_text
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.options import cluster_options, group_arguments, is_typed, output_option
+from zkconsumer.cli.options import cluster_options, group_arguments, is_on_command_line, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SPAN = re.compile(r"([0-9]{1,6})(d|h|min|s)", re.ASCII)
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000}
 
 
-def span_ms(text: str) -> int:
+def parse_age_ms(text: str) -> int:
     """``7d``, ``12h``, ``30min``, ``90s`` in milliseconds.  Raises ``UsageError``."""
     found = _SPAN.fullmatch(text)
     if found is None:
@@ -96,29 +96,29 @@ def delete(
     and nothing changed, 6 some groups were deleted and some refused.
     """
     _check_call(groups, topic, litter, older_than)
-    known = open_any(context, zookeeper, config_file, bootstrap_servers)
+    known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(known, BrokerSession):
         if topic is not None:
-            instead = [hint(context, "offsets", "delete", group, "--topic", topic) for group in groups]
+            instead = [command_text(context, "offsets", "delete", group, "--topic", topic) for group in groups]
             more = f". Offsets that brokers have: {'; '.join(instead)}" if instead else ""
             raise UsageError(f"--topic deletes in ZooKeeper: say where that is, --zookeeper HOST:PORT[/CHROOT]{more}")
         if litter:
-            only_in_zookeeper(known, "--litter deletes what console consumers left in ZooKeeper")
-        delete_modern(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
-    if is_typed(context, "bootstrap_servers"):
+            require_admin_session(known, "--litter deletes what console consumers left in ZooKeeper")
+        delete_coordinator_groups(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
+    if is_on_command_line(context, "bootstrap_servers"):
         raise UsageError(
             "with a ZooKeeper the group there is deleted, and no broker is asked: leave --bootstrap-server out; "
             "or give it alone, and the group of the coordinator is deleted"
         )
     session = known
     for group in groups:
-        if plan_group(session, group).verdict == "missing":
-            no_such_group(
+        if plan_group_deletion(session, group).status == "missing":
+            exit_no_such_group(
                 context, session, group,
                 only_in_zookeeper="; with --bootstrap-server HOST:PORT in the place of --zookeeper it deletes a group "
                 "that brokers coordinate",
             )  # fmt: skip
-    targets = _targets(session, groups, topic, litter, span_ms(older_than or OLDER_THAN))
+    targets = _targets(session, groups, topic, litter, parse_age_ms(older_than or OLDER_THAN))
     if do_it:
         targets = [_execute(session, target) for target in targets]
     if output == "json":
@@ -128,7 +128,7 @@ def delete(
         _print_done(targets, groups, topic)
     else:
         _print_plan(context, session, targets)
-    _say_refused(targets, is_named=bool(groups))
+    _print_rejected(targets, is_named=bool(groups))
     context.exit(_exit_code(targets, is_named=bool(groups), do_it=do_it))
 
 
@@ -147,35 +147,35 @@ def _targets(
     session: AdminSession, groups: Sequence[str], topic: str | None, litter: bool, older_than_ms: int
 ) -> list[Target]:
     if litter:
-        return _litter(session, older_than_ms)
+        return _stale_console_groups(session, older_than_ms)
     if groups:
-        return [plan_group(session, group, topic) for group in groups]
+        return [plan_group_deletion(session, group, topic) for group in groups]
     assert topic is not None, "the call was checked"
-    return plan_topic(session, group_names(session), topic)
+    return plan_topic_deletion(session, group_names(session), topic)
 
 
-def _litter(session: AdminSession, older_than_ms: int) -> list[Target]:
+def _stale_console_groups(session: AdminSession, older_than_ms: int) -> list[Target]:
     now_ms = session.clock.wall_ms()
 
     def target(line: GroupLine) -> Target:
         if line.is_active:
-            return Target(line.group, None, "active", why=registered(line.members))
+            return Target(line.group, None, "active", reason=registered_text(line.members))
         written_ms = now_ms - line.last_write_ms
         if written_ms < older_than_ms:
-            return Target(line.group, None, "too young", why=f"it was written to {age(written_ms)} ago")
-        return plan_group(session, line.group)
+            return Target(line.group, None, "too young", reason=f"it was written to {duration_text(written_ms)} ago")
+        return plan_group_deletion(session, line.group)
 
     names = [name for name in group_names(session) if is_console_group(name)]
     return [target(line) for line in list_groups(session, names)]
 
 
 def _execute(session: AdminSession, target: Target) -> Target:
-    if target.verdict != "would delete":
+    if target.status != "would delete":
         return target
     try:
-        return execute(session, target)
+        return execute_deletion(session, target)
     except PreconditionFailed as error:
-        return replace(target, verdict="refused", why=str(error))
+        return replace(target, status="refused", reason=str(error))
 
 
 # --- what is printed --------------------------------------------------------------------------------------------
@@ -184,22 +184,22 @@ def _execute(session: AdminSession, target: Target) -> Target:
 def _print_plan(context: click.Context, session: AdminSession, targets: Sequence[Target]) -> None:
     now_ms = session.clock.wall_ms()
     rows = (
-        (each.group, each.topic or "(all)", each.verdict, len(each.nodes) or None, when(each.last_write_ms or None),
-         age(now_ms - each.last_write_ms) if each.last_write_ms else None)
+        (each.group, each.topic or "(all)", each.status, len(each.nodes) or None, utc_text(each.last_write_ms or None),
+         duration_text(now_ms - each.last_write_ms) if each.last_write_ms else None)
         for each in targets
     )  # fmt: skip
     print_table(("GROUP", "TOPIC", "WHAT", "ZNODES", "LAST-WRITE", "AGE"), rows)
-    going = [each.group for each in targets if each.verdict == "would delete"]
+    going = [each.group for each in targets if each.status == "would delete"]
     if going:
-        tell_not_done(context, going)
+        print_not_executed(context, going)
     elif not targets:
-        tell("There is nothing to delete.")
+        print_message("There is nothing to delete.")
 
 
 def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | None) -> None:
     """In the words of the original (0.9 to 1.1)."""
     for each in targets:
-        if each.verdict != "deleted":
+        if each.status != "deleted":
             continue
         if each.topic is None:
             click.echo(f"Deleted all consumer group information for group {each.group} in zookeeper.")
@@ -210,20 +210,20 @@ def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | N
         click.echo(f"Deleted consumer group information for {spared} for topic {topic} in zookeeper.")
 
 
-def _say_refused(targets: Sequence[Target], *, is_named: bool) -> None:
+def _print_rejected(targets: Sequence[Target], *, is_named: bool) -> None:
     for each in targets:
-        if each.verdict == "active":
-            tell_error(f"Delete for group {each.group} failed because its consumers are still active.")
+        if each.status == "active":
+            print_error(f"Delete for group {each.group} failed because its consumers are still active.")
             if is_named:
-                tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
-        elif each.verdict == "too young":
-            tell(f"{each.group} is left alone: {each.why}.")
-        elif each.verdict in ("moving", "refused", "missing"):
-            tell_error(f"Delete for group {each.group} refused: {each.why}")
+                print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
+        elif each.status == "too young":
+            print_message(f"{each.group} is left alone: {each.reason}.")
+        elif each.status in ("moving", "refused", "missing"):
+            print_error(f"Delete for group {each.group} refused: {each.reason}")
 
 
 def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int:
-    verdicts = [each.verdict for each in targets]
+    verdicts = [each.status for each in targets]
     if not do_it and "would delete" in verdicts:
         return EXIT_DIFFERS
     refused = [v for v in verdicts if v not in ("deleted", "would delete")]
@@ -239,16 +239,16 @@ def _json(target: Target) -> dict[str, object]:
     return {
         "group": target.group,
         "topic": target.topic,
-        "verdict": target.verdict,
-        "why": target.why or None,
+        "verdict": target.status,
+        "why": target.reason or None,
         "znodes": len(target.nodes),
         "last_write_ms": target.last_write_ms or None,
     }
 
 
 def _next_steps(context: click.Context, targets: Sequence[Target], do_it: bool) -> list[str]:
-    stuck = [each.group for each in targets if each.verdict in ("active", "refused")]
-    steps = [hint(context, "groups", "describe", group) for group in stuck]
-    if not do_it and any(each.verdict == "would delete" for each in targets):
-        steps.append(again_words(context))
+    stuck = [each.group for each in targets if each.status in ("active", "refused")]
+    steps = [command_text(context, "groups", "describe", group) for group in stuck]
+    if not do_it and any(each.status == "would delete" for each in targets):
+        steps.append(rerun_with_execute(context))
     return steps

@@ -10,31 +10,31 @@ from typing import NoReturn
 import click
 
 from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.delete_modern import ModernTarget, execute_modern, plan_modern
+from zkconsumer.admin.delete_modern import ModernTarget, execute_coordinator_group_deletion, plan_coordinator_group_deletion
 from zkconsumer.admin.modern import MODERN
 from zkconsumer.admin.session import BrokerSession
-from zkconsumer.admin.words import unseen_members
+from zkconsumer.admin.words import unseen_members_warning
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table
-from zkconsumer.cli.console import tell, tell_error
-from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import again_words, hint
+from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.groups import exit_no_such_group
+from zkconsumer.cli.hints import rerun_with_execute, command_text
 from zkconsumer.cli.main import EXIT_PRECONDITION
 
 EXPORTED_MAX = 10
 """Groups that are named one by one in a command that exports their offsets."""
 
 
-def delete_modern(
+def delete_coordinator_groups(
     context: click.Context, session: BrokerSession, groups: Sequence[str], *, do_it: bool, output: str, schema: str
 ) -> NoReturn:
     """Say what would go, or delete it, and end with the exit code."""
-    targets = plan_modern(session, groups)
+    targets = plan_coordinator_group_deletion(session, groups)
     for target in targets:
-        if target.verdict == "missing":
-            no_such_group(context, session, target.group)
+        if target.status == "missing":
+            exit_no_such_group(context, session, target.group)
     for target in targets:
-        if target.verdict == "would delete" and not target.has_been_modern:
-            tell(unseen_members(target.group))
+        if target.status == "would delete" and not target.had_members:
+            print_message(unseen_members_warning(target.group))
     if do_it:
         targets = [_executed(session, target) for target in targets]
     steps = _next_steps(context, targets)
@@ -44,44 +44,44 @@ def delete_modern(
         )
     elif do_it:
         for target in targets:
-            if target.verdict == "deleted":
+            if target.status == "deleted":
                 click.echo(f"Deletion of requested consumer groups ('{target.group}') was successful.")
     else:
         print_table(
             ("GROUP", "WHAT", "STATE", "OFFSETS"),
-            ((each.group, each.verdict, each.state, each.offsets or None) for each in targets),
+            ((each.group, each.status, each.state, each.offsets or None) for each in targets),
         )
-        going = [each.group for each in targets if each.verdict == "would delete"]
+        going = [each.group for each in targets if each.status == "would delete"]
         if going:
-            tell_not_done(context, going)
+            print_not_executed(context, going)
     for target in targets:
-        if target.verdict == "active":
-            tell_error(f"Delete for group {target.group} failed because its consumers are still active: {target.why}.")
-            tell(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
-        elif target.verdict == "refused":
-            tell_error(f"Delete for group {target.group} refused: {target.why}")
+        if target.status == "active":
+            print_error(f"Delete for group {target.group} failed because its consumers are still active: {target.reason}.")
+            print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
+        elif target.status == "refused":
+            print_error(f"Delete for group {target.group} refused: {target.reason}")
     context.exit(_exit_code(targets, do_it=do_it))
 
 
-def tell_not_done(context: click.Context, groups: Sequence[str]) -> None:
+def print_not_executed(context: click.Context, groups: Sequence[str]) -> None:
     """How to keep the offsets of these groups, and how to delete them."""
     names = groups if len(groups) <= EXPORTED_MAX else ["--all"]
     file = f"{groups[0]}.offsets" if len(groups) == 1 else "groups.offsets"
-    export = hint(context, "offsets", "export", *names, "--file", file)
-    tell(f"Nothing was changed. To keep the offsets first: {export}. Then: {again_words(context)}")
+    export = command_text(context, "offsets", "export", *names, "--file", file)
+    print_message(f"Nothing was changed. To keep the offsets first: {export}. Then: {rerun_with_execute(context)}")
 
 
 def _executed(session: BrokerSession, target: ModernTarget) -> ModernTarget:
-    if target.verdict != "would delete":
+    if target.status != "would delete":
         return target
     try:
-        return execute_modern(session, target)
+        return execute_coordinator_group_deletion(session, target)
     except PeerTrouble as error:
-        return replace(target, verdict="refused", why=f"{error}; whether it is deleted is not known: run it again")
+        return replace(target, status="refused", reason=f"{error}; whether it is deleted is not known: run it again")
 
 
 def _exit_code(targets: Sequence[ModernTarget], *, do_it: bool) -> int:
-    verdicts = [each.verdict for each in targets]
+    verdicts = [each.status for each in targets]
     if not do_it and "would delete" in verdicts:
         return EXIT_DIFFERS
     if all(verdict == "deleted" for verdict in verdicts):
@@ -93,16 +93,16 @@ def _json(target: ModernTarget) -> dict[str, object]:
     return {
         "group": target.group,
         "kind": MODERN,
-        "verdict": target.verdict,
-        "why": target.why or None,
+        "verdict": target.status,
+        "why": target.reason or None,
         "state": target.state,
         "offsets": target.offsets,
     }
 
 
 def _next_steps(context: click.Context, targets: Sequence[ModernTarget]) -> list[str]:
-    stuck = [each.group for each in targets if each.verdict in ("active", "refused")]
-    steps = [hint(context, "groups", "describe", group) for group in stuck]
-    if any(each.verdict == "would delete" for each in targets):
-        steps.append(again_words(context))
+    stuck = [each.group for each in targets if each.status in ("active", "refused")]
+    steps = [command_text(context, "groups", "describe", group) for group in stuck]
+    if any(each.status == "would delete" for each in targets):
+        steps.append(rerun_with_execute(context))
     return steps

@@ -8,16 +8,16 @@ from typing import Literal
 import click
 
 from zkconsumer import extensions
-from zkconsumer.admin.doctor import Facts, Finding, examine
-from zkconsumer.admin.doctor.collect import collect
+from zkconsumer.admin.doctor import Facts, Finding, run_checks
+from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
-from zkconsumer.admin.doctor.owners import verified
-from zkconsumer.admin.look import storage_of
-from zkconsumer.admin.words import count_of
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, only_in_zookeeper, open_any, print_json, tell_unknown
-from zkconsumer.cli.console import printable, tell
-from zkconsumer.cli.groups import no_such_group
-from zkconsumer.cli.hints import completed
+from zkconsumer.admin.doctor.owners import owned_by_registered_threads
+from zkconsumer.admin.look import configured_storage
+from zkconsumer.admin.words import count_text
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, require_admin_session, open_admin_session, print_json, print_not_known
+from zkconsumer.cli.console import printable, print_message
+from zkconsumer.cli.groups import exit_no_such_group
+from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.lag import Total
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.wire import compression
@@ -55,28 +55,28 @@ def doctor(
     a registered thread. Exit codes: 0 nothing found, 1 nothing found where not everything could be looked at, because a
     server did not answer, 3 findings.
     """
-    known = open_any(context, zookeeper, config_file, bootstrap_servers)
-    session = only_in_zookeeper(known, "groups doctor looks into ZooKeeper, at what members of the old kind have there")
+    known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = require_admin_session(known, "groups doctor looks into ZooKeeper, at what members of the old kind have there")
     config = session.config
     interval_ms = COMMIT_INTERVAL_MS
     if commit_interval is not None:
         interval_ms = round(commit_interval * 1000)
     elif "auto.commit.interval.ms" in config.given:
         interval_ms = config.auto_commit_interval_ms
-    facts = collect(
-        session, group, round(look_for * 1000), interval_ms, stores_in_kafka=storage_of(session) == "kafka"
+    facts = collect_facts(
+        session, group, round(look_for * 1000), interval_ms, stores_in_kafka=configured_storage(session) == "kafka"
     )
     if facts is None:
-        no_such_group(context, session, group, only_in_zookeeper="")
-    findings = examine(facts)
-    code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.unknown else 0
+        exit_no_such_group(context, session, group, only_in_zookeeper="")
+    findings = run_checks(facts)
+    code = EXIT_DIFFERS if findings else EXIT_FAILED if facts.not_known else 0
     if output == "json":
         print_json(_json(facts, findings) | {"exit_code": code})
     else:
         _print(facts, findings)
-    tell_unknown(facts.unknown)
+    print_not_known(facts.not_known)
     if missing := [f"{name} is {state}" for name, state in extensions.status().items() if state != extensions.IN_USE]:
-        tell(
+        print_message(
             "Members that are started from this installation read without its compiled modules, which costs some fifty "
             f"times the CPU a message: {'; '.join(missing)}. Install a C compiler, and the package again"
         )
@@ -84,49 +84,49 @@ def doctor(
 
 
 def _print(facts: Facts, findings: list[Finding]) -> None:
-    click.echo(summary(facts))
+    click.echo(group_summary(facts))
     for number, finding in enumerate(findings, start=1):
         click.echo()
-        click.echo(printable(f"{number}. {finding.name}: {finding.what}."))
+        click.echo(printable(f"{number}. {finding.name}: {finding.description}."))
         for line in finding.evidence:
             click.echo(f"   {printable(line)}")
         for step in finding.next_steps:
-            click.echo(f"   -> {printable(completed(step))}")
+            click.echo(f"   -> {printable(complete_commands(step))}")
     if findings:
-        click.echo(f"\n{count_of(len(findings), 'finding')}")
+        click.echo(f"\n{count_text(len(findings), 'finding')}")
     else:
-        click.echo("not known: nothing found in what could be looked at" if facts.unknown else "OK: nothing found")
+        click.echo("not known: nothing found in what could be looked at" if facts.not_known else "OK: nothing found")
 
 
-def summary(facts: Facts) -> str:
+def group_summary(facts: Facts) -> str:
     """The group in a line."""
     state = facts.state
-    partitions, owned = verified(facts)
-    total = Total.of(row for row in facts.second.rows("unknown") if row.partition is not None)
-    who = count_of(len(state.members), "member") if state.members else "nobody is registered"
-    held = f", {owned} of {count_of(partitions, 'partition')} owned by registered threads" if state.members else ""
+    partitions, owned = owned_by_registered_threads(facts)
+    total = Total.of(row for row in facts.second_snapshot.rows("unknown") if row.partition is not None)
+    who = count_text(len(state.members), "member") if state.members else "nobody is registered"
+    held = f", {owned} of {count_text(partitions, 'partition')} owned by registered threads" if state.members else ""
     return f"{facts.group}: {who}{held}, lag {total}"
 
 
 def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
-    partitions, owned = verified(facts)
+    partitions, owned = owned_by_registered_threads(facts)
     return {
         "schema": SCHEMA,
         "group": facts.group,
-        "looked_for_ms": facts.looked_for_ms,
+        "looked_for_ms": facts.interval_ms,
         "members": len(facts.state.members),
         "partitions": partitions,
         "partitions_owned_by_registered_threads": owned,
         "findings": [
             {
                 "name": finding.name,
-                "what": finding.what,
+                "what": finding.description,
                 "evidence": list(finding.evidence),
                 "next_steps": list(finding.next_steps),
             }
             for finding in findings
         ],
-        "not_known": list(facts.unknown),
+        "not_known": list(facts.not_known),
         "compiled_modules": extensions.status(),
         "codecs": compression.implementations(),
         "next_steps": [step for finding in findings for step in finding.next_steps],

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.console import print_error
 from zkconsumer.errors import HealthUnknown, UsageError
-from zkconsumer.runtime.health_socket import ask, ask_process
+from zkconsumer.runtime.health_socket import query_health, query_process_health
 
 EXIT_UNHEALTHY = 1
 EXIT_NO_ANSWER = 4
@@ -52,7 +52,7 @@ def health(
         raise UsageError("give either --pid or --socket")
     end_ms = SYSTEM_CLOCK.now_ms() + wait_ms
     while True:
-        code, answer, words = _look(pid, path, timeout_ms, is_alive_enough=is_alive_enough)
+        code, answer, words = _check_health(pid, path, timeout_ms, is_alive_enough=is_alive_enough)
         left_ms = end_ms - SYSTEM_CLOCK.now_ms()
         if code == 0 or left_ms <= 0:
             break
@@ -60,16 +60,16 @@ def health(
     if answer is not None and not quiet:
         click.echo(json.dumps(answer))
     for line in words:
-        tell_error(line)
+        print_error(line)
     ctx.exit(code)
 
 
-def _look(
+def _check_health(
     pid: int | None, path: Path | None, timeout_ms: int, *, is_alive_enough: bool
 ) -> tuple[int, dict[str, Any] | None, list[str]]:
     """Exit code, answer, and what is wrong."""
     try:
-        answer = ask_process(pid, timeout_ms) if pid is not None else ask(path or Path(), timeout_ms)
+        answer = query_process_health(pid, timeout_ms) if pid is not None else query_health(path or Path(), timeout_ms)
     except HealthUnknown as error:
         return EXIT_NO_ANSWER, None, [str(error)]
     is_well = answer["alive"] if is_alive_enough else answer["healthy"]

@@ -43,24 +43,24 @@ class CompletesHints(Protocol):
         """The words to add.  ``words``: those behind its name; parameters may be taken out of ``carried``."""
 
 
-def hint(context: click.Context, *words: str) -> str:
+def command_text(context: click.Context, *words: str) -> str:
     """A command from its words, without the program."""
-    return completed(shlex.join([PROGRAM, *words]), context)
+    return complete_commands(shlex.join([PROGRAM, *words]), context)
 
 
-def completed(text: str, context: click.Context | None = None) -> str:
+def complete_commands(text: str, context: click.Context | None = None) -> str:
     """A text whose commands can be pasted as they stand; ``context`` None: of the command that runs now."""
     context = context or click.get_current_context(silent=True)
     return text if context is None or f"{PROGRAM} " not in text else "".join(_pieces(context, text))
 
 
-def all_completed(value: object) -> object:
+def complete_commands_in_json(value: object) -> object:
     """A JSON document in which every text is ``completed``."""
     if isinstance(value, str):
-        return completed(value)
+        return complete_commands(value)
     if isinstance(value, Mapping):
-        return {key: all_completed(one) for key, one in value.items()}
-    return [all_completed(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: complete_commands_in_json(one) for key, one in value.items()}
+    return [complete_commands_in_json(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def commands_in(context: click.Context, text: str) -> list[str]:
@@ -68,12 +68,12 @@ def commands_in(context: click.Context, text: str) -> list[str]:
     return [text[start:end] for start, end, _, _ in _found(context, text)]
 
 
-def again_words(context: click.Context) -> str:
+def rerun_with_execute(context: click.Context) -> str:
     """The command that was given, as it would be typed, with ``--execute``."""
-    return shlex.join([*given_words(context), "--execute"])
+    return shlex.join([*given_arguments(context), "--execute"])
 
 
-def given_words(
+def given_arguments(
     context: click.Context, names: Collection[str] | None = None, without: Collection[str] = ()
 ) -> list[str]:
     """The command that was given, word by word, without ``--execute`` and the options ``without`` (as typed).
@@ -112,7 +112,7 @@ def _name_of(option: click.Parameter) -> str:
 def _pieces(context: click.Context, text: str) -> Iterator[str]:
     at = 0
     for _, end, command, words in _found(context, text):
-        more = _lacking(context, command, words)
+        more = _missing_options(context, command, words)
         yield text[at:end]
         if more:
             yield " " + shlex.join(more)
@@ -173,11 +173,11 @@ def _arguments(command: click.Command, text: str, at: int) -> tuple[int, list[st
     return at, [unquoted for word in words for unquoted in shlex.split(word)]
 
 
-def _lacking(context: click.Context, command: click.Command, words: list[str]) -> list[str]:
+def _missing_options(context: click.Context, command: click.Command, words: list[str]) -> list[str]:
     has = {word.partition("=")[0] for word in words}
     carried = set(CARRIED)
     if not has.isdisjoint(("--zookeeper", "--bootstrap-server")):
         carried -= ADDRESSES  # addresses of its own are never mixed with others
     more = command.complete_hint(context, words, carried) if isinstance(command, CompletesHints) else []
     names = [one.name for one in command.params if one.name in carried and has.isdisjoint(one.opts)]
-    return [*more, *given_words(context, [name for name in names if name])]
+    return [*more, *given_arguments(context, [name for name in names if name])]

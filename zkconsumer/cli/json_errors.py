@@ -20,26 +20,26 @@ _SHOWN = "zkconsumer.cli.json_was_shown"
 _ERRORS = "zkconsumer.cli.errors"
 
 
-def json_is_wanted(context: click.Context) -> None:
+def expect_json(context: click.Context) -> None:
     """The command was called with ``-o json``."""
     context.meta[_WANTED] = True
 
 
-def json_was_shown() -> None:
+def mark_json_printed() -> None:
     """The command has printed a document."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_SHOWN] = True
 
 
-def error_was_told(words: str) -> None:
+def record_error(words: str) -> None:
     """An error went to standard error."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(_ERRORS, []).append(words)
 
 
-def show_error(context: click.Context, exit_code: int) -> None:
+def print_json_error(context: click.Context, exit_code: int) -> None:
     """Print the document, if one is wanted and none was shown; a command without an error has none."""
     errors: list[str] = context.meta.get(_ERRORS, [])
     if not errors or not context.meta.get(_WANTED) or context.meta.get(_SHOWN):

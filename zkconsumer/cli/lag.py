@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
-from zkconsumer.admin.look import look_at, storage_of
-from zkconsumer.admin.modern import look_at_modern, modern_rows
+from zkconsumer.admin.look import read_group_snapshot, configured_storage
+from zkconsumer.admin.modern import read_coordinator_group_snapshot, coordinator_group_rows
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_any, print_json, table_lines, tell_unknown, when
-from zkconsumer.cli.console import tell
-from zkconsumer.cli.groups import absent_topics, no_such_group, tell_absent, unreadable_words
+from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_admin_session, print_json, table_lines, print_not_known, utc_text
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.groups import topics_not_found, exit_no_such_group, print_topics_not_found, unreadable_offset_texts
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import WorldError
 
@@ -44,9 +44,9 @@ class Seen:
     group: str
     at_ms: int
     rows: tuple[Row, ...]
-    words: tuple[str, ...]
+    not_known: tuple[str, ...]
     next_step: str
-    absent: tuple[str, ...] = ()
+    topics_not_found: tuple[str, ...] = ()
     """Topics that were asked for, and of which the group has nothing."""
 
 
@@ -78,29 +78,29 @@ def lag(
     CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the group has nothing of
     a --topic, or not all of it is known (not with --watch, which goes on).
     """
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    look, home = _modern_group(session.brokers, group, topics), "its coordinator"
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    look, home = _coordinator_group_reader(session.brokers, group, topics), "its coordinator"
     first: Seen | None = None
     if isinstance(session, AdminSession):
-        old = _old_group(session, group, topics)
+        old = _zookeeper_group_reader(session, group, topics)
         first = old()
         if first is not None:
             look, home = old, "ZooKeeper"
     if first is None:
         first = look()
     if first is None:
-        no_such_group(context, session, group)
+        exit_no_such_group(context, session, group)
     if not watch:
-        code = EXIT_FAILED if first.words or first.absent else 0
+        code = EXIT_FAILED if first.not_known or first.topics_not_found else 0
         if output == "json":
             print_json(_json(first) | {"exit_code": code})
         else:
             click.echo("\n".join(_lines(first.rows)))
-        tell_unknown(first.words)
-        tell_absent(group, first.absent)
+        print_not_known(first.not_known)
+        print_topics_not_found(group, first.topics_not_found)
         context.exit(code)
-    tell_absent(group, first.absent)
-    looks = _looks(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
+    print_topics_not_found(group, first.topics_not_found)
+    looks = _snapshots(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
             print_json(_json(each), is_line=True)
@@ -109,70 +109,70 @@ def lag(
         _watch(looks)
 
 
-def _old_group(session: AdminSession, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+def _zookeeper_group_reader(session: AdminSession, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
     """Looks at a group in ZooKeeper."""
-    storage = storage_of(session)
+    storage = configured_storage(session)
     doctor = f"zkconsumer groups doctor {shlex.quote(group)}"
 
     def look() -> Seen | None:
-        found = look_at(session, group, topics or None)
+        found = read_group_snapshot(session, group, topics or None)
         if found is None:
             return None
-        rows, words = found.rows(storage, topics), [*found.words, *unreadable_words(found)]
+        rows, words = found.rows(storage, topics), [*found.not_known, *unreadable_offset_texts(found)]
         if found.state.authority == "kafka":
-            rows, more = _with_modern_members(session.brokers, group, rows, topics)
+            rows, more = _with_coordinator_members(session.brokers, group, rows, topics)
             words += more
-        return _seen(group, found.state.read_at_ms, rows, words, doctor, absent_topics(topics, rows, found))
+        return _snapshot(group, found.state.read_at_ms, rows, words, doctor, topics_not_found(topics, rows, found))
 
     return look
 
 
-def _with_modern_members(
+def _with_coordinator_members(
     brokers: Brokers, group: str, rows: Sequence[Row], topics: Sequence[str]
 ) -> tuple[list[Row], Sequence[str]]:
     """The rows of a group that has moved, with the members that read now; and why those are not known.
 
     Partitions that only the coordinator's group has are added.
     """
-    modern, trouble = look_at_modern(brokers, group)
+    modern, trouble = read_coordinator_group_snapshot(brokers, group)
     if modern is None:
         unknown = {"consumer_id"} if trouble else set()
         return [replace(row, unknown=row.unknown | unknown) for row in rows], trouble
-    now = {(row.topic, row.partition): row for row in modern_rows(modern, topics) if row.partition is not None}
+    now = {(row.topic, row.partition): row for row in coordinator_group_rows(modern, topics) if row.partition is not None}
     known = {(row.topic, row.partition) for row in rows}
     owned = [
         replace(row, consumer_id=now[at].consumer_id) if (at := (row.topic, row.partition)) in now else row
         for row in rows
     ]
-    return [*owned, *(row for at, row in now.items() if at not in known)], modern.words
+    return [*owned, *(row for at, row in now.items() if at not in known)], modern.not_known
 
 
-def _modern_group(brokers: Brokers, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+def _coordinator_group_reader(brokers: Brokers, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
     """Looks at a group that brokers coordinate."""
 
     def look() -> Seen | None:
-        found, trouble = look_at_modern(brokers, group)
+        found, trouble = read_coordinator_group_snapshot(brokers, group)
         if found is None:
             if trouble:
                 raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
             return None
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
-        rows = modern_rows(found, topics)
-        return _seen(
-            group, SYSTEM_CLOCK.wall_ms(), rows, found.words, describe_it, absent_topics(topics, rows, None)
+        rows = coordinator_group_rows(found, topics)
+        return _snapshot(
+            group, SYSTEM_CLOCK.wall_ms(), rows, found.not_known, describe_it, topics_not_found(topics, rows, None)
         )
 
     return look
 
 
-def _seen(
+def _snapshot(
     group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_step: str, absent: Sequence[str]
 ) -> Seen:
     partitions = tuple(row for row in rows if row.partition is not None)
     return Seen(group, at_ms, partitions, tuple(dict.fromkeys(words)), next_step, tuple(absent))
 
 
-def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:
+def _snapshots(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:
     """The first look and the following ones; says on standard error what is not known when that changes."""
     said: tuple[str, ...] = ()
     look: Seen | None = first
@@ -180,9 +180,9 @@ def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms
     while True:
         words: tuple[str, ...]
         if look is not None:
-            words = look.words
+            words = look.not_known
         if words != said:
-            _say(words or ("everything is known again",))
+            _print_messages(words or ("everything is known again",))
             said = words
         if look is not None:
             yield look
@@ -196,16 +196,16 @@ def _looks(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms
 
 def _watch(looks: Iterator[Seen]) -> None:
     """On a terminal with rich (the extra ``watch``) the table stays in place; otherwise tables follow each other."""
-    live = _live()
+    live = _live_display()
     if live is None:
         for look in looks:
-            click.echo("\n".join([when(look.at_ms) or "", *_lines(look.rows), ""]))
+            click.echo("\n".join([utc_text(look.at_ms) or "", *_lines(look.rows), ""]))
             sys.stdout.flush()
         return
     make_text, display = live
     with display:
         for look in looks:
-            lines = [when(look.at_ms) or "", *_lines(look.rows), *look.words]
+            lines = [utc_text(look.at_ms) or "", *_lines(look.rows), *look.not_known]
             display.update(make_text("\n".join(lines)), refresh=True)
 
 
@@ -213,7 +213,7 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _live() -> tuple[Any, Any] | None:
+def _live_display() -> tuple[Any, Any] | None:
     if not _is_terminal():
         return None
     try:
@@ -224,9 +224,9 @@ def _live() -> tuple[Any, Any] | None:
     return Text, Live(auto_refresh=False, vertical_overflow="visible")
 
 
-def _say(words: Sequence[str]) -> None:
+def _print_messages(words: Sequence[str]) -> None:
     for each in words:
-        tell(each)
+        print_message(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class Total:
     def __str__(self) -> str:
         records = str(self.known) if self.has_known else UNKNOWN if self.unknown else NOTHING
         at_least = "at least " if self.unknown and self.has_known else ""
-        of_all = f"of {count_of(self.partitions, 'partition')}"
+        of_all = f"of {count_text(self.partitions, 'partition')}"
         counts = (
             (self.unknown, "not known"), (self.without_offset, "without an offset"), (self.without_log, "without a log")
         )  # fmt: skip
@@ -290,7 +290,7 @@ def _json(look: Seen) -> dict[str, object]:
         "partitions_without_offset": total.without_offset,
         "partitions_without_log": total.without_log,
         "partitions": [row.to_json() for row in look.rows],
-        "topics_not_found": list(look.absent),
-        "not_known": list(look.words),
+        "topics_not_found": list(look.topics_not_found),
+        "not_known": list(look.not_known),
         "next_steps": [look.next_step] if total.known or total.unknown else [],
     }

@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
         return [*super().list_commands(ctx), *self._later]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load(self._later[cmd_name]) if cmd_name in self._later else super().get_command(ctx, cmd_name)
+        return load_command(self._later[cmd_name]) if cmd_name in self._later else super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def load(target: str) -> click.Command:
+def load_command(target: str) -> click.Command:
     """The click command that ``module:attribute`` names."""
     module, _, attribute = target.partition(":")
     command = getattr(import_module(module), attribute)

@@ -15,15 +15,15 @@ import click
 from zkconsumer.admin.brokers import Brokers
 from zkconsumer.admin.session import Doors, tools_config
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.cli.common import EXIT_FAILED, open_session
-from zkconsumer.cli.console import log_to_console, tell_error
-from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_typed
+from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session
+from zkconsumer.cli.console import log_to_console, print_error
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_on_command_line
 from zkconsumer.config_tables.brokers import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.error_codes import NONE
-from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.security import connection_factory_from_config
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -75,12 +75,12 @@ def log_ends(
     doors = context.find_object(Doors)
     leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
     ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
-    ends.ask(leaders, wanted)
+    ends.request_all(leaders, wanted)
     for number in sorted(ends.offsets):
         click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
-    for trouble in ends.troubles:
-        tell_error(trouble)
-    if ends.troubles:
+    for trouble in ends.errors:
+        print_error(trouble)
+    if ends.errors:
         context.exit(EXIT_FAILED)
 
 
@@ -89,40 +89,40 @@ class _Ends:
 
     def __init__(self, connect: Connect, topic: str, info: PartitionOffsetRequestInfo) -> None:
         self.offsets: dict[int, tuple[int, ...]] = {}
-        self.troubles: list[str] = []
+        self.errors: list[str] = []
         self._connect = connect
         self._topic = topic
         self._info = info
 
-    def ask(self, found: Leaders, wanted: Sequence[int] | None) -> None:
+    def request_all(self, found: Leaders, wanted: Sequence[int] | None) -> None:
         """Ask the leader of each partition."""
         leaders = {tp.partition: leader for tp, leader in found.partitions.items()}
         by_leader: dict[BrokerAddress, list[int]] = {}
         for number in sorted(leaders) if wanted is None else wanted:
             leader = leaders.get(number)
             if leader is None:
-                self.troubles.append(f"partition {number} does not exist")
+                self.errors.append(f"partition {number} does not exist")
             elif not isinstance(leader, BrokerAddress):
-                self.troubles.append(f"partition {number} does not have a leader")
+                self.errors.append(f"partition {number} does not have a leader")
             else:
                 by_leader.setdefault(leader, []).append(number)
         for leader, numbers in by_leader.items():
-            self._ask_one(leader, numbers)
+            self._request_one(leader, numbers)
 
-    def _ask_one(self, leader: BrokerAddress, numbers: Sequence[int]) -> None:
+    def _request_one(self, leader: BrokerAddress, numbers: Sequence[int]) -> None:
         request = OffsetRequest({TopicPartition(self._topic, number): self._info for number in numbers})
         try:
             with _consumer(leader, self._connect) as consumer:
                 response = consumer.get_offsets_before(request)
         except TROUBLE as error:
-            self.troubles.append(f"partitions {', '.join(map(str, numbers))}: {error}")
+            self.errors.append(f"partitions {', '.join(map(str, numbers))}: {error}")
             return
         for number in numbers:
             code = response.error(self._topic, number)
             if code == NONE:
                 self.offsets[number] = response.offsets(self._topic, number)
             else:
-                self.troubles.append(f"partition {number}: {leader} answers {code}")
+                self.errors.append(f"partition {number}: {leader} answers {code}")
 
 
 def _consumer(broker: BrokerAddress, connect: Connect) -> SimpleConsumer:
@@ -135,7 +135,7 @@ def _leaders(seeds: Sequence[BrokerAddress], connect: Connect, clock: Clock, top
     with closing(brokers):
         found = brokers.leaders([topic])
     if not found.partitions:
-        raise WorldError(f"there is no topic {topic}: the brokers answer {found.topics.get(topic, NONE)}")
+        raise WorldError(f"there is no topic {topic}: the brokers answer {found.topic_errors.get(topic, NONE)}")
     return found
 
 
@@ -145,7 +145,7 @@ def _brokers(
     """Whom to ask first, and how to connect."""
     doors = context.find_object(Doors)
     given = None if doors is None else doors.connect
-    if is_typed(context, "bootstrap_servers") and is_typed(context, "zookeeper"):
+    if is_on_command_line(context, "bootstrap_servers") and is_on_command_line(context, "zookeeper"):
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
     if servers is not None and config_file is None:
         return _bootstrap(servers, given), given or BlockingConnection
@@ -155,11 +155,11 @@ def _brokers(
             f"{BOOTSTRAP_VARIABLE} or {ZOOKEEPER_VARIABLE} in the environment"
         )
     config = tools_config(zookeeper, config_file)
-    connect = given or connect_of(config)
+    connect = given or connection_factory_from_config(config)
     servers = servers or (config.bootstrap_servers if zookeeper is None else None)
     if servers is not None:
         return _bootstrap(servers, given), connect
-    return open_session(context, zookeeper, config_file).brokers.all(), connect
+    return open_zookeeper_session(context, zookeeper, config_file).brokers.all(), connect
 
 
 def _bootstrap(servers: str, given: Connect | None) -> Sequence[BrokerAddress]:

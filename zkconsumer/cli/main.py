@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from zkconsumer.cli.console import tell_error
-from zkconsumer.cli.json_errors import show_error
-from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load
+from zkconsumer.cli.console import print_error
+from zkconsumer.cli.json_errors import print_json_error
+from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load_command
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
 
@@ -63,22 +63,22 @@ class Commands(LazyGroup):
     """The commands of ``COMMANDS``, loaded when they are called, and those of plug-ins."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *sorted(name for name in _plug_ins() if name not in COMMANDS)]
+        return [*COMMANDS, *sorted(name for name in _plugins() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            return load(COMMANDS[cmd_name].target)
-        plug_in = _plug_ins().get(cmd_name)
-        return None if plug_in is None else _loaded(plug_in)
+            return load_command(COMMANDS[cmd_name].target)
+        plug_in = _plugins().get(cmd_name)
+        return None if plug_in is None else _load_plugin(plug_in)
 
     def described(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
         for name, command in COMMANDS.items():
             yield name, command.help
-        for name, plug_in in sorted(_plug_ins().items()):
+        for name, plug_in in sorted(_plugins().items()):
             if name in COMMANDS:
                 continue
             try:
-                yield name, _loaded(plug_in).get_short_help_str(SENTENCE_MAX)
+                yield name, _load_plugin(plug_in).get_short_help_str(SENTENCE_MAX)
             except UsageError as error:
                 yield name, f"({error})"
 
@@ -87,7 +87,7 @@ class Commands(LazyGroup):
         try:
             return super().make_context(*args, **more)
         except click.ClickException as error:
-            _refuse(error)
+            _exit_usage_error(error)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; errors become words and an exit code, and a document where the command is to print one."""
@@ -95,9 +95,9 @@ class Commands(LazyGroup):
             return self._invoke(ctx)
         except click.exceptions.Exit as end:
             try:
-                show_error(ctx, end.exit_code)
+                print_json_error(ctx, end.exit_code)
             except OSError:  # the words are on standard error
-                _forget_output()
+                _discard_output()
             raise
 
     def _invoke(self, ctx: click.Context) -> Any:
@@ -105,28 +105,28 @@ class Commands(LazyGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except ZkConsumerError as error:
-            _fail(ctx, error)
+            _exit_error(ctx, error)
         except click.ClickException as error:
-            _refuse(error)
+            _exit_usage_error(error)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            _forget_output()
+            _discard_output()
             ctx.exit(EXIT_BROKEN_PIPE)
         except OSError as error:
             if error.errno not in OUTPUT_TROUBLE:
                 raise
-            _forget_output()
-            tell_error(f"the output cannot be written: {error.strerror}")
+            _discard_output()
+            print_error(f"the output cannot be written: {error.strerror}")
             ctx.exit(EXIT_ERROR)
         return result
 
 
-def _plug_ins() -> dict[str, EntryPoint]:
+def _plugins() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=PLUG_INS)}
 
 
-def _loaded(plug_in: EntryPoint) -> click.Command:
+def _load_plugin(plug_in: EntryPoint) -> click.Command:
     """The command of a plug-in; a broken one must not take the others with it."""
     try:
         command = plug_in.load()
@@ -137,23 +137,23 @@ def _loaded(plug_in: EntryPoint) -> click.Command:
     return command
 
 
-def _fail(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
+def _exit_error(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
     """Say what went wrong: the error's own words, or else the sentence of its class."""
     words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
-    tell_error(words)
+    print_error(words)
     ctx.exit(error.exit_code)
 
 
-def _refuse(error: click.ClickException) -> NoReturn:
+def _exit_usage_error(error: click.ClickException) -> NoReturn:
     """What click has to say of a call, with our prefix."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         click.echo(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n", err=True)
-    tell_error(error.format_message())
+    print_error(error.format_message())
     raise click.exceptions.Exit(error.exit_code)
 
 
-def _forget_output() -> None:
+def _discard_output() -> None:
     """What is still buffered goes nowhere, or Python would complain about it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ import click
 from zkconsumer.admin.describe import UNKNOWN
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.listing import group_names
-from zkconsumer.admin.modern import list_modern_groups
+from zkconsumer.admin.modern import list_all_coordinator_groups
 from zkconsumer.admin.offset_files import Exported, Format, format_file
 from zkconsumer.admin.offset_lines import STORES, Store
 from zkconsumer.admin.offset_plan import offsets_of_group
@@ -21,22 +21,22 @@ from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
-    only_in_zookeeper,
-    open_any,
+    require_admin_session,
+    open_admin_session,
     print_json,
     print_table,
-    tell_unknown,
+    print_not_known,
 )
-from zkconsumer.cli.console import tell, tell_error
+from zkconsumer.cli.console import print_message, print_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,
     convention_option,
-    counted,
+    offset_count_text,
     file_format_option,
     read_file,
     store_option,
-    stores_of,
+    selected_stores,
 )
 from zkconsumer.cli.options import cluster_options, group_arguments, output_option
 from zkconsumer.errors import UsageError, WorldError
@@ -91,50 +91,50 @@ def export(
     """
     if bool(groups) == all_groups:
         raise UsageError("name the groups, or give --all, and not both")
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    [store] = stores_of(session, store)
-    names, unknown = _every_group(session) if all_groups else (sorted(set(groups)), ())
-    tell_unknown(unknown)
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    [store] = selected_stores(session, store)
+    names, unknown = _all_groups(session) if all_groups else (sorted(set(groups)), ())
+    print_not_known(unknown)
     if unknown and not names:
         context.exit(EXIT_FAILED)
     found: list[Exported] = []
     unreadable = len(unknown)
     for group in names:
-        seen = GroupStores(session, group).look([store])
-        offsets_ = {tp: offset for tp, offset in seen.current(store).items() if offset is not None}
+        seen = GroupStores(session, group).read([store])
+        offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
         changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
         found += [Exported(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
         if not offsets_:
-            tell(f"Group {group} has no offsets in {store}; passed over.")
+            print_message(f"Group {group} has no offsets in {store}; passed over.")
         for node in seen.unreadable if store == "zookeeper" else ():
-            tell(f"Group {group}, {node.tp}: left out, the znode holds no offset: {node.problem}")
-        for path in seen.odd_nodes if store == "zookeeper" else ():
-            tell(f"{path}: left out, that is no topic or partition")
+            print_message(f"Group {group}, {node.tp}: left out, the znode holds no offset: {node.problem}")
+        for path in seen.unexpected_nodes if store == "zookeeper" else ():
+            print_message(f"{path}: left out, that is no topic or partition")
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
         among = "of the groups that are known " if unknown else ""
-        tell_error(f"there are no offsets {among}in {store} to export; nothing was written. The groups: {GROUPS}")
+        print_error(f"there are no offsets {among}in {store} to export; nothing was written. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
     text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
     if file is None:
         click.echo(text, nl=False)
     else:
-        _write_whole(file, text)
+        _write_atomically(file, text)
         count = len({each.group for each in found})
-        tell(f"{counted(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}.")
+        print_message(f"{offset_count_text(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}.")
     context.exit(EXIT_FAILED if unreadable else 0)
 
 
-def _every_group(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:
+def _all_groups(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:
     """Their names, and what could not be learnt."""
     if isinstance(session, AdminSession):
         return sorted(group_names(session)), ()
-    listed = list_modern_groups(session.brokers)
-    return sorted(listed.groups), listed.words
+    listed = list_all_coordinator_groups(session.brokers)
+    return sorted(listed.groups), listed.not_known
 
 
-def _write_whole(file: Path, text: str) -> None:
+def _write_atomically(file: Path, text: str) -> None:
     """A file that is there is replaced in one step; nobody ever reads half of it.  What is no file is written into."""
     file = Path(os.path.realpath(file))
     try:
@@ -196,20 +196,20 @@ def diff(
     group, file = _group_and_file(context, words, group)
     if file is None and (format_ != "auto" or convention is not None or store is not None):
         raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
-    read = None if file is None else _of_file(file, format_, group, convention)
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
+    read = None if file is None else _read_offsets(file, format_, group, convention)
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if read is None:
-        only_in_zookeeper(session, "offsets diff without FILE compares what is in ZooKeeper with what is in Kafka")
-    [store] = stores_of(session, store)
-    seen = GroupStores(session, group).look(STORES["both"] if read is None else [store])
-    left: Mapping[TopicPartition, int | None] = seen.current("zookeeper" if read is None else store)
-    right: Mapping[TopicPartition, int | None] = seen.current("kafka") if read is None else read
+        require_admin_session(session, "offsets diff without FILE compares what is in ZooKeeper with what is in Kafka")
+    [store] = selected_stores(session, store)
+    seen = GroupStores(session, group).read(STORES["both"] if read is None else [store])
+    left: Mapping[TopicPartition, int | None] = seen.offsets_in("zookeeper" if read is None else store)
+    right: Mapping[TopicPartition, int | None] = seen.offsets_in("kafka") if read is None else read
     names = ("zookeeper", "kafka") if read is None else (store, "file")
     partitions = sorted(left.keys() | right.keys())
     unreadable = {node.tp for node in seen.unreadable if "zookeeper" in names}
     differing = [tp for tp in partitions if left.get(tp) != right.get(tp) or tp in unreadable]
     for node in seen.unreadable if unreadable else ():
-        tell(f"the znode of {node.tp} holds no offset: {node.problem}")
+        print_message(f"the znode of {node.tp} holds no offset: {node.problem}")
     rows = [(tp, left.get(tp), right.get(tp)) for tp in differing]
     if output == "json":
         print_json(
@@ -236,12 +236,12 @@ def diff(
         )
     if not partitions:
         where = f"{names[0]} or {names[1]}"
-        tell_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {GROUPS}")
+        print_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {GROUPS}")
         context.exit(EXIT_FAILED)
     equal = len(partitions) - len(rows)
     are = "1 partition is" if equal == 1 else f"{equal} partitions are"
     differ = "1 differs" if len(rows) == 1 else f"{len(rows)} differ"
-    tell(f"Group {group}: {are} equal in {names[0]} and {names[1]}, {differ}.")
+    print_message(f"Group {group}: {are} equal in {names[0]} and {names[1]}, {differ}.")
     context.exit(EXIT_DIFFERS if rows else 0)
 
 
@@ -259,10 +259,10 @@ def _group_and_file(context: click.Context, words: Sequence[str], option: str | 
     return group, file
 
 
-def _of_file(name: str, format_: str, group: str, convention: str | None) -> dict[TopicPartition, int]:
+def _read_offsets(name: str, format_: str, group: str, convention: str | None) -> dict[TopicPartition, int]:
     found, remarks = offsets_of_group(read_file(name, format_), group, as_convention(convention))
     for remark in remarks:
-        tell(f"{name}: {remark}")
+        print_message(f"{name}: {remark}")
     return found[group]
 
 

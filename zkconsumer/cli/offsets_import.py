@@ -10,9 +10,9 @@ import click
 from zkconsumer.admin.group_stores import GroupStores
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.cli.common import open_any
-from zkconsumer.cli.console import tell
-from zkconsumer.cli.hints import again_words
+from zkconsumer.cli.common import open_admin_session
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.offsets_common import (
     Job,
     as_convention,
@@ -20,10 +20,10 @@ from zkconsumer.cli.offsets_common import (
     execute_option,
     file_format_option,
     read_file,
-    run,
-    show_table,
+    execute_or_explain,
+    print_plan,
     store_option,
-    stores_of,
+    selected_stores,
 )
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
@@ -68,18 +68,18 @@ def import_(
     parsed = read_file(file, format_)
     found, remarks = offsets_of_group(parsed, group, as_convention(convention))
     for remark in remarks:
-        tell(f"{file}: {remark}")
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    stores = stores_of(session, store or (parsed.store if isinstance(session, AdminSession) else None))
+        print_message(f"{file}: {remark}")
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    stores = selected_stores(session, store or (parsed.store if isinstance(session, AdminSession) else None))
     jobs = []
     for name, wanted in sorted(found.items()):
         group_stores = GroupStores(session, name)
-        seen = group_stores.look(stores, kafka_too=True)
-        current = {each: seen.current(each) for each in stores}
-        logs = group_stores.logs(wanted)
+        seen = group_stores.read(stores, kafka_too=True)
+        current = {each: seen.offsets_in(each) for each in stores}
+        logs = group_stores.log_ranges(wanted)
         plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)
         jobs.append(Job(group_stores, seen, plan))
         if output == "table":
-            show_table(plan, changes_only=True)
-    hint = f"To write them all the same: {again_words(context)} --allow-out-of-range"
-    run(context, jobs, stores, do_it=do_it, output=output, hint=hint)
+            print_plan(plan, changes_only=True)
+    hint = f"To write them all the same: {rerun_with_execute(context)} --allow-out-of-range"
+    execute_or_explain(context, jobs, stores, do_it=do_it, output=output, hint=hint)

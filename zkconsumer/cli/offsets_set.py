@@ -29,17 +29,17 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
-from zkconsumer.cli.common import open_any
-from zkconsumer.cli.console import tell
-from zkconsumer.cli.hints import again_words, hint
+from zkconsumer.cli.common import open_admin_session
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.hints import rerun_with_execute, command_text
 from zkconsumer.cli.offsets_common import (
     Job,
     execute_option,
     read_file,
-    run,
-    show_table,
+    execute_or_explain,
+    print_plan,
     store_option,
-    stores_of,
+    selected_stores,
 )
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -97,7 +97,7 @@ def set_(
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
-    choose = _chosen(
+    choose = _selected_target(
         {
             "--to-earliest": (lambda _: ToEarliest()) if to_earliest else None,
             "--to-latest": (lambda _: ToLatest()) if to_latest else None,
@@ -105,34 +105,34 @@ def set_(
             "--to-offset": None if to_offset is None else _to(to_offset),
             "--shift-by": None if shift_by is None else lambda _: ShiftBy(shift_by),
             "--to-datetime": _at(parse_datetime(to_datetime)) if to_datetime else None,
-            "--by-duration": _ago(parse_duration(by_duration)) if by_duration else None,
+            "--by-duration": _before_now(parse_duration(by_duration)) if by_duration else None,
             "--from-file": _from_file(from_file, group, scope) if from_file else None,
         }
     )
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    in_stores = stores_of(session, store)
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    in_stores = selected_stores(session, store)
     target = choose(session.clock.wall_ms())
     time_ms = target.time_ms if isinstance(target, ToTime) else None
     if time_ms is not None:
-        tell(f"The time is {datetime_text(time_ms)}.")
+        print_message(f"The time is {datetime_text(time_ms)}.")
     stores = GroupStores(session, group)
-    seen = stores.look(in_stores, kafka_too=True)
+    seen = stores.read(in_stores, kafka_too=True)
     wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, in_stores, scope)
-    current = {each: seen.current(each) for each in in_stores}
-    plan = plan_set(group, target, wanted, in_stores, current, stores.logs(wanted, time_ms))
+    current = {each: seen.offsets_in(each) for each in in_stores}
+    plan = plan_set(group, target, wanted, in_stores, current, stores.log_ranges(wanted, time_ms))
     if as_csv:
         click.echo(_csv(plan), nl=False)
     elif output == "table":
-        show_table(plan, changes_only=False)
-    gone = sorted({row.tp.topic for row in plan.refused if row.log == NO_SUCH_TOPIC})
-    advice = f"Leave these partitions out, or put right what is wrong with them; then: {again_words(context)}"
+        print_plan(plan, changes_only=False)
+    gone = sorted({row.tp.topic for row in plan.rejected if row.log == NO_SUCH_TOPIC})
+    advice = f"Leave these partitions out, or put right what is wrong with them; then: {rerun_with_execute(context)}"
     if gone:
-        delete_it = hint(context, "offsets", "delete", group, "--topic", gone[0])
+        delete_it = command_text(context, "offsets", "delete", group, "--topic", gone[0])
         advice = f"Name other topics, or delete what is left of this: {delete_it}"
     if seen.is_new:
-        tell(f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list")
+        print_message(f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list")
     job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
-    run(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
+    execute_or_explain(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
 
 def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
@@ -142,7 +142,7 @@ def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> Non
         raise UsageError("say which partitions: --topic T, --topic T:0,1 or --all-topics")
 
 
-def _chosen(choices: Mapping[str, _Choose | None]) -> _Choose:
+def _selected_target(choices: Mapping[str, _Choose | None]) -> _Choose:
     given = [choose for choose in choices.values() if choose is not None]
     if len(given) != 1:
         raise UsageError(f"give exactly one of {', '.join(choices)}")
@@ -159,14 +159,14 @@ def _at(time_ms: int) -> _Choose:
     return lambda _: ToTime(time_ms)
 
 
-def _ago(duration_ms: int) -> _Choose:
+def _before_now(duration_ms: int) -> _Choose:
     return lambda now_ms: ToTime(now_ms - duration_ms)
 
 
 def _from_file(name: str, group: str, scope: Scope | None) -> _Choose:
     found, remarks = offsets_of_group(read_file(name, "auto"), group, None)
     for remark in remarks:
-        tell(f"{name}: {remark}")
+        print_message(f"{name}: {remark}")
     offsets = {tp: offset for tp, offset in found[group].items() if in_scope(scope, tp)}
     return lambda _: ToFile(offsets)
 
@@ -176,7 +176,7 @@ def _partitions(
 ) -> list[TopicPartition]:
     """The partitions that are meant; a topic without numbers means all that it has.  Raises ``PreconditionFailed``."""
     if scope is None:
-        found = sorted({tp for store in wanted for tp in seen.current(store)})
+        found = sorted({tp for store in wanted for tp in seen.offsets_in(store)})
         if not found:
             raise PreconditionFailed(
                 f"group {seen.group} has no offsets in {' and '.join(wanted)}, so --all-topics means nothing; "
@@ -199,7 +199,7 @@ def _partitions(
 
 
 def _csv(plan: OffsetPlan) -> str:
-    rows = {row.tp: row.new for row in plan.rows if not row.refusal and row.new is not None}
+    rows = {row.tp: row.new for row in plan.rows if not row.rejection_reason and row.new is not None}
     exported = [Exported(plan.group, tp, offset) for tp, offset in rows.items()]
     return format_file(Format.CSV, exported, store="zookeeper", exported_ms=0, with_group=False)
 
@@ -232,24 +232,24 @@ def delete(
     nothing to do, 3 would change something, 4 refused and nothing changed, 6 deleted in part.
     """
     scope = parse_scope(topics) if topics else None
-    session = open_any(context, zookeeper, config_file, bootstrap_servers)
-    in_stores = stores_of(session, store)
+    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    in_stores = selected_stores(session, store)
     stores = GroupStores(session, group)
-    seen = stores.look(in_stores)
+    seen = stores.read(in_stores)
     current = {
-        each: {tp: offset for tp, offset in seen.current(each).items() if in_scope(scope, tp)} for each in in_stores
+        each: {tp: offset for tp, offset in seen.offsets_in(each).items() if in_scope(scope, tp)} for each in in_stores
     }
     same = [word for topic in topics for word in ("--topic", topic)] or ["--all-topics"]
     if current.get("kafka") and not stores.can_delete_in_kafka():
         raise PreconditionFailed(
             "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
-            f"be set: {hint(context, 'offsets', 'set', group, *same, '--to-earliest', '--store', 'kafka')}"
+            f"be set: {command_text(context, 'offsets', 'set', group, *same, '--to-earliest', '--store', 'kafka')}"
         )
     if not any(current.values()):
         of = f" of {', '.join(topics)}" if topics else ""
-        tell(f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list")
+        print_message(f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list")
     plan = plan_delete(group, in_stores, current)
     if output == "table":
-        show_table(plan, changes_only=False)
-    run(context, [Job(stores, seen, plan)], in_stores, do_it=do_it, output=output, hint="")
+        print_plan(plan, changes_only=False)
+    execute_or_explain(context, [Job(stores, seen, plan)], in_stores, do_it=do_it, output=output, hint="")

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from zkconsumer.cli.hints import completed
-from zkconsumer.cli.json_errors import json_is_wanted
+from zkconsumer.cli.hints import complete_commands
+from zkconsumer.cli.json_errors import expect_json
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
 
@@ -51,7 +51,7 @@ def cluster_options(command: F) -> F:
             return command(**given | _addresses(given))
         except ZkConsumerError as error:
             # Here it is still known how this command was called.
-            error.args = tuple(completed(each) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(complete_commands(each) if isinstance(each, str) else each for each in error.args)
             raise
 
     wrapped: Any = with_addresses
@@ -65,7 +65,7 @@ def _addresses(given: Mapping[str, Any]) -> dict[str, str | None]:
     addresses = {"zookeeper": given["zookeeper"], "bootstrap_servers": given["bootstrap_servers"]}
     settings = [text.partition("=")[0].strip() for text in given.get("settings", ())]
     is_given = any(value is not None for value in addresses.values()) or not {*settings}.isdisjoint(ADDRESS_KEYS)
-    if is_given or any(key in settings_of(given["config_file"]) for key in ADDRESS_KEYS):
+    if is_given or any(key in read_settings_file(given["config_file"]) for key in ADDRESS_KEYS):
         return addresses
     variables = {"zookeeper": ZOOKEEPER_VARIABLE, "bootstrap_servers": BOOTSTRAP_VARIABLE}
     return {name: from_environment(variable) for name, variable in variables.items()}
@@ -76,7 +76,7 @@ def from_environment(variable: str) -> str | None:
     return os.environ.get(variable) or None
 
 
-def settings_of(config_file: Path | None) -> Mapping[str, str]:
+def read_settings_file(config_file: Path | None) -> Mapping[str, str]:
     """What the file sets; nothing if it cannot be read, since what reads it for the command says why."""
     try:
         return parse_properties(decode_properties(config_file.read_bytes())) if config_file is not None else {}
@@ -84,7 +84,7 @@ def settings_of(config_file: Path | None) -> Mapping[str, str]:
         return {}
 
 
-def is_typed(context: click.Context, parameter: str) -> bool:
+def is_on_command_line(context: click.Context, parameter: str) -> bool:
     """Whether the parameter is on the command line, and does not come from the environment or a default."""
     return context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
@@ -138,7 +138,7 @@ def group_arguments(command: F) -> F:
 
 def _output(context: click.Context, _: click.Parameter, value: str) -> str:
     if value == "json":
-        json_is_wanted(context)
+        expect_json(context)
     return value
 
 

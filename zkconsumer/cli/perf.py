@@ -18,10 +18,10 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import spawn
-from zkconsumer.cli.common import nowhere_to_go
+from zkconsumer.cli.common import missing_address_error
 from zkconsumer.cli.console import log_to_console
 from zkconsumer.cli.java_dates import DateFormat, compile_date_format
-from zkconsumer.cli.options import cluster_options, group_argument, settings_of
+from zkconsumer.cli.options import cluster_options, group_argument, read_settings_file
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, WorldError
@@ -86,21 +86,21 @@ class Meter:
         self._is_detailed = is_detailed
         self._clock = clock
         self._tickets = itertools.count()
-        self._tallies: list[Tally] = []
+        self._statistics: list[Tally] = []
         self._printing = threading.Lock()
         self._began_ms = self._last_ms = self._began_wall_ms = 0
 
     @property
     def records(self) -> int:
         """Of all streams."""
-        return sum(tally.records for tally in self._tallies)
+        return sum(tally.records for tally in self._statistics)
 
     def run(self, streams: Sequence[KafkaStream[bytes, bytes]]) -> None:
         """Read until the end; called by the main thread, which alone hears signals."""
         self._began_ms = self._last_ms = self._clock.now_ms()
         self._began_wall_ms = self._clock.wall_ms()
         workers = [
-            spawn(f"perf-{number}", lambda _, number=number, stream=stream: self.read(number, stream), self.failed)  # type: ignore[misc]
+            spawn(f"perf-{number}", lambda _, number=number, stream=stream: self.read(number, stream), self.on_thread_error)  # type: ignore[misc]
             for number, stream in enumerate(streams)
         ]
         while not self.stop.wait(LOOK_MS / 1000):
@@ -112,7 +112,7 @@ class Meter:
     def read(self, number: int, stream: KafkaStream[bytes, bytes]) -> None:
         """Read one stream to the end of the measurement; runs on its own thread."""
         tally = Tally(reported_at_ms=self._began_ms)
-        self._tallies.append(tally)
+        self._statistics.append(tally)
         iterator = stream.iterator()
         while not self.stop.is_set():
             try:
@@ -124,7 +124,7 @@ class Meter:
                 break
             ticket = next(self._tickets)  # one step of the interpreter: no lock is needed
             if ticket >= self._messages:
-                iterator.give_back()
+                iterator.undeliver()
                 break
             now_ms = self._last_ms = self._clock.now_ms()
             tally.records += 1
@@ -133,10 +133,10 @@ class Meter:
                 self.stop.set()
             if now_ms - tally.reported_at_ms >= self._report_every_ms:
                 self._report(number, tally, now_ms)
-        iterator.come_back()
+        iterator.acknowledge()
         self._report(number, tally, self._last_ms)
 
-    def failed(self, _: str, error: BaseException) -> None:
+    def on_thread_error(self, _: str, error: BaseException) -> None:
         """A reading thread ended by an error."""
         self.error = self.error or error
         self.stop.set()
@@ -148,7 +148,7 @@ class Meter:
     def summary(self) -> str:
         """The one row of a run without details.  It ends with the last record: waiting in vain takes no time."""
         elapsed_ms = self._last_ms - self._began_ms
-        count = sum(tally.bytes for tally in self._tallies)
+        count = sum(tally.bytes for tally in self._statistics)
         began, ended = self._date(self._began_wall_ms), self._date(self._began_wall_ms + elapsed_ms)
         return f"{began}, {ended}, {_rates(count, count, self.records, self.records, elapsed_ms)}"
 
@@ -234,7 +234,7 @@ def perf(
     try:
         with ZookeeperConsumerConnector(config) as connector:
             meter.run(connector.create_message_streams({topic: threads})[topic])
-            obstacles = [] if meter.records >= messages else connector.obstacles(LAST_LOOK_MS)
+            obstacles = [] if meter.records >= messages else connector.reading_problems(LAST_LOOK_MS)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -253,11 +253,11 @@ def perf(
 def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> ConsumerConfig:
     """What is given on the command line wins over the file, and the file over ``DEFAULTS``."""
     settings = {"group.id": f"perf-consumer-{random.randrange(RANDOM_GROUPS)}", **DEFAULTS}
-    for key in settings_of(file):
+    for key in read_settings_file(file):
         settings.pop(key, None)
     settings |= options
     if file is None and "zookeeper.connect" not in settings:
-        raise nowhere_to_go()
+        raise missing_address_error()
     settings["consumer.timeout.ms"] = str(min(LOOK_MS, timeout_ms))
     return ConsumerConfig.from_files(file, settings)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zkconsumer.cli.common import EXIT_FAILED, print_table
-from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.console import print_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.errors import SandboxError
 
@@ -78,12 +78,12 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
     cluster = background.up(kafka, zookeeper, brokers, topics, chroot)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
-    for command in next_steps(cluster):
+    for command in sandbox_next_steps(cluster):
         click.echo(command)
     click.echo("it runs until 'zkconsumer sandbox down'", err=True)
 
 
-def next_steps(cluster: BackgroundCluster) -> list[str]:
+def sandbox_next_steps(cluster: BackgroundCluster) -> list[str]:
     """Commands that show records as they stand."""
     steps = []
     topic = next(iter(cluster.topics), FIRST_TOPIC)
@@ -105,7 +105,7 @@ def status(context: click.Context) -> None:
 
     cluster = background.current()
     if cluster is None:
-        tell_error("no sandbox is up")
+        print_error("no sandbox is up")
         context.exit(NOTHING_RUNS)
     states = cluster.states()
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
@@ -113,7 +113,7 @@ def status(context: click.Context) -> None:
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}  files: {cluster.root}", err=True)
     bad = [part for part in cluster.parts if states[part.name] != background.RUNNING]
     for part in bad:
-        tell_error(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}")
+        print_error(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}")
     if bad:
         click.echo(f"start another sandbox: zkconsumer sandbox down; {cluster.start_command}", err=True)
         context.exit(EXIT_FAILED)

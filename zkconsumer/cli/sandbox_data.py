@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import click
 
 from zkconsumer.cli.common import print_table
-from zkconsumer.cli.console import tell_error
+from zkconsumer.cli.console import print_error
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.sandbox import NAME, NOTHING_RUNS, PARTITIONS_MAX
 from zkconsumer.errors import SandboxError, UsageError
@@ -38,14 +38,14 @@ def _name(context: click.Context, parameter: click.Parameter, value: str) -> str
 name_argument = click.argument("name", metavar="TOPIC", callback=_name)
 
 
-def _opened(context: click.Context) -> BackgroundData:
+def _open_data(context: click.Context) -> BackgroundData:
     """What the commands work on; exit code 3 where no sandbox is up."""
     from zkconsumer.testing.sandbox import background
     from zkconsumer.testing.sandbox.background_data import BackgroundData
 
     cluster = background.current()
     if cluster is None:
-        tell_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
+        print_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
         context.exit(NOTHING_RUNS)
     return BackgroundData(cluster)
 
@@ -64,7 +64,7 @@ def topic() -> None:
 @click.pass_context
 def create(context: click.Context, name: str, partitions: int) -> None:
     """Create a topic, and wait until its partitions have leaders."""
-    with _opened(context) as data:
+    with _open_data(context) as data:
         data.create_topic(name, partitions)
     click.echo(f"created topic {name} with {_counted(partitions, 'partition')}", err=True)
 
@@ -73,7 +73,7 @@ def create(context: click.Context, name: str, partitions: int) -> None:
 @click.pass_context
 def list_(context: click.Context) -> None:
     """List the topics and how many partitions each has."""
-    with _opened(context) as data:
+    with _open_data(context) as data:
         print_table(("TOPIC", "PARTITIONS"), sorted(data.topics().items()))
 
 
@@ -85,7 +85,7 @@ def list_(context: click.Context) -> None:
 @click.pass_context
 def grow(context: click.Context, name: str, partitions: int) -> None:
     """Add partitions to a topic, and wait until they have leaders."""
-    with _opened(context) as data:
+    with _open_data(context) as data:
         before = data.grow_topic(name, partitions)
     click.echo(f"topic {name} has {partitions} partitions (it had {before})", err=True)
 
@@ -112,7 +112,7 @@ def produce(
         raise UsageError("--key-separator is empty; give the text between key and value, as in --key-separator :")
     sent: Counter[int] = Counter()
     why = ""
-    with _opened(context) as data:
+    with _open_data(context) as data:
         data.partitions_of(name)
         if count is None and sys.stdin.isatty():
             click.echo("each line is a record; Ctrl-D ends the input", err=True)

@@ -16,7 +16,7 @@ from zkconsumer.settings import (
     Setting,
     SettingsTable,
     boolean,
-    hide_user,
+    mask_user,
     integer,
     optional_text,
     secret,
@@ -56,7 +56,7 @@ def check_bootstrap(given: str) -> str:
     return ",".join(servers)
 
 
-def _words(key: str, words: tuple[str, ...], default: str | None, sentence: str) -> Setting[Any]:
+def _choice_any_case(key: str, words: tuple[str, ...], default: str | None, sentence: str) -> Setting[Any]:
     """One of some words, in any case."""
 
     def check(given: str) -> str:
@@ -103,7 +103,7 @@ def _not_empty(given: str) -> str:
     return given
 
 
-def _file(key: str, sentence: str) -> Setting[str | None]:
+def _pem_file(key: str, sentence: str) -> Setting[str | None]:
     return optional_text(key, sentence, _not_empty, "the path of a PEM file")
 
 
@@ -121,7 +121,7 @@ class BrokerSettings(SettingsTable):
         "brokers and topics are those below `zookeeper.connect`.",
         check_bootstrap, "HOST:PORT[,HOST:PORT…]",
     )  # fmt: skip
-    bootstrap_servers.hide = hide_user
+    bootstrap_servers.mask = mask_user
     metadata_max_age_ms = integer(
         "metadata.max.age.ms", 30_000,
         "How often Kafka is asked for new topics and partitions; only with `bootstrap.servers`. (300000 in the newer "
@@ -135,7 +135,7 @@ class BrokerSettings(SettingsTable):
         "registered as 0.9 in ZooKeeper are never asked, and one that passed over the question once is not asked "
         "again for ten minutes; so it matters only with `bootstrap.servers`. (Of librdkafka.)",
     )  # fmt: skip
-    security_protocol = _words(
+    security_protocol = _choice_any_case(
         "security.protocol", PROTOCOLS, "PLAINTEXT",
         "How brokers are spoken to. Of the listeners that a broker has registered in ZooKeeper, the first of this "
         "protocol is taken.",
@@ -143,24 +143,24 @@ class BrokerSettings(SettingsTable):
 
     # Who the broker is, and who we are: certificates.
 
-    ssl_truststore_location = _file(
+    ssl_truststore_location = _pem_file(
         "ssl.truststore.location",
         "The certificates of the authorities that brokers are believed on. Without it, those of the system.",
     )
     ssl_truststore_type = text(
         "ssl.truststore.type", "PEM", "The form of `ssl.truststore.location`.", _check_store_type, "PEM"
     )
-    ssl_ca_location = _file("ssl.ca.location", "What librdkafka calls `ssl.truststore.location`.")
-    ssl_keystore_location = _file(
+    ssl_ca_location = _pem_file("ssl.ca.location", "What librdkafka calls `ssl.truststore.location`.")
+    ssl_keystore_location = _pem_file(
         "ssl.keystore.location", "Our private key and certificate in one file, for brokers that ask for one."
     )
     ssl_keystore_type = text(
         "ssl.keystore.type", "PEM", "The form of `ssl.keystore.location`.", _check_store_type, "PEM"
     )
-    ssl_certificate_location = _file(
+    ssl_certificate_location = _pem_file(
         "ssl.certificate.location", "Our certificate and the chain above it, with `ssl.key.location`."
     )
-    ssl_key_location = _file("ssl.key.location", "Our private key, with `ssl.certificate.location`.")
+    ssl_key_location = _pem_file("ssl.key.location", "Our private key, with `ssl.certificate.location`.")
     ssl_key_password = secret("ssl.key.password", "Opens the private key, if it is encrypted.", "any text")
     ssl_endpoint_identification_algorithm = text(
         "ssl.endpoint.identification.algorithm", "https",
@@ -175,7 +175,7 @@ class BrokerSettings(SettingsTable):
 
     # Who we are: SASL.
 
-    sasl_mechanism = _words(
+    sasl_mechanism = _choice_any_case(
         "sasl.mechanism", MECHANISMS, None,
         "How we prove who we are, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI needs the package `gssapi`; "
         "OAUTHBEARER a function `oauth_token` that the program gives to the connector.",
@@ -197,11 +197,11 @@ class BrokerSettings(SettingsTable):
     )  # fmt: skip
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """See ``SettingsTable``."""
         protocol = values["security.protocol"]
-        problems = _of_tls(values, protocol) if protocol.endswith("SSL") else _without_tls(given, protocol)
-        problems += _of_sasl(values, given, protocol) if protocol.startswith("SASL") else _without_sasl(given, protocol)
+        problems = _tls_conflicts(values, protocol) if protocol.endswith("SSL") else _tls_keys_without_tls(given, protocol)
+        problems += _sasl_conflicts(values, given, protocol) if protocol.startswith("SASL") else _sasl_keys_without_sasl(given, protocol)
         return problems
 
     @staticmethod
@@ -217,7 +217,7 @@ class BrokerSettings(SettingsTable):
         return {key: why for key, why in idle.items() if key in given}
 
 
-def _of_tls(values: Mapping[str, Any], protocol: str) -> list[str]:
+def _tls_conflicts(values: Mapping[str, Any], protocol: str) -> list[str]:
     problems = []
     for one, other in (
         ("ssl.truststore.location", "ssl.ca.location"),
@@ -233,7 +233,7 @@ def _of_tls(values: Mapping[str, Any], protocol: str) -> list[str]:
     return problems
 
 
-def _without_tls(given: frozenset[str], protocol: str) -> list[str]:
+def _tls_keys_without_tls(given: frozenset[str], protocol: str) -> list[str]:
     set_anyway = [key for key in _TLS_KEYS if key in given]
     if not set_anyway:
         return []
@@ -244,7 +244,7 @@ def _without_tls(given: frozenset[str], protocol: str) -> list[str]:
     ]
 
 
-def _of_sasl(values: Mapping[str, Any], given: frozenset[str], protocol: str) -> list[str]:
+def _sasl_conflicts(values: Mapping[str, Any], given: frozenset[str], protocol: str) -> list[str]:
     mechanism, jaas = values["sasl.mechanism"], values["sasl.jaas.config"]
     if mechanism is None:
         words = " or ".join(MECHANISMS)
@@ -268,7 +268,7 @@ def _of_sasl(values: Mapping[str, Any], given: frozenset[str], protocol: str) ->
     ]
 
 
-def _without_sasl(given: frozenset[str], protocol: str) -> list[str]:
+def _sasl_keys_without_sasl(given: frozenset[str], protocol: str) -> list[str]:
     set_anyway = [key for key in _SASL_KEYS if key in given]
     if not set_anyway:
         return []

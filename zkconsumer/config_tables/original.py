@@ -11,11 +11,11 @@ from zkconsumer.settings import (
     TrueWith,
     boolean,
     check_connect,
-    check_consumer_id,
-    check_group,
+    check_consumer_id_setting,
+    check_group_id,
     check_name,
     choice,
-    hide_user,
+    mask_user,
     integer,
     optional_text,
     text,
@@ -35,13 +35,13 @@ class OriginalSettings(SettingsTable):
     group_id = text(
         "group.id", ...,
         "The group: its members share the partitions. All members, and only they, have the same.",
-        check_group, "letters, digits, '.', '_' and '-' of ASCII; not empty",
+        check_group_id, "letters, digits, '.', '_' and '-' of ASCII; not empty",
     )
     consumer_id = optional_text(
         "consumer.id",
         "Takes the place of the generated part of the member's id, which is `<group.id>_<consumer.id>` then. "
         "Two members of a group cannot have the same.",
-        check_consumer_id, "any text that can be part of a path in ZooKeeper",
+        check_consumer_id_setting, "any text that can be part of a path in ZooKeeper",
     )
     client_id = text(
         "client.id", SameAs("group.id"), "Told to brokers with every request; names this program in their logs.",
@@ -69,7 +69,7 @@ class OriginalSettings(SettingsTable):
         "The ZooKeeper servers, and the chroot of the Kafka cluster behind the last of them.",
         check_connect, "HOST:PORT[,HOST:PORT…][/CHROOT]",
     )
-    zookeeper_connect.hide = hide_user
+    zookeeper_connect.mask = mask_user
     zookeeper_session_timeout_ms = integer(
         "zookeeper.session.timeout.ms", 6000,
         "How long ZooKeeper waits for a silent member before it gives its partitions to the others; asked for, the "
@@ -191,7 +191,7 @@ class OriginalSettings(SettingsTable):
     )
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """See ``SettingsTable``."""
         problems: list[str] = []
         if values["socket.timeout.ms"] < values["fetch.wait.max.ms"]:

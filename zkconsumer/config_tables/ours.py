@@ -10,7 +10,7 @@ class OwnSettings(SettingsTable):
 
     __slots__ = ()
 
-    ORIGIN = Origin.OURS
+    ORIGIN = Origin.ZKCONSUMER
 
     rebalance_drain_timeout_ms = integer(
         "rebalance.drain.timeout.ms", 2000,

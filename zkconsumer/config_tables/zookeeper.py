@@ -39,7 +39,7 @@ def _check_auth(given: str) -> str:
     return given
 
 
-def _hide_password(given: str) -> str:
+def _mask_password(given: str) -> str:
     """The name of a file and a principal are shown; what may be a password is not."""
     scheme, colon, rest = given.partition(":")
     if _AUTH.fullmatch(given) is not None and not (scheme in _WITH_FILE and _USER_AND_PASSWORD.match(rest)):
@@ -64,7 +64,7 @@ class ZooKeeperLogin(SettingsTable):
 
     __slots__ = ()
 
-    ORIGIN = Origin.OURS
+    ORIGIN = Origin.ZKCONSUMER
 
     zookeeper_auth = optional_text(
         "zookeeper.auth",
@@ -73,7 +73,7 @@ class ZooKeeperLogin(SettingsTable):
         "ZooKeeper's own scheme; original members use SASL.",
         _check_auth, AUTH_FORMS,
     )  # fmt: skip
-    zookeeper_auth.hide = _hide_password
+    zookeeper_auth.mask = _mask_password
 
 
 class ZooKeeperSecurity(SettingsTable):
@@ -122,7 +122,7 @@ class ZooKeeperSecurity(SettingsTable):
     )  # fmt: skip
 
     @staticmethod
-    def contradictions(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
+    def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """TLS settings without TLS, and lists that nobody could satisfy."""
         problems: list[str] = []
         if not values["zookeeper.ssl.client.enable"]:

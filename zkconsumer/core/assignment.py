@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
-from zkconsumer.core.subscription import ConsumerThreadId, WildcardTopicCount, java_order
+from zkconsumer.core.subscription import ConsumerThreadId, WildcardTopicCount, java_string_sort_key
 from zkconsumer.errors import PeerError, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
@@ -107,11 +107,11 @@ class AssignmentContext:
         )
         self.my_topic_thread_ids: ThreadIdsPerTopic = self._threads_of.get(consumer_id, {})
         """Topic -> own thread ids, by number."""
-        self.consumers = sorted(registrations, key=java_order)
+        self.consumers = sorted(registrations, key=java_string_sort_key)
         """All members, also those without topics, in the order of Java's strings."""
-        self.ring = _ring(self._threads_of.values())
+        self.ordered_threads = _ordered_threads(self._threads_of.values())
         """All threads of the group in the order in which partitions are dealt."""
-        self.positions_for_topic = _positions(self.ring, self._threads_of.values())
+        self.positions_for_topic = _positions(self.ordered_threads, self._threads_of.values())
         """Topic -> ascending positions in ``ring`` of the threads that subscribe to it."""
         self.partitions_for_topic: dict[str, list[int]] = {
             topic: sorted(partitions.get(topic, ())) for topic in self.positions_for_topic
@@ -120,13 +120,13 @@ class AssignmentContext:
         self._computed: dict[Form, Assignment] = {}
         self._hash_orders: dict[tuple[str, str, str], list[tuple[int, TopicPartition]]] = {}
 
-    def computed(self, form: Form, compute: Callable[[], Assignment]) -> Assignment:
+    def cached_assignment(self, form: Form, compute: Callable[[], Assignment]) -> Assignment:
         """The assignment in this form, computed once: to recognise a form, each of them is asked for several times."""
         if form not in self._computed:
             self._computed[form] = compute()
         return self._computed[form]
 
-    def in_hash_order(self, before: str, between: str, after: str) -> list[tuple[int, TopicPartition]]:
+    def partitions_in_hash_order(self, before: str, between: str, after: str) -> list[tuple[int, TopicPartition]]:
         """All partitions by the hash of this text of theirs, see ``_in_hash_order``; two forms share one text."""
         text = (before, between, after)
         if text not in self._hash_orders:
@@ -138,7 +138,7 @@ class AssignmentContext:
     def consumers_for_topic(self) -> dict[str, list[ConsumerThreadId]]:
         """Topic -> the threads of all members that subscribe to it, in the order of Java's strings."""
         return {
-            topic: [self.ring[position] for position in positions]
+            topic: [self.ordered_threads[position] for position in positions]
             for topic, positions in self.positions_for_topic.items()
         }
 
@@ -168,18 +168,18 @@ class Assignment:
     ``idle`` are own threads that get nothing.  ``tied`` are topics whose order was decided by a tie.
     """
 
-    form: Form
+    variant: Form
     consumer_id: str
     owners: dict[TopicPartition, ConsumerThreadId]
-    tied: frozenset[str] = frozenset()
-    mine: dict[TopicPartition, ConsumerThreadId] = field(init=False)
+    topics_with_hash_collision: frozenset[str] = frozenset()
+    own: dict[TopicPartition, ConsumerThreadId] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(
             self, "mine", {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == self.consumer_id}
         )
 
-    def of(self, consumer: str) -> dict[TopicPartition, ConsumerThreadId]:
+    def of_member(self, consumer: str) -> dict[TopicPartition, ConsumerThreadId]:
         """The part of another member."""
         return {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == consumer}
 
@@ -187,7 +187,7 @@ class Assignment:
 class PartitionAssignor(Protocol):
     """Computes the assignment of a group from what one member knows of it."""
 
-    form: Form
+    variant: Form
 
     def assign(self, context: AssignmentContext) -> Assignment:
         """The whole group's assignment; raises ``AssignmentRefused`` when a precondition fails."""
@@ -196,14 +196,14 @@ class PartitionAssignor(Protocol):
 class RangeAssignor:
     """``range``: each topic on its own, its partitions in runs, the surplus to the first threads (all releases)."""
 
-    form = Form.RANGE
+    variant = Form.RANGE
 
     def assign(self, context: AssignmentContext) -> Assignment:
         """The whole group's assignment."""
-        return context.computed(self.form, lambda: self._assign(context))
+        return context.cached_assignment(self.variant, lambda: self._assign(context))
 
     def _assign(self, context: AssignmentContext) -> Assignment:
-        ring = context.ring
+        ring = context.ordered_threads
         owners: dict[TopicPartition, ConsumerThreadId] = {}
         for topic, positions in context.positions_for_topic.items():
             partitions = context.partitions_for_topic[topic]
@@ -215,7 +215,7 @@ class RangeAssignor:
                 for partition in partitions[start:end]:
                     owners[TopicPartition(topic, partition)] = thread
                 start = end
-        return Assignment(self.form, context.consumer_id, owners)
+        return Assignment(self.variant, context.consumer_id, owners)
 
 
 class RoundRobinAssignor:
@@ -226,7 +226,7 @@ class RoundRobinAssignor:
 
     def __init__(self, compatibility: str) -> None:
         try:
-            self.form = Form(f"roundrobin/{compatibility}")
+            self.variant = Form(f"roundrobin/{compatibility}")
         except ValueError:
             raise UsageError(
                 f"roundrobin.compatibility={compatibility!r} is not known; it is 0.8.2, 0.10.2 or 1.0"
@@ -234,15 +234,15 @@ class RoundRobinAssignor:
 
     def assign(self, context: AssignmentContext) -> Assignment:
         """The whole group's assignment; raises ``AssignmentRefused`` when ``0.8.2``'s precondition fails."""
-        return context.computed(self.form, lambda: self._assign(context))
+        return context.cached_assignment(self.variant, lambda: self._assign(context))
 
     def _assign(self, context: AssignmentContext) -> Assignment:
-        strict = self.form is Form.ROUNDROBIN_0_8_2
+        strict = self.variant is Form.ROUNDROBIN_0_8_2
         if strict:
             _require_equal_threads(context)
-        text = ("", "-", "") if self.form is Form.ROUNDROBIN_1_0 else ("[", ",", "]")
+        text = ("", "-", "") if self.variant is Form.ROUNDROBIN_1_0 else ("[", ",", "]")
         # The order of topics matters for ties only, and is dear to find out.
-        in_order = context.in_hash_order(*text)
+        in_order = context.partitions_in_hash_order(*text)
         tied = frozenset(
             topic
             for (hash_a, a), (hash_b, b) in pairwise(in_order)
@@ -253,7 +253,7 @@ class RoundRobinAssignor:
             order = context.own_topic_order if strict else context.group_topic_order
             in_order = _in_hash_order(order, context.partitions_for_topic, *text)
         return Assignment(
-            self.form, context.consumer_id, _deal(context, (tp for _, tp in in_order)), tied
+            self.variant, context.consumer_id, _assign_in_turn(context, (tp for _, tp in in_order)), tied
         )
 
 
@@ -292,14 +292,14 @@ class FormScore:
     differing: int
 
 
-def score_forms(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> dict[Form, FormScore]:
+def score_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> dict[Form, FormScore]:
     """Compares the owners that are there (partition -> thread id) with each form; without those that refuse.
 
     Only what tells something is counted: owners that are threads of a registered member other than
     ``context.consumer_id``, of partitions that exist.  When one has just joined, pass a context without one's own
     registration, since the owners still are those of the group before.
     """
-    known = {str(thread): thread.consumer_id for thread in context.ring}
+    known = {str(thread): thread.consumer_id for thread in context.ordered_threads}
     telling = {
         tp: owner for tp, owner in owners.items() if known.get(owner, context.consumer_id) != context.consumer_id
     }
@@ -314,13 +314,13 @@ def score_forms(owners: Mapping[TopicPartition, str], context: AssignmentContext
     return scores
 
 
-def recognise_form(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> frozenset[Form]:
+def detect_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> frozenset[Form]:
     """The forms that explain every owner which is there; empty when nobody else owns anything, or none does.
 
     Several forms often agree (one topic of at most ten partitions is dealt alike by all of roundrobin), then all of
     them are named.  See ``score_forms`` for what counts and for the context to pass.
     """
-    scores = score_forms(owners, context)
+    scores = score_variants(owners, context)
     return frozenset(form for form, score in scores.items() if score.agreeing and not score.differing)
 
 
@@ -328,15 +328,15 @@ def explain_mismatch(
     owners: Mapping[TopicPartition, str], computed: Assignment, context: AssignmentContext
 ) -> str:
     """In one sentence, which setting the others seem to use; empty when their owners are as ``computed`` says."""
-    scores = score_forms(owners, context)
-    here = scores.get(computed.form, FormScore(0, 0))
+    scores = score_variants(owners, context)
+    here = scores.get(computed.variant, FormScore(0, 0))
     if not here.differing and (here.agreeing or not any(score.agreeing for score in scores.values())):
         return ""
     seen = here.agreeing + here.differing
     found = (
-        f"{here.differing} of {seen} partitions of other members have other owners than {_setting(computed.form)} gives"
+        f"{here.differing} of {seen} partitions of other members have other owners than {_setting(computed.variant)} gives"
         if seen
-        else f"{_setting(computed.form)} refuses this group, and other members own partitions all the same"
+        else f"{_setting(computed.variant)} refuses this group, and other members own partitions all the same"
     )
     fitting = [form for form, score in scores.items() if score.agreeing and not score.differing]
     if fitting:
@@ -344,7 +344,7 @@ def explain_mismatch(
         return f"{found}; all of them are as {settings} gives: all members of a group must be set alike."
     best, score = max(scores.items(), key=lambda item: item[1].agreeing)
     # Chance alone gives every form some owners; only more than half of them speak for one.
-    if best is not computed.form and score.agreeing > score.differing:
+    if best is not computed.variant and score.agreeing > score.differing:
         return (
             f"{found}; {_setting(best)} comes nearest with {score.agreeing} of {score.agreeing + score.differing}: "
             "compare the settings of all members, exclude.internal.topics among them."
@@ -389,7 +389,7 @@ def _threads_of_members(
     return threads
 
 
-def _ring(members: Iterable[ThreadIdsPerTopic]) -> list[ConsumerThreadId]:
+def _ordered_threads(members: Iterable[ThreadIdsPerTopic]) -> list[ConsumerThreadId]:
     threads = {thread for topics in members for ids in {id(t): t for t in topics.values()}.values() for thread in ids}
     return sorted(threads, key=lambda thread: thread.sort_key)
 
@@ -443,7 +443,7 @@ def _in_hash_order(
     for topic in topics:
         head = java_hash(f"{before}{topic}{between}")
         for partition in partitions[topic]:
-            factor, rest = _tail(partition, after)
+            factor, rest = _partition_hash(partition, after)
             signed = (head * factor + rest + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
             hashed.append((signed, TopicPartition(topic, partition)))
     hashed.sort(key=lambda item: item[0])
@@ -451,16 +451,16 @@ def _in_hash_order(
 
 
 @lru_cache(TAILS_KEPT_MAX)
-def _tail(partition: int, after: str) -> tuple[int, int]:
+def _partition_hash(partition: int, after: str) -> tuple[int, int]:
     tail = f"{partition}{after}"
     return 31 ** len(tail), java_hash(tail)
 
 
-def _deal(
+def _assign_in_turn(
     context: AssignmentContext, in_order: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ConsumerThreadId]:
     """Each partition to the next thread at the cursor that subscribes to its topic; who is passed is passed."""
-    ring = context.ring
+    ring = context.ordered_threads
     cursor = 0
     owners: dict[TopicPartition, ConsumerThreadId] = {}
     for tp in in_order:

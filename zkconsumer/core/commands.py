@@ -56,8 +56,8 @@ class Tell:
 
     level: str
     name: str
-    words: str
-    about: tuple[Any, ...] = ()
+    message: str
+    hook_arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Count:
     """Add to a counter."""
 
     name: str
-    by: int = 1
+    amount: int = 1
 
 
 # --- registration -----------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class ListOwners:
     ticket: int
     session_id: int
     topics: tuple[str, ...]
-    mine: tuple[TopicPartition, ...] = ()
+    own_partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ReleaseOf:
     stored: StoredOffset
     owner: str
     next_owner: str | None = None
-    verify: bool = False
+    verify_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,8 @@ class Claim:
     ticket: int
     session_id: int
     owners: Mapping[TopicPartition, str]
-    look_first: bool
-    look_closely: bool
+    list_owners_first: bool
+    identify_owners: bool
     control_version: int | None
 
 
@@ -227,7 +227,7 @@ class CommitToKafka:
 class CancelKafka:
     """Nobody waits any more for what was asked with this ticket: send nothing of it from now on."""
 
-    of: int
+    cancelled_ticket: int
 
 
 # --- streams and fetchers ---------------------------------------------------------------------------------------
@@ -322,22 +322,22 @@ class CallLost:
 class CompleteCommit:
     """Answer a call of ``commit_offsets()``: what was not written, with the reason."""
 
-    call: int
-    refused: Mapping[TopicPartition, NotWritten]
+    call_id: int
+    failures: Mapping[TopicPartition, NotWritten]
 
 
 @dataclass(frozen=True, slots=True)
 class AnnounceShare:
     """The member holds its whole share."""
 
-    partitions: int
+    partition_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnnounceLeft:
     """Everything was given back and the registration is gone."""
 
-    not_released: tuple[TopicPartition, ...]
+    unreleased: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,8 +351,8 @@ class AnnounceControl:
 class Fail:
     """End every stream with an error: ``kind`` names its class."""
 
-    kind: str
-    words: str
+    error_class: str
+    message: str
 
 
 Command: TypeAlias = (

@@ -35,42 +35,42 @@ class CommitOnChange:
         self._is_enabled = is_enabled
         self._has_changed = False
         """A change was seen, and ``begin`` was not called since."""
-        self._is_owed = False
+        self._is_commit_due = False
         """What was consumed until a change is to be committed, and that commit is not decided yet."""
         self.is_collecting = False
         """``CollectPositions`` was sent for that commit and is not answered; the group is not read meanwhile."""
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """Members or topics changed, or may have changed while the connection was broken."""
         self._has_changed = self._is_enabled
 
     def begin(self) -> None:
         """The change is the first one after a quiet time, or the group is about to be read because of it."""
-        self._is_owed = self._is_owed or self._has_changed
+        self._is_commit_due = self._is_commit_due or self._has_changed
         self._has_changed = False
 
     def collect(self, *, is_fetching: bool, is_busy: bool) -> list[Command]:
         """Ask for the positions, unless a commit is under way (``is_busy``); without partitions nothing is owed."""
-        self._is_owed = self._is_owed and is_fetching
-        if not self._is_owed or self.is_collecting or is_busy:
+        self._is_commit_due = self._is_commit_due and is_fetching
+        if not self._is_commit_due or self.is_collecting or is_busy:
             return []
         self.is_collecting = True
-        return [do.CollectPositions(), do.StartTimer(Timer.COLLECT, COLLECT_TIMEOUT_MS)]
+        return [do.CollectPositions(), do.StartTimer(Timer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
 
-    def collected(self) -> list[Command]:
+    def on_collected(self) -> list[Command]:
         """The positions are here."""
         was_collecting, self.is_collecting = self.is_collecting, False
-        return [do.StopTimer(Timer.COLLECT)] if was_collecting else []
+        return [do.StopTimer(Timer.COLLECT_POSITIONS)] if was_collecting else []
 
-    def timed_out(self) -> None:
+    def on_timeout(self) -> None:
         """Do not wait for the positions any longer; when they come they are committed like those of the interval."""
-        self.is_collecting = self._is_owed = False
+        self.is_collecting = self._is_commit_due = False
 
-    def settled(self) -> None:
+    def commit_done(self) -> None:
         """The commit is decided, or what leaves this member is known: nothing is owed."""
-        self._is_owed = False
+        self._is_commit_due = False
 
-    def forget(self) -> list[Command]:
+    def reset(self) -> list[Command]:
         """The session is gone, or the member leaves."""
-        self._has_changed = self._is_owed = False
-        return self.collected()
+        self._has_changed = self._is_commit_due = False
+        return self.on_collected()

@@ -44,10 +44,10 @@ class _Round:
     control_version: int | None
     attempts: int
     call: CommitWanted | None
-    refused: dict[TopicPartition, NotWritten]
-    for_kafka: dict[TopicPartition, int]
-    in_kafka: bool = False
-    resets: dict[TopicPartition, int] = field(default_factory=dict)
+    failures: dict[TopicPartition, NotWritten]
+    kafka_offsets: dict[TopicPartition, int]
+    is_sent_to_kafka: bool = False
+    reset_counts: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class Commits:
@@ -61,23 +61,23 @@ class Commits:
     ) -> None:
         self.in_flight: dict[TopicPartition, int] = {}
         """What is being written -> how often it had been reset when that was decided."""
-        self.calls: list[CommitWanted] = []
+        self.pending_calls: list[CommitWanted] = []
         self._partitions = partitions
         self._new_ticket = new_ticket
         self._stores = stores
         self._round: _Round | None = None
-        self._said_rewound = False
-        self._said_kafka = ""
+        self._is_rewound_logged = False
+        self._logged_kafka_failure = ""
 
     @property
-    def is_busy(self) -> bool:
+    def is_in_progress(self) -> bool:
         """Whether a commit is under way."""
         return self._round is not None
 
     @property
-    def is_in_kafka(self) -> bool:
+    def is_waiting_for_kafka(self) -> bool:
         """Whether it is Kafka that a commit waits for."""
-        return self._round is not None and self._round.in_kafka
+        return self._round is not None and self._round.is_sent_to_kafka
 
     def send(
         self,
@@ -102,8 +102,8 @@ class Commits:
             if held is None or not held.is_owned:
                 refused[tp] = NOT_OURS
                 continue
-            to_znode = held.offset_to_commit(position) if self._stores.in_zookeeper else None
-            to_kafka = held.offset_for_kafka(position, repeats=repeats) if self._stores.in_kafka else None
+            to_znode = held.offset_for_zookeeper(position) if self._stores.uses_zookeeper else None
+            to_kafka = held.offset_for_kafka(position, repeats=repeats) if self._stores.uses_kafka else None
             if to_znode is None and to_kafka is None:
                 continue
             if held.state not in COMMITTABLE:
@@ -114,41 +114,41 @@ class Commits:
             if to_kafka is not None:
                 for_kafka[tp] = to_kafka
         if not offsets and not for_kafka:
-            return [] if call is None else [do.CompleteCommit(call.call, refused)]
+            return [] if call is None else [do.CompleteCommit(call.call_id, refused)]
         self._round = _Round(
             self._new_ticket(), session_id, control_version, attempts, call, refused, for_kafka
         )
-        self.in_flight = {tp: self._partitions[tp].resets for tp in (*offsets, *for_kafka)}
+        self.in_flight = {tp: self._partitions[tp].reset_count for tp in (*offsets, *for_kafka)}
         if offsets:
             return [do.Commit(self._round.ticket, session_id, offsets, control_version)]
-        return self._tell_kafka(self._round)
+        return self._send_to_kafka(self._round)
 
-    def overdue(self, now_ms: int) -> list[Command]:
+    def expire_calls(self, now_ms: int) -> list[Command]:
         """Forget the calls whose callers do not wait any longer: they were told that nothing was written."""
-        late = [call for call in self.calls if call.until_ms is not None and call.until_ms <= now_ms]
-        self.calls = [call for call in self.calls if call not in late]
-        return [do.CompleteCommit(call.call, dict.fromkeys(call.positions, TOO_LATE)) for call in late]
+        late = [call for call in self.pending_calls if call.until_ms is not None and call.until_ms <= now_ms]
+        self.pending_calls = [call for call in self.pending_calls if call not in late]
+        return [do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, TOO_LATE)) for call in late]
 
-    def settled(self, event: CommitSettled) -> tuple[list[Command], list[TopicPartition]]:
+    def on_zookeeper_result(self, event: CommitSettled) -> tuple[list[Command], list[TopicPartition]]:
         """Take ZooKeeper's answer in; gives back the commands, and the partitions that turned out not to be ours."""
         now = self._round
-        if now is None or now.in_kafka or event.ticket != now.ticket:
+        if now is None or now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
         out: list[Command] = []
         lost: list[TopicPartition] = []
         put_off: list[TopicPartition] = []
         done = 0
         for tp, written in sorted(event.results.items()):
-            out += self.rewound(tp, written)
+            out += self.report_rewound(tp, written)
             held = self._partitions.get(tp)
             if written.outcome is Outcome.DONE:
                 done += 1
                 if held is not None:
-                    held.wrote(written.stored, self.in_flight[tp])
+                    held.record_zookeeper_write(written.stored, self.in_flight[tp])
                 continue
-            now.for_kafka.pop(tp, None)
-            now.refused[tp] = self._not_in_zookeeper(written.why)
-            if written.outcome is Outcome.NOT_OURS:
+            now.kafka_offsets.pop(tp, None)
+            now.failures[tp] = self._zookeeper_failure(written.why)
+            if written.outcome is Outcome.NOT_OWNER:
                 lost.append(tp)
             elif written.why == CONTROL_CHANGED:
                 put_off.append(tp)
@@ -159,81 +159,81 @@ class Commits:
             out.append(do.Tell("INFO", "commit-put-off", words))
         counted = (("commits", done), ("commits_failed", len(event.results) - done))
         out += [do.Count(name, by) for name, by in counted if by]
-        return [*out, *(self._tell_kafka(now) if now.for_kafka else self._finish(now))], lost
+        return [*out, *(self._send_to_kafka(now) if now.kafka_offsets else self._finish(now))], lost
 
-    def settled_in_kafka(self, event: KafkaCommitSettled) -> tuple[list[Command], list[TopicPartition]]:
+    def on_kafka_result(self, event: KafkaCommitSettled) -> tuple[list[Command], list[TopicPartition]]:
         """The same of Kafka's answer."""
         now = self._round
-        if now is None or not now.in_kafka or event.ticket != now.ticket:
+        if now is None or not now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
         out: list[Command] = []
         lost: list[TopicPartition] = []
         failed: dict[TopicPartition, KafkaWritten] = {}
-        for tp, offset in now.for_kafka.items():
+        for tp, offset in now.kafka_offsets.items():
             written = event.results.get(tp, KafkaWritten(Outcome.UNKNOWN, "the coordinator did not answer for it"))
             held = self._partitions.get(tp)
             if written.outcome is Outcome.DONE:
                 if held is not None:
-                    held.wrote_to_kafka(offset, self.in_flight[tp])
+                    held.record_kafka_write(offset, self.in_flight[tp])
                 continue
             if written.outcome is Outcome.UNKNOWN:
-                self._may_be_in_kafka(tp, offset)
-            now.refused[tp] = NotWritten(written.why, KAFKA, written.is_final, written.why == CONTROL_CHANGED)
-            if written.outcome is Outcome.NOT_OURS:
+                self._record_unknown_kafka_write(tp, offset)
+            now.failures[tp] = NotWritten(written.why, KAFKA, written.is_permanent, written.why == CONTROL_CHANGED)
+            if written.outcome is Outcome.NOT_OWNER:
                 lost.append(tp)
             else:
                 failed[tp] = written
-        out += self._said_failed(failed)
+        out += self._log_kafka_failures(failed)
         not_done = len(lost) + len(failed)
-        counted = (("kafka_commits", len(now.for_kafka) - not_done), ("kafka_commits_failed", not_done))
+        counted = (("kafka_commits", len(now.kafka_offsets) - not_done), ("kafka_commits_failed", not_done))
         out += [do.Count(name, by) for name, by in counted if by]
         return [*out, *self._finish(now)], lost
 
-    def give_up_kafka(self, why: str) -> list[Command]:
+    def abandon_kafka_commit(self, why: str) -> list[Command]:
         """Do not wait for Kafka any longer, and if it was not asked yet, do not ask it."""
         now = self._round
         if now is None:
             return []
-        now.refused |= {tp: NotWritten(why, KAFKA) for tp in now.for_kafka}
-        out: list[Command] = [do.Count("kafka_commits_failed", len(now.for_kafka))] if now.for_kafka else []
-        if now.in_kafka:
-            for tp, offset in now.for_kafka.items():
-                self._may_be_in_kafka(tp, offset)
-        now.for_kafka.clear()
-        return [*out, do.CancelKafka(now.ticket), *self._finish(now)] if now.in_kafka else out
+        now.failures |= {tp: NotWritten(why, KAFKA) for tp in now.kafka_offsets}
+        out: list[Command] = [do.Count("kafka_commits_failed", len(now.kafka_offsets))] if now.kafka_offsets else []
+        if now.is_sent_to_kafka:
+            for tp, offset in now.kafka_offsets.items():
+                self._record_unknown_kafka_write(tp, offset)
+        now.kafka_offsets.clear()
+        return [*out, do.CancelKafka(now.ticket), *self._finish(now)] if now.is_sent_to_kafka else out
 
-    def lost(self, partitions: Collection[TopicPartition]) -> list[Command]:
+    def on_ownership_lost(self, partitions: Collection[TopicPartition]) -> list[Command]:
         """These are not ours any more: Kafka must not be told their offsets later, when they may be ours anew.
 
         What else Kafka was to be told in the same breath is told with the next commit.
         """
         now = self._round
-        mine = [] if now is None else [tp for tp in partitions if tp in now.for_kafka]
+        mine = [] if now is None else [tp for tp in partitions if tp in now.kafka_offsets]
         if now is None or not mine:
             return []
-        if now.in_kafka:
-            return self.give_up_kafka(f"{mine[0]} was lost while Kafka was to be told")
+        if now.is_sent_to_kafka:
+            return self.abandon_kafka_commit(f"{mine[0]} was lost while Kafka was to be told")
         for tp in mine:
-            now.refused[tp] = NOT_OURS
-            del now.for_kafka[tp]
+            now.failures[tp] = NOT_OURS
+            del now.kafka_offsets[tp]
         return []
 
-    def forget(self, why: str) -> list[Command]:
+    def reset(self, why: str) -> list[Command]:
         """The session is gone: nothing of this may be written any more, and whoever waits is told."""
         now, self._round, self.in_flight = self._round, None, {}
-        calls = self.calls if now is None or now.call is None else [now.call, *self.calls]
-        self.calls = []
-        out: list[Command] = [] if now is None or not now.in_kafka else [do.CancelKafka(now.ticket)]
+        calls = self.pending_calls if now is None or now.call is None else [now.call, *self.pending_calls]
+        self.pending_calls = []
+        out: list[Command] = [] if now is None or not now.is_sent_to_kafka else [do.CancelKafka(now.ticket)]
         refused = NotWritten(why)
-        return [*out, *(do.CompleteCommit(call.call, dict.fromkeys(call.positions, refused)) for call in calls)]
+        return [*out, *(do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, refused)) for call in calls)]
 
-    def rewound(self, tp: TopicPartition, written: Written) -> list[Command]:
+    def report_rewound(self, tp: TopicPartition, written: Written) -> list[Command]:
         """Count, and say once, that somebody who is not the owner had written a smaller offset."""
         if written.rewound_from is None:
             return []
         out: list[Command] = [do.Count("offsets_reasserted")]
-        if not self._said_rewound:
-            self._said_rewound = True
+        if not self._is_rewound_logged:
+            self._is_rewound_logged = True
             words = (
                 f"partition={tp} found={written.rewound_from} written_again={written.stored.offset}: somebody who does "
                 "not own the partition wrote it (an original member that was paused does so when it wakes)"
@@ -242,40 +242,40 @@ class Commits:
             out.append(do.Tell("WARNING", "offset-rewound", words, about))
         return out
 
-    def _not_in_zookeeper(self, why: str) -> NotWritten:
-        return NotWritten(why, ZOOKEEPER if self._stores.in_kafka else "", is_passing=why == CONTROL_CHANGED)
+    def _zookeeper_failure(self, why: str) -> NotWritten:
+        return NotWritten(why, ZOOKEEPER if self._stores.uses_kafka else "", is_transient=why == CONTROL_CHANGED)
 
-    def _tell_kafka(self, now: _Round) -> list[Command]:
-        now.in_kafka = True
-        self.in_flight = {tp: self.in_flight[tp] for tp in now.for_kafka}
+    def _send_to_kafka(self, now: _Round) -> list[Command]:
+        now.is_sent_to_kafka = True
+        self.in_flight = {tp: self.in_flight[tp] for tp in now.kafka_offsets}
         return [
-            do.CommitToKafka(now.ticket, now.session_id, dict(now.for_kafka), now.attempts, now.control_version)
+            do.CommitToKafka(now.ticket, now.session_id, dict(now.kafka_offsets), now.attempts, now.control_version)
         ]
 
-    def _may_be_in_kafka(self, tp: TopicPartition, offset: int) -> None:
+    def _record_unknown_kafka_write(self, tp: TopicPartition, offset: int) -> None:
         held = self._partitions.get(tp)
         if held is not None:
-            held.may_be_in_kafka(offset, self.in_flight[tp])
+            held.record_unknown_kafka_write(offset, self.in_flight[tp])
 
     def _finish(self, now: _Round) -> list[Command]:
         self._round, self.in_flight = None, {}
-        return [] if now.call is None else [do.CompleteCommit(now.call.call, now.refused)]
+        return [] if now.call is None else [do.CompleteCommit(now.call.call_id, now.failures)]
 
-    def _said_failed(self, failed: Mapping[TopicPartition, KafkaWritten]) -> list[Command]:
+    def _log_kafka_failures(self, failed: Mapping[TopicPartition, KafkaWritten]) -> list[Command]:
         """Say why Kafka did not take offsets; once a reason, until it took everything again."""
         if not failed:
-            self._said_kafka = ""
+            self._logged_kafka_failure = ""
             return []
         first, written = next(iter(failed.items()))
         # A coordinator has several codes for a modern group: REBALANCE_IN_PROGRESS before SyncGroup, others after it.
-        text = "a modern group" if written.is_modern_group else written.why
+        text = "a modern group" if written.is_coordinator_group_active else written.why
         reason = "".join(char for char in text if not char.isdigit())
-        if reason == self._said_kafka:
+        if reason == self._logged_kafka_failure:
             return []
-        self._said_kafka = reason
+        self._logged_kafka_failure = reason
         words = f"partitions={len(failed)} first={first} why={written.why!r}"
-        if self._stores.in_zookeeper:
+        if self._stores.uses_zookeeper:
             words += ": ZooKeeper has the offsets"
-        if written.is_modern_group:
+        if written.is_coordinator_group_active:
             return [do.Tell("ERROR", "modern-group-alive", words)]
         return [do.Tell("ERROR", "kafka-commit-failed", words)]

@@ -29,24 +29,24 @@ events that leave a machine where it is are left out.
 """
 
 
-def page() -> str:
+def state_machine_page() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *(line for machine in MACHINES for line in _chapter(machine))])
+    return "\n".join([INTRODUCTION, *(line for machine in MACHINES for line in _section(machine))])
 
 
-def _chapter(machine: type[Machine]) -> Iterator[str]:
+def _section(machine: type[Machine]) -> Iterator[str]:
     yield f"## {machine.__name__}\n"
     yield f"{_summary(machine)}\n"
     yield "```mermaid"
     yield "stateDiagram-v2"
     yield f"    [*] --> {machine.INITIAL.value}"
-    for (before, after), events in _arrows(machine).items():
+    for (before, after), events in _transitions(machine).items():
         yield f"    {before} --> {after}: {', '.join(events)}"
     yield "```\n"
     yield "| state | event | leads to |"
     yield "|---|---|---|"
     for (before, event), handler in machine.TRANSITIONS.items():
-        targets = " or ".join(state.value for state in handler.states or (before,))
+        targets = " or ".join(state.value for state in handler.target_states or (before,))
         yield f"| {before.value} | {event.__name__} | {targets} |"
     yield ""
     yield "| event | what it says |"
@@ -56,11 +56,11 @@ def _chapter(machine: type[Machine]) -> Iterator[str]:
     yield ""
 
 
-def _arrows(machine: type[Machine]) -> dict[tuple[str, str], list[str]]:
+def _transitions(machine: type[Machine]) -> dict[tuple[str, str], list[str]]:
     """(state, next state) -> events, in the order of the table; without those that stay."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), handler in machine.TRANSITIONS.items():
-        for after in handler.states:
+        for after in handler.target_states:
             if after is not before:
                 arrows.setdefault((before.value, after.value), []).append(event.__name__)
     return arrows

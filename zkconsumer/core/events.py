@@ -99,7 +99,7 @@ class CommitWanted:
     ``until_ms``: how long the caller waits; what has not begun by then is not written any more.  None: for ever.
     """
 
-    call: int
+    call_id: int
     positions: Mapping[TopicPartition, int]
     until_ms: int | None = None
 
@@ -121,7 +121,7 @@ class RegistrationHeld:
     ticket: int
     session_id: int
     age_ms: int
-    holder: str
+    holder_host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Deregistered:
 class GroupChanged:
     """A watch fired: members, a registration, a topic or the control znode changed."""
 
-    what: str
+    changed_path: str
     is_control: bool = False
     """It was the control znode."""
 
@@ -190,8 +190,8 @@ class Outcome(Enum):
     """How one write for one partition ended."""
 
     DONE = "done"
-    REFUSED = "refused"  # someone else's node is there
-    NOT_OURS = "not ours"  # our owner node is gone, or is not ours any more
+    CONFLICT = "refused"  # someone else's node is there
+    NOT_OWNER = "not ours"  # our owner node is gone, or is not ours any more
     FAILED = "failed"  # an error, with its reason; may be tried again
     UNKNOWN = "unknown"  # it may have happened: the connection broke, or the coordinator cannot say
 
@@ -266,7 +266,7 @@ class Written:
     stored: StoredOffset
     why: str = ""
     rewound_from: int | None = None
-    handed_over: bool = False
+    is_thread_changed: bool = False
     czxid: int = 0
 
 
@@ -296,8 +296,8 @@ class KafkaWritten:
 
     outcome: Outcome
     why: str = ""
-    is_final: bool = False
-    is_modern_group: bool = False
+    is_permanent: bool = False
+    is_coordinator_group_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +349,7 @@ class ListenerReturned:
     """The listener came back from this call; with ``why``, by an exception."""
 
     ticket: int
-    call: str
+    method_name: str
     why: str = ""
 
 
@@ -361,8 +361,8 @@ class Timer(Enum):
 
     PROBE = "probe"
     DEBOUNCE = "debounce"
-    COLLECT = "collect"
-    OWNERS = "owners"
+    COLLECT_POSITIONS = "collect"
+    LIST_OWNERS = "owners"
     RETRY = "retry"
     DRAIN = "drain"
     SETTLE = "settle"
@@ -370,8 +370,8 @@ class Timer(Enum):
     REGISTER = "register"
     DIAGNOSE = "diagnose"
     LISTENER = "listener"
-    KAFKA = "kafka"
-    MISSING = "missing"
+    RELEASE_WAITS_FOR_KAFKA = "kafka"
+    MISSING_TOPICS = "missing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,62 +27,62 @@ class InvariantBroken(Bug):
     """A rule that every member must keep at all times does not hold."""
 
 
-def _must(holds: bool, rule: str, why: str) -> None:
+def _require(holds: bool, rule: str, why: str) -> None:
     if not holds:
         raise InvariantBroken(f"{rule}: {why}")
 
 
-def check(group: Group) -> None:
+def check_invariants(group: Group) -> None:
     """Raise ``InvariantBroken`` when a safety rule does not hold for this member now."""
     live = group.session.live
-    _must(live is not None or not group.partitions, "S1", "partitions are held without a session")
-    _must(
+    _require(live is not None or not group.partitions, "S1", "partitions are held without a session")
+    _require(
         live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "there is a lease without a session"
     )
-    _must(
-        group.membership.state in (MembershipState.IN, MembershipState.LEAVING)
+    _require(
+        group.membership.state in (MembershipState.REGISTERED, MembershipState.LEAVING)
         or all(held.is_leaving and held.state is not PartitionState.DRAINING for held in group.partitions.values()),
         "S1",
         f"partitions are held while the membership is {group.membership.state.value}",
     )
-    _must(
-        group.rebalance.state is RebalanceState.IDLE or group.membership.state is MembershipState.IN,
+    _require(
+        group.rebalance.state is RebalanceState.IDLE or group.membership.state is MembershipState.REGISTERED,
         "S1",
         "an attempt is under way without membership",
     )
     for tp, held in group.partitions.items():
-        _must(held.state is not PartitionState.GONE, "S1", f"{tp} is gone and still in the table")
+        _require(held.state is not PartitionState.NOT_OWNED, "S1", f"{tp} is gone and still in the table")
         if held.state is PartitionState.FETCHING:
-            _must(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
-        if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset:
-            _must(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
+            _require(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
+        if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset_since_write:
+            _require(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
         if held.state is PartitionState.RELEASING:
-            _must(group.listener.knows(held), "order", f"{tp} is given back before the listener was told")
-    _must(
+            _require(group.listener.may_release(held), "order", f"{tp} is given back before the listener was told")
+    _require(
         not group.commit_on_change.is_collecting or (live is not None and group.settings.auto_commit),
         "S6",
         "positions are awaited for a commit that may not be made",
     )
-    _check_claims(group)
+    _check_acquisitions(group)
 
 
-def _check_claims(group: Group) -> None:
-    claiming = [tp for tp, held in group.partitions.items() if held.state is PartitionState.CLAIMING]
-    _must(
-        not claiming or group.rebalance.state in (RebalanceState.CLAIMING, RebalanceState.IDLE),
+def _check_acquisitions(group: Group) -> None:
+    claiming = [tp for tp, held in group.partitions.items() if held.state is PartitionState.ACQUIRING]
+    _require(
+        not claiming or group.rebalance.state in (RebalanceState.ACQUIRING, RebalanceState.IDLE),
         "S11",
         "claims are under way outside the claiming step",
     )
-    if group.rebalance.state is RebalanceState.CLAIMING:
+    if group.rebalance.state is RebalanceState.ACQUIRING:
         unreleased = [
             tp
             for tp, held in group.partitions.items()
-            if held.is_leaving and not held.is_unsure and tp not in group.releases.unreleasable
+            if held.is_leaving and not held.is_ownership_unknown and tp not in group.releaser.unreleasable
         ]
-        _must(not unreleased, "S11", f"claims went out before the release of {unreleased[:3]}")
+        _require(not unreleased, "S11", f"claims went out before the release of {unreleased[:3]}")
     for tp in claiming:
-        _must(
-            group.membership.state is not MembershipState.IN or tp in group.share,
+        _require(
+            group.membership.state is not MembershipState.REGISTERED or tp in group.own_assignment,
             "S10",
             f"{tp} is claimed and not in the share",
         )
@@ -102,13 +102,13 @@ STEPS: tuple[tuple[type, ...], ...] = (
 )
 
 
-def check_order(commands: Sequence[Command]) -> None:
+def check_command_order(commands: Sequence[Command]) -> None:
     """Raise ``InvariantBroken`` when, for one partition, a later step stands before an earlier one.
 
     What is fetched (again) may be stopped in the same breath: that is the first step of its next round.
     """
     kinds_said = {type(command) for command in commands}
-    _must(
+    _require(
         not {do.ReadGroup, do.CollectPositions} <= kinds_said,
         "order",
         "the group is read before the commit for which the positions are asked",
@@ -120,7 +120,7 @@ def check_order(commands: Sequence[Command]) -> None:
             if isinstance(command, kinds):
                 for tp in _partitions_of(command):
                     before = reached.get(tp, step)
-                    _must(
+                    _require(
                         before <= step or (before == last and step == 0),
                         "order",
                         f"{type(command).__name__} of {tp} comes after a later step",

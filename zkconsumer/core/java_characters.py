@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkconsumer.core.java_classes import ESCAPED, NAMED, OF_ONE_CASE
-from zkconsumer.core.regex_tree import CODE_POINT_MAX, Ranges, complement, intersection, merged
+from zkconsumer.core.regex_tree import CODE_POINT_MAX, Ranges, complement, intersection, merge_ranges
 
 GROUP_DEPTH_MAX = 32
 """Groups inside groups, and classes inside classes; deeper patterns are not evaluated."""
@@ -50,7 +50,7 @@ class Characters:
         """The character at the reading position, or an empty text at the end."""
         return self.pattern[self.position + ahead : self.position + ahead + 1]
 
-    def _take(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         """Whether this comes next; then it is read."""
         found = self.pattern.startswith(text, self.position)
         if found:
@@ -143,19 +143,19 @@ class Characters:
             raise NotEvaluable(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
         self.depth += 1
         self.position += 1
-        negated = self._take("^")
+        negated = self._accept("^")
         if self._peek() == "]":
             raise NotEvaluable(self.position, "a ']' at the beginning of a class")
         found = self._union(start, negated)
-        if self._take("&&"):
+        if self._accept("&&"):
             if negated:
                 raise NotEvaluable(self.position - 2, "an intersection in a class that begins with '^'")
-            found = intersection(found, self._right_side(start))
+            found = intersection(found, self._intersection_operand(start))
         self.position += 1
         self.depth -= 1
         return complement(found) if negated else found
 
-    def _right_side(self, start: int) -> Ranges:
+    def _intersection_operand(self, start: int) -> Ranges:
         """Behind ``&&``: one class in brackets, or characters as they stand."""
         if self._peek() in ("]", "&"):
             raise NotEvaluable(self.position - 2, "an intersection with nothing")
@@ -187,8 +187,8 @@ class Characters:
                     raise NotEvaluable(self.position, "a class inside a class that begins with '^', or behind '&&'")
                 members.extend(self._class())
             else:
-                members.extend(self._folded(self._class_item(start)))
-        return merged(members)
+                members.extend(self._with_both_cases(self._class_item(start)))
+        return merge_ranges(members)
 
     def _class_item(self, start: int) -> Ranges:
         """One character, range or escape of a class."""
@@ -220,7 +220,7 @@ class Characters:
             raise NotEvaluable(self.position, f"the escape '\\{self._peek(1)}' in a class")
         return self._escape()
 
-    def _folded(self, ranges: Ranges) -> Ranges:
+    def _with_both_cases(self, ranges: Ranges) -> Ranges:
         """With ``(?i)``: every ASCII letter in both cases.  Java's flag knows no other letters, RE2's does."""
         if "i" not in self.flags:
             return ranges
@@ -229,7 +229,7 @@ class Characters:
             for first, last, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
                 if low <= last and high >= first:
                     added.append((max(low, first) + shift, min(high, last) + shift))
-        return merged(added)
+        return merge_ranges(added)
 
 
 def _number(digits: str, base: int, shortest: int, longest: int) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from zkconsumer.core.regex_tree import Ranges, complement, merged
+from zkconsumer.core.regex_tree import Ranges, complement, merge_ranges
 
 ASCII = range(0x80)
 
@@ -35,19 +35,19 @@ ESCAPED: dict[str, Ranges] = {
 none of them is in a topic's name, so nothing differs."""
 
 
-def _those(is_in: str) -> Ranges:
-    return merged([(ord(character), ord(character)) for character in is_in])
+def _characters_of(is_in: str) -> Ranges:
+    return merge_ranges([(ord(character), ord(character)) for character in is_in])
 
 
 def _of_categories(*categories: str) -> Ranges:
     """The ASCII characters whose general category begins so."""
-    return merged([(code, code) for code in ASCII if unicodedata.category(chr(code)).startswith(categories)])
+    return merge_ranges([(code, code) for code in ASCII if unicodedata.category(chr(code)).startswith(categories)])
 
 
 _LOWER: Ranges = ((0x61, 0x7A),)
 _UPPER: Ranges = ((0x41, 0x5A),)
-_ALPHA = merged([*_LOWER, *_UPPER])
-_ALNUM = merged([*_ALPHA, *_DIGIT])
+_ALPHA = merge_ranges([*_LOWER, *_UPPER])
+_ALNUM = merge_ranges([*_ALPHA, *_DIGIT])
 
 _POSIX: dict[str, Ranges] = {
     "Lower": _LOWER,
@@ -59,7 +59,7 @@ _POSIX: dict[str, Ranges] = {
     "Punct": ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)),
     "Graph": ((0x21, 0x7E),),
     "Print": ((0x20, 0x7E),),
-    "Blank": _those("\t "),
+    "Blank": _characters_of("\t "),
     "Cntrl": ((0x00, 0x1F), (0x7F, 0x7F)),
     "XDigit": ((0x30, 0x39), (0x41, 0x46), (0x61, 0x66)),
     "Space": _SPACE,

@@ -7,7 +7,7 @@ are replaced here, too, character by character, and each character remembers its
 from __future__ import annotations
 
 
-def unquoted(pattern: str) -> tuple[str, list[int]]:
+def expand_regex_quotes(pattern: str) -> tuple[str, list[int]]:
     r"""The pattern without quotes, and for each of its characters, and its end, the place in ``pattern``.
 
     In a quote everything but ASCII letters and digits gets a backslash.  A ``\Q`` without ``\E`` reaches to the end.

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from zkconsumer.core.java_characters import GROUP_DEPTH_MAX, Characters, NotEvaluable, NotJava
 from zkconsumer.core.java_classes import LINE_ENDS
-from zkconsumer.core.java_quotes import unquoted
+from zkconsumer.core.java_quotes import expand_regex_quotes
 from zkconsumer.core.regex_tree import (
     NODES_MAX,
     At,
@@ -37,13 +37,13 @@ from zkconsumer.core.regex_tree import (
     Tree,
     complement,
     fixed_length,
-    may_be_empty_in_places,
+    may_be_empty_at_anchor,
 )
 
 REPEAT_MAX = 1000
 """The largest ``{n}`` that RE2 knows."""
 
-_PLACES = {"b": At.BOUNDARY, "B": At.NO_BOUNDARY, "A": At.BEGIN, "G": At.BEGIN, "Z": At.END, "z": At.END}
+_PLACES = {"b": At.WORD_BOUNDARY, "B": At.NOT_WORD_BOUNDARY, "A": At.START, "G": At.START, "Z": At.END, "z": At.END}
 """A topic's name has no line ends, so ``\\Z`` is ``\\z``; the end of the last match, ``\\G``, is the beginning here."""
 
 _LOOKS = {"(?=": (False, False), "(?!": (False, True), "(?<=": (True, False), "(?<!": (True, True)}
@@ -51,14 +51,14 @@ _FLAGS = frozenset("idmsuU")
 """``d``, ``m`` and ``s`` are about line ends, which no topic's name has; ``u`` and ``U`` about what is not ASCII."""
 
 
-def read(pattern: str) -> Tree:
+def parse_java_regex(pattern: str) -> Tree:
     """The language of a pattern, for names that topics can have.
 
     Raises ``NotJava`` or ``NotEvaluable`` with the place of the first character that stopped the reading.
     """
-    text, places = unquoted(pattern)
+    text, places = expand_regex_quotes(pattern)
     try:
-        return _Reader(text).read()
+        return _Reader(text).parse()
     except (NotJava, NotEvaluable) as error:
         raise type(error)(places[error.position], error.what) from None
 
@@ -71,7 +71,7 @@ class _Reader(Characters):
     nodes: int = 0
     """Nodes of everything that was read, each as often as the tree refers to it; never above ``NODES_MAX``."""
 
-    def read(self) -> Tree:
+    def parse(self) -> Tree:
         tree = self._alternatives()
         if self.position < len(self.pattern):
             raise NotJava(self.position, "a closing parenthesis without an opening one")
@@ -79,7 +79,7 @@ class _Reader(Characters):
 
     def _alternatives(self) -> Tree:
         branches = [self._sequence()]
-        while self._take("|"):
+        while self._accept("|"):
             branches.append(self._sequence())
         self._add_nodes(1, self.position)
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
@@ -118,7 +118,7 @@ class _Reader(Characters):
                 return Chars(complement(LINE_ENDS))
             case "^" | "$":
                 self.position += 1
-                return Place(At.BEGIN if c == "^" else At.END)
+                return Place(At.START if c == "^" else At.END)
             case "\\" if self._peek(1) in _PLACES and self._peek(1):
                 if self._peek(1) == "b" and self._peek(2) == "{":
                     raise NotEvaluable(self.position, "the boundary of something else than a word, '\\b{'")
@@ -127,10 +127,10 @@ class _Reader(Characters):
             case "\\" if self._peek(1) == "R":
                 raise NotEvaluable(self.position, "the escape '\\R'")
             case "\\":
-                return Chars(self._folded(self._escape()))
+                return Chars(self._with_both_cases(self._escape()))
             case "{":
                 raise NotEvaluable(self.position, "a '{' with nothing in front of it to repeat")
-        return Chars(self._folded(self._literal()))
+        return Chars(self._with_both_cases(self._literal()))
 
     # --- repetition ---------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class _Reader(Characters):
         if c == "{":
             least: int = self._count()
             most: int | None = least
-            if least > 1 and may_be_empty_in_places(atom):
+            if least > 1 and may_be_empty_at_anchor(atom):
                 # Java stops counting at an empty round, though a later one might take something.
                 raise NotEvaluable(start, "a counted repetition of something that is empty in some places only")
         else:
@@ -153,9 +153,9 @@ class _Reader(Characters):
             self.position += 1
         self._add_nodes(1, start)
         repeated = Repeat(atom, least, most)
-        if self._take("?"):
+        if self._accept("?"):
             return repeated
-        if self._take("+"):
+        if self._accept("+"):
             return self._possessive(repeated, atom_nodes, start)
         return repeated
 
@@ -164,11 +164,11 @@ class _Reader(Characters):
         length = fixed_length(repeated.body)
         if length is None or length < 1:
             raise NotEvaluable(start, "a possessive repetition of something that has no fixed length")
-        if repeated.most == repeated.least:
+        if repeated.max_count == repeated.min_count:
             return repeated
         self._add_nodes(body_nodes + 2, start)
-        no_more = Look(repeated.body, behind=False, negated=True)
-        if repeated.most is None:
+        no_more = Look(repeated.body, is_lookbehind=False, is_negative=True)
+        if repeated.max_count is None:
             return Sequence((repeated, no_more))
         return Choice((repeated.body, no_more))
 
@@ -194,12 +194,12 @@ class _Reader(Characters):
         start = self.position
         if self.depth == GROUP_DEPTH_MAX:
             raise NotEvaluable(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
-        look = next((kind for opening, kind in _LOOKS.items() if self._take(opening)), None)
-        atomic = look is None and self._take("(?>")
+        look = next((kind for opening, kind in _LOOKS.items() if self._accept(opening)), None)
+        atomic = look is None and self._accept("(?>")
         flags = self.flags
         if look is None and not atomic:
             self.position += 1
-            if self._take("?") and not self._take(":") and not self._name(start) and self._changes_flags(start):
+            if self._accept("?") and not self._accept(":") and not self._name(start) and self._changes_flags(start):
                 return None
         self.depth += 1
         body = self._alternatives()
@@ -209,12 +209,12 @@ class _Reader(Characters):
             raise NotJava(start, "a group that is never closed")
         self.position += 1
         if look is not None:
-            return self._look(body, *look, start)
+            return self._lookaround(body, *look, start)
         return self._atomic(body, start) if atomic else body
 
     def _name(self, start: int) -> bool:
         """The name of a group, if one comes next."""
-        if not self._take("<"):
+        if not self._accept("<"):
             return False
         end = self.pattern.find(">", self.position)
         name = self.pattern[self.position : end if end >= 0 else None]
@@ -248,7 +248,7 @@ class _Reader(Characters):
         self.position += 1
         return self._peek(-1) == ")"
 
-    def _look(self, body: Tree, behind: bool, negated: bool, start: int) -> Tree:
+    def _lookaround(self, body: Tree, behind: bool, negated: bool, start: int) -> Tree:
         if behind and not _has_obvious_length(body):
             raise NotEvaluable(start, "a look-behind with a repetition in it")
         return Look(body, behind, negated)

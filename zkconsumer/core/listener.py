@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.events import Timer
-from zkconsumer.core.machine import Machine, Table, to
+from zkconsumer.core.machine import Machine, Table, go_to
 from zkconsumer.core.partition import PartitionState
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
 class ListenerState(Enum):
     """What the listener knows, or is being told."""
 
-    QUIET = "quiet"
-    RELEASING = "releasing"
-    RELEASED = "released"
-    STARTING = "starting"
+    IDLE = "quiet"
+    CALLING_RELEASE = "releasing"
+    RELEASE_CALLED = "released"
+    CALLING_START = "starting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class Forgotten:
     """Nothing that it was told holds any more: the session is gone, or it has missed something."""
 
 
-ASKED = {ListenerState.RELEASING: "before_releasing_partitions", ListenerState.STARTING: "before_starting_fetchers"}
+ASKED = {ListenerState.CALLING_RELEASE: "before_releasing_partitions", ListenerState.CALLING_START: "before_starting_fetchers"}
 
 
 class Listener(Machine):
     """The conversation with the program's listener; ``is_set`` when there is one, else nothing here does anything."""
 
-    INITIAL = ListenerState.QUIET
+    INITIAL = ListenerState.IDLE
 
     def __init__(
         self, partitions: Mapping[TopicPartition, Partition], new_ticket: Callable[[], int], timeout_ms: int
@@ -126,83 +126,83 @@ class Listener(Machine):
         self._partitions = partitions
         self._new_ticket = new_ticket
         self._timeout_ms = timeout_ms
-        self._told: Mapping[TopicPartition, ConsumerThreadId] | None = None
-        self._telling: Mapping[TopicPartition, ConsumerThreadId] | None = None
-        self._named: tuple[TopicPartition, ...] = ()
-        self._heard: Mapping[TopicPartition, ConsumerThreadId] = {}
+        self._notified_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        self._assignment_in_call: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        self._partitions_in_call: tuple[TopicPartition, ...] = ()
+        self._last_start_assignment: Mapping[TopicPartition, ConsumerThreadId] = {}
         """The assignment of the last start that it was called about."""
-        self._heard_gone: set[TopicPartition] = set()
+        self._released_since_start: set[TopicPartition] = set()
         """What of it was named as released since, in a call that it returned from, or as lost."""
-        self._running = 0
+        self._running_ticket = 0
         self._is_late = self._has_missed = self._awaits_return = False
 
     @property
-    def is_holding(self) -> bool:
+    def is_blocking_rebalance(self) -> bool:
         """Whether the rebalance waits for the listener."""
         return self.state in ASKED or self._awaits_return
 
-    def is_behind(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> bool:
+    def needs_release_call(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> bool:
         """Whether it must be told of a release first, perhaps of nothing, before anything of this may be claimed."""
-        return self.is_set and self.state is ListenerState.QUIET and assignment not in (None, self._told)
+        return self.is_set and self.state is ListenerState.IDLE and assignment not in (None, self._notified_assignment)
 
-    def knows(self, held: Partition) -> bool:
+    def may_release(self, held: Partition) -> bool:
         """Whether this partition may be given back, as far as the listener goes."""
-        return held.is_told or not self.is_set
+        return held.is_listener_notified or not self.is_set
 
-    def excuse(self) -> None:
+    def skip_calls_on_close(self) -> None:
         """The program is closing: what leaves now goes without a call, as in the original."""
         for held in self._partitions.values():
-            held.is_told = True
-        self._heard = {}
+            held.is_listener_notified = True
+        self._last_start_assignment = {}
 
-    def lost(self, partitions: Mapping[TopicPartition, Partition]) -> list[Command]:
+    def on_ownership_lost(self, partitions: Mapping[TopicPartition, Partition]) -> list[Command]:
         """These left without a release: it is called about those that it takes for ours."""
-        if self.state is ListenerState.QUIET:
-            self._told = None
-        elif self.state is ListenerState.STARTING:
-            self._telling = None
-        lost = [tp for tp, held in sorted(partitions.items()) if self._takes_for_ours(tp, held)]
-        self._heard_gone.update(lost)
+        if self.state is ListenerState.IDLE:
+            self._notified_assignment = None
+        elif self.state is ListenerState.CALLING_START:
+            self._assignment_in_call = None
+        lost = [tp for tp, held in sorted(partitions.items()) if self._believes_owned(tp, held)]
+        self._released_since_start.update(lost)
         return [do.CallLost(tuple(lost))] if lost else []
 
-    def _takes_for_ours(self, tp: TopicPartition, held: Partition) -> bool:
+    def _believes_owned(self, tp: TopicPartition, held: Partition) -> bool:
         """The thread may be another one: a move between two of ours is in the assignment before it is made."""
-        heard = self._heard.get(tp)
-        return heard is not None and tp not in self._heard_gone and heard.consumer_id == held.thread.rpartition("-")[0]
+        heard = self._last_start_assignment.get(tp)
+        return heard is not None and tp not in self._released_since_start and heard.consumer_id == held.thread.rpartition("-")[0]
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def ask_before_release(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
+    def call_before_release(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
         """Tell what leaves, once all of it is drained; also when nothing leaves, but the assignment is another one.
 
         ``assignment`` None: there is none, and only what leaves matters.
         """
-        if not self.is_set or self.is_holding:
+        if not self.is_set or self.is_blocking_rebalance:
             return []
-        leaving = {tp: held for tp, held in sorted(self._partitions.items()) if held.is_leaving and not held.is_told}
+        leaving = {tp: held for tp, held in sorted(self._partitions.items()) if held.is_leaving and not held.is_listener_notified}
         if any(held.state is PartitionState.DRAINING for held in leaving.values()):
             return []
-        if not leaving and not self.is_behind(assignment):
+        if not leaving and not self.needs_release_call(assignment):
             return []
-        if self._running and not self._is_late:
+        if self._running_ticket and not self._is_late:
             return self._await_return()
         self.handle(ReleaseAsked())
-        self._named = tuple(leaving)
-        return self._skip() if self._is_late else self._ask(do.CallBeforeReleasing(self._new_ticket(), self._named))
+        self._partitions_in_call = tuple(leaving)
+        return self._skip() if self._is_late else self._start_call(do.CallBeforeReleasing(self._new_ticket(), self._partitions_in_call))
 
-    def ask_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
+    def call_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
         """Tell the assignment of the whole group after what left was told."""
-        if self.state is not ListenerState.RELEASED or assignment is None:
+        if self.state is not ListenerState.RELEASE_CALLED or assignment is None:
             return []
         self.handle(StartAsked())
-        self._telling = assignment
+        self._assignment_in_call = assignment
         if self._is_late:
             return self._skip()
-        self._heard, self._heard_gone = assignment, set()
-        return self._ask(do.CallBeforeStarting(self._new_ticket(), assignment))
+        self._last_start_assignment, self._released_since_start = assignment, set()
+        return self._start_call(do.CallBeforeStarting(self._new_ticket(), assignment))
 
-    def _ask(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> list[Command]:
-        self._running = command.ticket
+    def _start_call(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> list[Command]:
+        self._running_ticket = command.ticket
         return [command, do.StartTimer(Timer.LISTENER, self._timeout_ms)]
 
     def _await_return(self) -> list[Command]:
@@ -212,86 +212,86 @@ class Listener(Machine):
 
     def _skip(self) -> list[Command]:
         self._has_missed = True
-        self._answered()
+        self._call_done()
         return [do.Count("listener_calls_skipped")]
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def returned(self, event: ListenerReturned, *, must_go: bool) -> tuple[list[Command], bool]:
+    def on_returned(self, event: ListenerReturned, *, must_go: bool) -> tuple[list[Command], bool]:
         """It returned or raised; gives back the commands, and whether the attempt has failed.
 
         ``must_go``: the member must leave the group, and an error of its listener cannot keep it.
         """
-        assert event.ticket == self._running, "one call at a time: it is never asked before it returned"
-        was_late, self._running, self._is_late, self._awaits_return = self._is_late, 0, False, False
+        assert event.ticket == self._running_ticket, "one call at a time: it is never asked before it returned"
+        was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, 0, False, False
         out: list[Command] = [do.StopTimer(Timer.LISTENER)]
         if event.why:
             out.append(do.Count("listener_failures"))
             is_repeated = not (must_go or was_late or self.state not in ASKED)
             what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
-            out.append(do.Tell("ERROR", "listener-failed", f"call={event.call} why={event.why!r}: {what}"))
+            out.append(do.Tell("ERROR", "listener-failed", f"call={event.method_name} why={event.why!r}: {what}"))
         if was_late or self.state not in ASKED:
             return out, False
         if event.why and not must_go:
-            self._refused()
+            self._call_failed()
             return out, True
-        self._answered()
+        self._call_done()
         return out, False
 
-    def catches_up(self) -> bool:
+    def needs_rerun(self) -> bool:
         """Whether the listener, which can be asked again, has missed something: then the group is to be read again."""
-        if self._running or not self._has_missed:
+        if self._running_ticket or not self._has_missed:
             return False
         self.handle(Forgotten())
         self._has_missed = False
-        self._told = None
+        self._notified_assignment = None
         return True
 
-    def timed_out(self) -> list[Command]:
+    def on_timeout(self) -> list[Command]:
         """Go on without it."""
-        if not self.is_holding:
+        if not self.is_blocking_rebalance:
             return []
         call = ASKED.get(self.state, "of the session before")
         self._is_late, self._awaits_return = True, False
         if self.state in ASKED:
-            self._answered()
+            self._call_done()
         words = (
             f"call={call} timeout_ms={self._timeout_ms}: the rebalance goes on without it, and it is not called again "
             "before it has returned (rebalance.listener.timeout.ms)"
         )
         return [do.Count("listener_timeouts"), do.Tell("WARNING", "listener-late", words)]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The session is gone; a call that is under way goes on, and is waited for before the next one."""
         self.handle(Forgotten())
-        self._told = self._telling = None
-        self._heard = {}
+        self._notified_assignment = self._assignment_in_call = None
+        self._last_start_assignment = {}
         self._awaits_return = self._has_missed = False
 
-    def _answered(self) -> None:
-        if self.state is ListenerState.STARTING:
-            self._told = self._telling
-        for tp in self._named if self.state is ListenerState.RELEASING else ():
-            self._heard_gone.add(tp)
+    def _call_done(self) -> None:
+        if self.state is ListenerState.CALLING_START:
+            self._notified_assignment = self._assignment_in_call
+        for tp in self._partitions_in_call if self.state is ListenerState.CALLING_RELEASE else ():
+            self._released_since_start.add(tp)
             if tp in self._partitions:
-                self._partitions[tp].is_told = True
+                self._partitions[tp].is_listener_notified = True
         self.handle(Answered())
 
-    def _refused(self) -> None:
-        if self.state is ListenerState.RELEASING:
-            self._told = None
+    def _call_failed(self) -> None:
+        if self.state is ListenerState.CALLING_RELEASE:
+            self._notified_assignment = None
         self.handle(Refused())
 
     TRANSITIONS: ClassVar[Table] = {
-        (ListenerState.QUIET, ReleaseAsked): to(ListenerState.RELEASING),
-        (ListenerState.QUIET, Forgotten): to(ListenerState.QUIET),
-        (ListenerState.RELEASING, Answered): to(ListenerState.RELEASED),
-        (ListenerState.RELEASING, Refused): to(ListenerState.QUIET),
-        (ListenerState.RELEASING, Forgotten): to(ListenerState.QUIET),
-        (ListenerState.RELEASED, ReleaseAsked): to(ListenerState.RELEASING),
-        (ListenerState.RELEASED, StartAsked): to(ListenerState.STARTING),
-        (ListenerState.RELEASED, Forgotten): to(ListenerState.QUIET),
-        (ListenerState.STARTING, Answered): to(ListenerState.QUIET),
-        (ListenerState.STARTING, Refused): to(ListenerState.RELEASED),
-        (ListenerState.STARTING, Forgotten): to(ListenerState.QUIET),
+        (ListenerState.IDLE, ReleaseAsked): go_to(ListenerState.CALLING_RELEASE),
+        (ListenerState.IDLE, Forgotten): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_RELEASE, Answered): go_to(ListenerState.RELEASE_CALLED),
+        (ListenerState.CALLING_RELEASE, Refused): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_RELEASE, Forgotten): go_to(ListenerState.IDLE),
+        (ListenerState.RELEASE_CALLED, ReleaseAsked): go_to(ListenerState.CALLING_RELEASE),
+        (ListenerState.RELEASE_CALLED, StartAsked): go_to(ListenerState.CALLING_START),
+        (ListenerState.RELEASE_CALLED, Forgotten): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_START, Answered): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_START, Refused): go_to(ListenerState.RELEASE_CALLED),
+        (ListenerState.CALLING_START, Forgotten): go_to(ListenerState.IDLE),
     }

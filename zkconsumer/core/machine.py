@@ -50,7 +50,7 @@ class InvalidTransition(Bug):
         self.machine = machine
         self.state = state
         self.event = event
-        self.story = story
+        self.history = story
         told = "\n".join(f"  {line}" for line in story)
         super().__init__(f"{machine}: {type(event).__name__} while {state}; its story:\n{told}")
 
@@ -63,10 +63,10 @@ class Handler:
     """What a row of a table does, and the states to which it may lead; none: it stays where it is."""
 
     run: Run
-    states: tuple[Enum, ...]
+    target_states: tuple[Enum, ...]
 
 
-def leads_to(*states: Enum) -> Callable[[Run], Handler]:
+def transitions_to(*states: Enum) -> Callable[[Run], Handler]:
     """Declare to which states a handler may lead."""
 
     def declare(run: Run) -> Handler:
@@ -75,10 +75,10 @@ def leads_to(*states: Enum) -> Callable[[Run], Handler]:
     return declare
 
 
-stays = leads_to()
+stays_in_state = transitions_to()
 
 
-def to(state: Enum) -> Handler:
+def go_to(state: Enum) -> Handler:
     """The handler that does nothing but go there."""
     return Handler(lambda _machine, _event: (state, []), (state,))
 
@@ -91,25 +91,25 @@ class Machine:
 
     INITIAL: ClassVar[Enum]
     TRANSITIONS: ClassVar[Table]
-    arrows_hit: ClassVar[set[Arrow] | None] = None
+    covered_transitions: ClassVar[set[Arrow] | None] = None
     """A test puts a set here to see which ways are taken; nobody else does."""
 
     def __init__(self) -> None:
         self.state: Any = self.INITIAL
-        self.story: deque[Line] = deque(maxlen=STORY_LINES_MAX)
+        self.history: deque[Line] = deque(maxlen=STORY_LINES_MAX)
 
     def handle(self, event: object) -> list[Any]:
         """Take one event in; give back what must now be done, in order."""
         before = self.state
         handler = self.TRANSITIONS.get((before, type(event)))
         if handler is None:
-            raise InvalidTransition(type(self).__name__, before.value, event, list(self.story))
+            raise InvalidTransition(type(self).__name__, before.value, event, list(self.history))
         after, commands = handler.run(self, event)
-        assert after in (handler.states or (before,)), f"a handler led to {after}, which it does not declare"
+        assert after in (handler.target_states or (before,)), f"a handler led to {after}, which it does not declare"
         self.state = after
-        self.story.append(Line(before._value_, event, after._value_))
-        if Machine.arrows_hit is not None:
-            Machine.arrows_hit.add(Arrow(type(self).__name__, before.value, type(event).__name__, after.value))
+        self.history.append(Line(before._value_, event, after._value_))
+        if Machine.covered_transitions is not None:
+            Machine.covered_transitions.add(Arrow(type(self).__name__, before.value, type(event).__name__, after.value))
         return commands
 
     def expects(self, event_type: type) -> bool:

@@ -20,19 +20,19 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from zkconsumer.core.events import LeaveWanted, SessionLost
-from zkconsumer.core.machine import Machine, Table, leads_to, to
+from zkconsumer.core.machine import Machine, Table, transitions_to, go_to
 
 
 class MembershipState(Enum):
     """Where this member stands in its group's registry."""
 
-    OUT = "out"
-    SCOUTING = "scouting"
+    NOT_REGISTERED = "out"
+    PREFLIGHT = "scouting"
     REGISTERING = "registering"
     WAITING = "waiting"
-    IN = "in"
+    REGISTERED = "in"
     LEAVING = "leaving"
-    WITHDRAWN = "withdrawn"
+    EXCLUDED = "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,55 +70,55 @@ class Withdrawn:
     ``registered`` when a registration of ours may exist: one whose outcome is not known counts.
     """
 
-    registered: bool
+    may_be_registered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeregistrationDone:
     """Our registration znode is gone; ``withdrawn`` when we mean to come back."""
 
-    withdrawn: bool
+    is_excluded: bool
 
 
 class Membership(Machine):
     """Out, on the way in, in, on the way out."""
 
-    INITIAL = MembershipState.OUT
+    INITIAL = MembershipState.NOT_REGISTERED
 
-    @leads_to(MembershipState.WITHDRAWN, MembershipState.LEAVING)
+    @transitions_to(MembershipState.EXCLUDED, MembershipState.LEAVING)
     def _withdrawn(self, event: Withdrawn) -> tuple[MembershipState, list[Any]]:
-        return (MembershipState.LEAVING if event.registered else MembershipState.WITHDRAWN), []
+        return (MembershipState.LEAVING if event.may_be_registered else MembershipState.EXCLUDED), []
 
-    @leads_to(MembershipState.WITHDRAWN, MembershipState.OUT)
+    @transitions_to(MembershipState.EXCLUDED, MembershipState.NOT_REGISTERED)
     def _deregistered(self, event: DeregistrationDone) -> tuple[MembershipState, list[Any]]:
-        return (MembershipState.WITHDRAWN if event.withdrawn else MembershipState.OUT), []
+        return (MembershipState.EXCLUDED if event.is_excluded else MembershipState.NOT_REGISTERED), []
 
     TRANSITIONS: ClassVar[Table] = {
-        (MembershipState.OUT, Seek): to(MembershipState.SCOUTING),
-        (MembershipState.OUT, SessionLost): to(MembershipState.OUT),
-        (MembershipState.OUT, LeaveWanted): to(MembershipState.OUT),
-        (MembershipState.SCOUTING, Scouted): to(MembershipState.REGISTERING),
-        (MembershipState.SCOUTING, RegistrationPutOff): to(MembershipState.WAITING),
-        (MembershipState.SCOUTING, Withdrawn): _withdrawn,
-        (MembershipState.SCOUTING, SessionLost): to(MembershipState.OUT),
-        (MembershipState.SCOUTING, LeaveWanted): to(MembershipState.OUT),
-        (MembershipState.REGISTERING, RegistrationDone): to(MembershipState.IN),
-        (MembershipState.REGISTERING, RegistrationPutOff): to(MembershipState.WAITING),
-        (MembershipState.REGISTERING, SessionLost): to(MembershipState.OUT),
-        (MembershipState.REGISTERING, LeaveWanted): to(MembershipState.LEAVING),
-        (MembershipState.WAITING, Seek): to(MembershipState.SCOUTING),
-        (MembershipState.WAITING, SessionLost): to(MembershipState.OUT),
-        (MembershipState.WAITING, LeaveWanted): to(MembershipState.OUT),
-        (MembershipState.IN, RegistrationGone): to(MembershipState.LEAVING),
-        (MembershipState.IN, Withdrawn): to(MembershipState.LEAVING),
-        (MembershipState.IN, LeaveWanted): to(MembershipState.LEAVING),
-        (MembershipState.IN, SessionLost): to(MembershipState.OUT),
-        (MembershipState.LEAVING, RegistrationDone): to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, RegistrationPutOff): to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, LeaveWanted): to(MembershipState.LEAVING),
+        (MembershipState.NOT_REGISTERED, Seek): go_to(MembershipState.PREFLIGHT),
+        (MembershipState.NOT_REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.NOT_REGISTERED, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.PREFLIGHT, Scouted): go_to(MembershipState.REGISTERING),
+        (MembershipState.PREFLIGHT, RegistrationPutOff): go_to(MembershipState.WAITING),
+        (MembershipState.PREFLIGHT, Withdrawn): _withdrawn,
+        (MembershipState.PREFLIGHT, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.PREFLIGHT, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.REGISTERING, RegistrationDone): go_to(MembershipState.REGISTERED),
+        (MembershipState.REGISTERING, RegistrationPutOff): go_to(MembershipState.WAITING),
+        (MembershipState.REGISTERING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.REGISTERING, LeaveWanted): go_to(MembershipState.LEAVING),
+        (MembershipState.WAITING, Seek): go_to(MembershipState.PREFLIGHT),
+        (MembershipState.WAITING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.WAITING, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.REGISTERED, RegistrationGone): go_to(MembershipState.LEAVING),
+        (MembershipState.REGISTERED, Withdrawn): go_to(MembershipState.LEAVING),
+        (MembershipState.REGISTERED, LeaveWanted): go_to(MembershipState.LEAVING),
+        (MembershipState.REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.LEAVING, RegistrationDone): go_to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, RegistrationPutOff): go_to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, LeaveWanted): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, DeregistrationDone): _deregistered,
-        (MembershipState.LEAVING, SessionLost): to(MembershipState.OUT),
-        (MembershipState.WITHDRAWN, Seek): to(MembershipState.SCOUTING),
-        (MembershipState.WITHDRAWN, SessionLost): to(MembershipState.OUT),
-        (MembershipState.WITHDRAWN, LeaveWanted): to(MembershipState.OUT),
+        (MembershipState.LEAVING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.EXCLUDED, Seek): go_to(MembershipState.PREFLIGHT),
+        (MembershipState.EXCLUDED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.EXCLUDED, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
     }

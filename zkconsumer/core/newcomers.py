@@ -45,58 +45,58 @@ class Newcomers:
         self._partitions = partitions
         self._from_beginning = from_beginning
         self._ignores_older = ignores_older
-        self._births: Mapping[str, int] = {}
-        self._seen: dict[str, frozenset[int] | None] | None = None
+        self._topic_czxids: Mapping[str, int] = {}
+        self._known_partitions: dict[str, frozenset[int] | None] | None = None
         """Topic -> partitions of the last view; None for a topic whose znode told none, which proves nothing."""
         self._new: set[TopicPartition] = set()
         self._to_restart: set[TopicPartition] = set()
-        self._said_older: set[str] = set()
+        self._logged_older: set[str] = set()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The membership is over: another one begins with what is there then."""
-        self._births = {}
-        self._seen = None
+        self._topic_czxids = {}
+        self._known_partitions = None
         self._new.clear()
         self._to_restart.clear()
 
-    def told(self, new: Iterable[TopicPartition]) -> None:
+    def add_new(self, new: Iterable[TopicPartition]) -> None:
         """Somebody else gives us our share, and has seen these come into being; the next view has them in our share."""
         self._new.update(new)
 
-    def viewed(self, view: GroupView, topics: Iterable[str], share: Iterable[TopicPartition]) -> list[Command]:
+    def on_view(self, view: GroupView, topics: Iterable[str], share: Iterable[TopicPartition]) -> list[Command]:
         """Take a view in: ``topics`` are those that our subscription takes, ``share`` what the view gives us."""
         seen: dict[str, frozenset[int] | None] = {}
         came: dict[str, frozenset[int]] = {}
         out: list[Command] = []
         for topic in sorted(topics):
-            partitions = frozenset(view.topics.get(topic, ()))
-            birth = view.births.get(topic)
+            partitions = frozenset(view.partitions_by_topic.get(topic, ()))
+            birth = view.topic_czxids.get(topic)
             seen[topic] = None if birth is not None and not partitions else partitions
-            if self._seen is None or birth is None:
+            if self._known_partitions is None or birth is None:
                 continue
-            before = self._seen.get(topic, frozenset())
-            if self._births.get(topic, birth) != birth:
-                out += self._created_again(topic)
+            before = self._known_partitions.get(topic, frozenset())
+            if self._topic_czxids.get(topic, birth) != birth:
+                out += self._on_topic_recreated(topic)
                 came[topic] = partitions
             elif before is not None:
                 came[topic] = partitions - before
         share = set(share)
         self._new = {tp for tp in share if tp in self._new or tp.partition in came.get(tp.topic, ())}
         self._to_restart &= self._partitions.keys()
-        self._births, self._seen = view.births, seen
+        self._topic_czxids, self._known_partitions = view.topic_czxids, seen
         return out
 
-    def _created_again(self, topic: str) -> list[Command]:
-        held = [tp for tp, partition in self._partitions.items() if tp.topic == topic and partition.position_counts]
+    def _on_topic_recreated(self, topic: str) -> list[Command]:
+        held = [tp for tp, partition in self._partitions.items() if tp.topic == topic and partition.is_position_valid]
         if not held:
             return []
         for tp in held:
-            self._partitions[tp].position_counts = False
+            self._partitions[tp].is_position_valid = False
         self._to_restart.update(held)
         words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it anew"
         return [do.Tell("WARNING", "topic-created-again", words)]
 
-    def restart(self, share: Mapping[TopicPartition, str]) -> list[Command]:
+    def restart_recreated(self, share: Mapping[TopicPartition, str]) -> list[Command]:
         """Of topics that were created again: read anew what we hold, and go on holding, in the same thread."""
         ready = {
             tp: partition.thread
@@ -116,7 +116,7 @@ class Newcomers:
         again = "its topic was created again"
         return [do.Drop(tuple(ready), again), do.StartFetching(start, ready, sources, epochs)]
 
-    def starts(self, known: Mapping[TopicPartition, Partition]) -> tuple[dict[TopicPartition, int], list[Command]]:
+    def start_positions(self, known: Mapping[TopicPartition, Partition]) -> tuple[dict[TopicPartition, int], list[Command]]:
         """Where to read these from, now that their stored offsets are known, and what there is to say about it."""
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
@@ -131,28 +131,28 @@ class Newcomers:
             starts[tp] = do.BEGINNING if begins else held.position
         out: list[Command] = []
         for topic, count in passed_over.items():
-            out += [do.Count("offsets_passed_over", count), _told(topic, count, "of a deleted one; passing over them")]
-        for topic in used.keys() - self._said_older:
-            self._said_older.add(topic)
+            out += [do.Count("offsets_passed_over", count), _older_offset_log_event(topic, count, "of a deleted one; passing over them")]
+        for topic in used.keys() - self._logged_older:
+            self._logged_older.add(topic)
             words = "of a deleted one, perhaps; using them all the same (offsets.older.than.topic)"
-            out.append(_told(topic, used[topic], words))
+            out.append(_older_offset_log_event(topic, used[topic], words))
         return starts, out
 
-    def is_placed(self, tp: TopicPartition) -> None:
+    def mark_positioned(self, tp: TopicPartition) -> None:
         """The broker said where the partition begins: its position is one in the present topic, and it is new no more.
 
         (A program that never commits would else get everything again whenever the partition is claimed anew.)
         """
         self._new.discard(tp)
         if tp not in self._to_restart and tp in self._partitions:
-            self._partitions[tp].position_counts = True
+            self._partitions[tp].is_position_valid = True
 
     def _is_older(self, tp: TopicPartition, held: Partition) -> bool:
         """Whether all we know is an offset that was stored before the topic was created; of Kafka's that is unknown."""
-        birth = self._births.get(tp.topic, 0)
-        return held.stored.offset >= 0 and held.in_kafka < 0 and 0 < held.stored.written_zxid < birth
+        birth = self._topic_czxids.get(tp.topic, 0)
+        return held.stored.offset >= 0 and held.kafka_offset < 0 and 0 < held.stored.written_zxid < birth
 
 
-def _told(topic: str, partitions: int, words: str) -> Command:
+def _older_offset_log_event(topic: str, partitions: int, words: str) -> Command:
     before = f"topic={topic} partitions={partitions}: the stored offsets are older than the topic: "
     return do.Tell("WARNING", "offset-older-than-topic", before + words)

@@ -31,20 +31,20 @@ class OwnersWatch:
         self._new_ticket = new_ticket
         self._watched: set[str] = set()
         self._unlisted: set[str] = set()
-        self._asked: tuple[str, ...] = ()
+        self._requested: tuple[str, ...] = ()
         self._ticket = 0
         self._timer_ms: int | None = None
 
-    def fired(self, topic: str) -> None:
+    def on_watch_fired(self, topic: str) -> None:
         """The watch of this topic is used up."""
         self._watched.discard(topic)
         self._unlisted.discard(topic)
 
-    def armed(self, topics: Iterable[str]) -> None:
+    def on_watch_set(self, topics: Iterable[str]) -> None:
         """These topics were listed, each leaving a watch."""
         self._watched |= set(topics)
 
-    def keep(self, topics: set[str], *, soon: bool) -> list[Command]:
+    def ensure_watched(self, topics: set[str], *, soon: bool) -> list[Command]:
         """See to it that these topics are watched."""
         unwatched = topics - self._watched
         if self._ticket or not unwatched:
@@ -53,30 +53,30 @@ class OwnersWatch:
         if self._timer_ms is not None and self._timer_ms <= delay:
             return []
         self._timer_ms = delay
-        return [do.StartTimer(Timer.OWNERS, delay)]
+        return [do.StartTimer(Timer.LIST_OWNERS, delay)]
 
-    def due(self, topics: set[str], mine: Iterable[TopicPartition], session_id: int) -> list[Command]:
+    def on_timer(self, topics: set[str], mine: Iterable[TopicPartition], session_id: int) -> list[Command]:
         """The pause is over: list what is not watched."""
         self._timer_ms = None
         unwatched = tuple(sorted(topics - self._watched))
         if not unwatched:
             return []
         self._ticket = self._new_ticket()
-        self._asked = unwatched
+        self._requested = unwatched
         self._watched |= set(unwatched)
         concerned = tuple(sorted(tp for tp in mine if tp.topic in unwatched))
         return [do.ListOwners(self._ticket, session_id, unwatched, concerned)]
 
-    def listed(self, event: OwnersListed) -> bool:
+    def on_listed(self, event: OwnersListed) -> bool:
         """Whether this is the answer that is waited for."""
         if event.ticket != self._ticket:
             return False
         self._ticket = 0
-        self._unlisted = {topic for topic in self._asked if topic not in event.owned}
+        self._unlisted = {topic for topic in self._requested if topic not in event.owned}
         self._watched -= self._unlisted
         return True
 
-    def forget(self, *, watches_only: bool = False) -> None:
+    def reset(self, *, watches_only: bool = False) -> None:
         """A disconnect takes the watches; the end of a session takes everything."""
         self._watched.clear()
         self._unlisted.clear()

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.machine import Machine, Table, leads_to
+from zkconsumer.core.machine import Machine, Table, transitions_to
 from zkconsumer.core.stores import Source
 
 NO_POSITION = -1
@@ -29,22 +29,22 @@ NO_POSITION = -1
 class PartitionState(Enum):
     """Where a partition of ours stands."""
 
-    CLAIMING = "claiming"
-    CLAIMED = "claimed"
-    STUCK = "stuck"
+    ACQUIRING = "claiming"
+    ACQUIRED = "claimed"
+    POSITION_UNREADABLE = "stuck"
     FETCHING = "fetching"
     DRAINING = "draining"
     DRAINED = "drained"
     RELEASING = "releasing"
-    GONE = "gone"
+    NOT_OWNED = "gone"
 
 
 class Settling(Enum):
     """How far a drained partition is with ``release.settle.ms``."""
 
-    NOT_YET = "not yet"
+    NOT_STARTED = "not yet"
     COMMITTING = "committing"
-    HOLDING = "holding"
+    WAITING = "holding"
     DONE = "done"
 
 
@@ -70,7 +70,7 @@ class PositionKnown:
     """The stored offset was read, and what Kafka keeps (-1: nothing, or it is not asked)."""
 
     stored: StoredOffset
-    in_kafka: int = NO_POSITION
+    kafka_offset: int = NO_POSITION
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ReleaseSent:
 class NotReleased:
     """The release did not happen, or, with ``unsure``, may have happened."""
 
-    unsure: bool
+    is_outcome_unknown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,30 +125,30 @@ class Lost:
 class Partition(Machine):
     """The life of one partition with one member."""
 
-    INITIAL = PartitionState.CLAIMING
+    INITIAL = PartitionState.ACQUIRING
 
     def __init__(self, thread: str) -> None:
         super().__init__()
         self.thread = thread
         self.czxid = 0
         self.stored = StoredOffset()
-        self.in_kafka = NO_POSITION
+        self.kafka_offset = NO_POSITION
         self.position = NO_POSITION
-        self.resets = 0
-        self._resets_stored = 0
-        self._resets_in_kafka = 0
-        self._unsure_in_kafka = NO_POSITION
-        self._resets_unsure = 0
-        self.settling = Settling.NOT_YET
-        self.is_unsure = False
-        self.is_told = False
-        self.position_counts = True
+        self.reset_count = 0
+        self._zookeeper_write_resets = 0
+        self._kafka_write_resets = 0
+        self._possible_kafka_offset = NO_POSITION
+        self._possible_kafka_offset_resets = 0
+        self.settle_state = Settling.NOT_STARTED
+        self.is_ownership_unknown = False
+        self.is_listener_notified = False
+        self.is_position_valid = True
         """False when its topic was deleted and created again: then the position is not committed."""
 
     @property
     def is_owned(self) -> bool:
         """Whether an owner node of ours exists as far as we know."""
-        return self.state not in (PartitionState.CLAIMING, PartitionState.GONE)
+        return self.state not in (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
 
     @property
     def is_leaving(self) -> bool:
@@ -156,41 +156,41 @@ class Partition(Machine):
         return self.state in (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
 
     @property
-    def was_reset(self) -> bool:
+    def was_reset_since_write(self) -> bool:
         """Whether the reset policy moved the position since the last write: then it may be behind the stored one."""
-        return self.resets != self._resets_stored
+        return self.reset_count != self._zookeeper_write_resets
 
     @property
     def source(self) -> Source:
         """Which store knows the larger offset."""
-        if max(self.stored.offset, self.in_kafka) < 0:
+        if max(self.stored.offset, self.kafka_offset) < 0:
             return Source.NEITHER
-        if self.stored.offset == self.in_kafka:
+        if self.stored.offset == self.kafka_offset:
             return Source.BOTH
-        return Source.ZOOKEEPER if self.stored.offset > self.in_kafka else Source.KAFKA
+        return Source.ZOOKEEPER if self.stored.offset > self.kafka_offset else Source.KAFKA
 
-    def wrote(self, stored: StoredOffset, resets: int) -> None:
+    def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
         """A write that was decided after that many resets came back; this is what the offset znode holds now."""
         self.stored = stored
-        self._resets_stored = resets
+        self._zookeeper_write_resets = resets
 
-    def wrote_to_kafka(self, offset: int, resets: int) -> None:
+    def record_kafka_write(self, offset: int, resets: int) -> None:
         """The same of Kafka."""
-        self.in_kafka = offset
-        self._resets_in_kafka = resets
+        self.kafka_offset = offset
+        self._kafka_write_resets = resets
 
-    def may_be_in_kafka(self, offset: int, resets: int) -> None:
+    def record_unknown_kafka_write(self, offset: int, resets: int) -> None:
         """What became of a commit to Kafka is not known: it may hold this offset now, or later."""
-        self._unsure_in_kafka = offset
-        self._resets_unsure = resets
+        self._possible_kafka_offset = offset
+        self._possible_kafka_offset_resets = resets
 
-    def offset_to_commit(self, position: int) -> int | None:
+    def offset_for_zookeeper(self, position: int) -> int | None:
         """What a commit should write to the offset znode: None when there is nothing new.
 
         Never a negative offset, and never a smaller one than either store is known to hold unless the reset policy
         moved the position back (the original writes whatever it holds: a stored offset could go back).
         """
-        if position < 0 or position == self.stored.offset or not self.position_counts:
+        if position < 0 or position == self.stored.offset or not self.is_position_valid:
             return None
         return None if self._goes_back(position) else position
 
@@ -201,11 +201,11 @@ class Partition(Machine):
         nobody repeats (``offsets.retention.minutes``).  Instead of a smaller offset than Kafka may hold, because the
         answer to its commit was lost, that one is told again: the smaller one could be written over it.
         """
-        if position < 0 or (position == self.in_kafka and not repeats) or not self.position_counts:
+        if position < 0 or (position == self.kafka_offset and not repeats) or not self.is_position_valid:
             return None
         if self._goes_back(position):
             return None
-        return max(position, self._unsure_in_kafka) if self.resets == self._resets_unsure else position
+        return max(position, self._possible_kafka_offset) if self.reset_count == self._possible_kafka_offset_resets else position
 
     def _goes_back(self, position: int) -> bool:
         """Whether a store is known to hold more than this since the last reset.
@@ -213,79 +213,79 @@ class Partition(Machine):
         What a store holds of before the reset counts for nothing, also not in the way of the other one: a coordinator
         that is away keeps its old offset for as long.
         """
-        behind_kafka = position < self.in_kafka and self.resets == self._resets_in_kafka
-        return behind_kafka or (position < self.stored.offset and not self.was_reset)
+        behind_kafka = position < self.kafka_offset and self.reset_count == self._kafka_write_resets
+        return behind_kafka or (position < self.stored.offset and not self.was_reset_since_write)
 
-    @leads_to(PartitionState.CLAIMED)
+    @transitions_to(PartitionState.ACQUIRED)
     def _won(self, event: Won) -> tuple[PartitionState, list[Any]]:
         self.czxid = event.czxid
-        return PartitionState.CLAIMED, []
+        return PartitionState.ACQUIRED, []
 
-    @leads_to(PartitionState.FETCHING)
+    @transitions_to(PartitionState.FETCHING)
     def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
-        self.wrote(event.stored, self.resets)
-        self.wrote_to_kafka(event.in_kafka, self.resets)
-        self.position = max(event.stored.offset, event.in_kafka)
+        self.record_zookeeper_write(event.stored, self.reset_count)
+        self.record_kafka_write(event.kafka_offset, self.reset_count)
+        self.position = max(event.stored.offset, event.kafka_offset)
         return PartitionState.FETCHING, []
 
-    @leads_to(PartitionState.STUCK)
+    @transitions_to(PartitionState.POSITION_UNREADABLE)
     def _unreadable(self, _: PositionUnreadable) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.STUCK, []
+        return PartitionState.POSITION_UNREADABLE, []
 
-    @leads_to(PartitionState.DRAINED)
+    @transitions_to(PartitionState.DRAINED)
     def _revoked_idle(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
         self.position = NO_POSITION
         return PartitionState.DRAINED, []
 
-    @leads_to(PartitionState.DRAINING)
+    @transitions_to(PartitionState.DRAINING)
     def _revoked(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
         return PartitionState.DRAINING, []
 
-    @leads_to(PartitionState.DRAINED)
+    @transitions_to(PartitionState.DRAINED)
     def _drained(self, event: Drained) -> tuple[PartitionState, list[Any]]:
         self.position = event.position
         return PartitionState.DRAINED, []
 
-    @leads_to(PartitionState.RELEASING)
+    @transitions_to(PartitionState.RELEASING)
     def _release_sent(self, _: ReleaseSent) -> tuple[PartitionState, list[Any]]:
         return PartitionState.RELEASING, []
 
-    @leads_to(PartitionState.DRAINED)
+    @transitions_to(PartitionState.DRAINED)
     def _unsure(self, _: Unsure) -> tuple[PartitionState, list[Any]]:
-        self.is_unsure = True
-        self.is_told = True  # it was never read: there is nothing to tell of it
+        self.is_ownership_unknown = True
+        self.is_listener_notified = True  # it was never read: there is nothing to tell of it
         return PartitionState.DRAINED, []
 
-    @leads_to(PartitionState.DRAINED)
+    @transitions_to(PartitionState.DRAINED)
     def _not_released(self, event: NotReleased) -> tuple[PartitionState, list[Any]]:
-        self.is_unsure = self.is_unsure or event.unsure
+        self.is_ownership_unknown = self.is_ownership_unknown or event.is_outcome_unknown
         return PartitionState.DRAINED, []
 
-    @leads_to(PartitionState.FETCHING)
+    @transitions_to(PartitionState.FETCHING)
     def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
         self.czxid = event.czxid
-        self.is_unsure = self.is_told = False
-        self.settling = Settling.NOT_YET
+        self.is_ownership_unknown = self.is_listener_notified = False
+        self.settle_state = Settling.NOT_STARTED
         return PartitionState.FETCHING, []
 
-    @leads_to(PartitionState.GONE)
+    @transitions_to(PartitionState.NOT_OWNED)
     def _gone(self, _: object) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.GONE, []
+        return PartitionState.NOT_OWNED, []
 
     TRANSITIONS: ClassVar[Table] = {
-        (PartitionState.CLAIMING, Won): _won,
-        (PartitionState.CLAIMING, Refused): _gone,
-        (PartitionState.CLAIMING, Unsure): _unsure,
-        (PartitionState.CLAIMING, Lost): _gone,
-        (PartitionState.CLAIMED, PositionKnown): _position_known,
-        (PartitionState.CLAIMED, PositionUnreadable): _unreadable,
-        (PartitionState.CLAIMED, Revoked): _revoked_idle,
-        (PartitionState.CLAIMED, Lost): _gone,
-        (PartitionState.STUCK, PositionKnown): _position_known,
-        (PartitionState.STUCK, PositionUnreadable): _unreadable,
-        (PartitionState.STUCK, Revoked): _revoked_idle,
-        (PartitionState.STUCK, Lost): _gone,
+        (PartitionState.ACQUIRING, Won): _won,
+        (PartitionState.ACQUIRING, Refused): _gone,
+        (PartitionState.ACQUIRING, Unsure): _unsure,
+        (PartitionState.ACQUIRING, Lost): _gone,
+        (PartitionState.ACQUIRED, PositionKnown): _position_known,
+        (PartitionState.ACQUIRED, PositionUnreadable): _unreadable,
+        (PartitionState.ACQUIRED, Revoked): _revoked_idle,
+        (PartitionState.ACQUIRED, Lost): _gone,
+        (PartitionState.POSITION_UNREADABLE, PositionKnown): _position_known,
+        (PartitionState.POSITION_UNREADABLE, PositionUnreadable): _unreadable,
+        (PartitionState.POSITION_UNREADABLE, Revoked): _revoked_idle,
+        (PartitionState.POSITION_UNREADABLE, Lost): _gone,
         (PartitionState.FETCHING, Revoked): _revoked,
         (PartitionState.FETCHING, Lost): _gone,
         (PartitionState.DRAINING, Drained): _drained,

@@ -21,7 +21,7 @@ from zkconsumer.core.assignment import (
     Form,
     create_instance,
     explain_mismatch,
-    recognise_form,
+    detect_variants,
 )
 from zkconsumer.core.commands import Count, Tell
 from zkconsumer.core.group import Share
@@ -57,95 +57,95 @@ class SharePlanner:
         self._exclude_internal = exclude_internal_topics
         self._is_auto = strategy == ROUNDROBIN and compatibility == AUTO
         self._compatibility = "" if self._is_auto else compatibility
-        self._said: set[str] = set()
-        self._left_out: set[str] = set()
-        self._has_scouted = False
-        self._owners_seen: Mapping[TopicPartition, str] | None = None
+        self._logged: set[str] = set()
+        self._ignored: set[str] = set()
+        self._has_preflighted = False
+        self._last_owners: Mapping[TopicPartition, str] | None = None
 
     def needs_owners(self) -> bool:
         """Whether the form of roundrobin is still to be recognised, or the group was never looked at."""
-        return self._is_undecided or not self._has_scouted
+        return self._is_undecided or not self._has_preflighted
 
     def owners_max(self) -> int | None:
         """How many owners are enough to see that the others are set otherwise; to recognise a form takes all."""
         return None if self._is_auto else OWNERS_COMPARED_MAX
 
-    def whole_group(self) -> bool:
+    def needs_whole_group(self) -> bool:
         """Under roundrobin every topic of the group matters, under range only our own."""
         return self._strategy == ROUNDROBIN
 
-    def scout(self, view: GroupView, subscription: Subscription) -> Share:
+    def preflight(self, view: GroupView, subscription: Subscription) -> Share:
         """Whether the group can be joined with this subscription; recognises the form while we own nothing."""
         try:
-            counts, notes = self._counts(view)
+            counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable=str(error))
+            return Share({}, unevaluable_filter=str(error))
         counts.pop(self._member, None)
         before = self._context(view, counts)
-        notes += self._recognise(view, before) if self._is_auto else self._compare(view, before)
-        self._has_scouted = True
-        refused = self._refusal(before)
+        notes += self._detect_variant(view, before) if self._is_auto else self._log_mismatch(view, before)
+        self._has_preflighted = True
+        refused = self._assignment_error(before)
         if not refused:
             counts[self._member] = construct_topic_count(self._member, subscription.pattern, subscription.topics)
-            refused = self._refusal(self._context(view, counts))
+            refused = self._assignment_error(self._context(view, counts))
             if refused:
-                return Share({}, f"this member's subscription cannot join the group: {refused}", notes=tuple(notes))
-        return Share({}, notes=tuple(notes))
+                return Share({}, f"this member's subscription cannot join the group: {refused}", log_commands=tuple(notes))
+        return Share({}, log_commands=tuple(notes))
 
     def plan(self, view: GroupView) -> Share:
         """Our share of a view in which we are registered."""
         try:
-            counts, notes = self._counts(view)
+            counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable=str(error))
+            return Share({}, unevaluable_filter=str(error))
         context = self._context(view, counts)
-        notes += self._recognise(view, context)
+        notes += self._detect_variant(view, context)
         try:
             assignment = self._assign(context)
         except AssignmentRefused as error:
-            return Share({}, str(error), notes=tuple(notes))
-        if assignment.tied:
-            notes += self._once(
-                "WARNING", "topics-tied", f"topics={sorted(assignment.tied)}: equal hashes, members may disagree"
+            return Share({}, str(error), log_commands=tuple(notes))
+        if assignment.topics_with_hash_collision:
+            notes += self._log_once(
+                "WARNING", "topics-tied", f"topics={sorted(assignment.topics_with_hash_collision)}: equal hashes, members may disagree"
             )
-        mine = {tp: str(thread) for tp, thread in assignment.mine.items()}
+        mine = {tp: str(thread) for tp, thread in assignment.own.items()}
         topics = frozenset(context.my_topic_thread_ids)
         owners = assignment.owners
         if self._strategy != ROUNDROBIN:
             # The topics that only others subscribe to may be half known here, and are in no assignment of the original.
             owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
         if not self._is_undecided:
-            return Share(mine, notes=tuple(notes), topics=topics, assignment=owners)
-        return self._undecided_share(mine, owners, view, context, notes)
+            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+        return self._undecided_assignment(mine, owners, view, context, notes)
 
-    def take(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
+    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
         """What is given to us, of the topics that our registration takes in this view; for the rest it is waited.
 
         Nobody else's share is known, so ``assignment`` has ours alone.
         """
         wanted = view.members[self._member]
         count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
-        topics = list(view.topics) if view.all_topics is None else view.all_topics
+        topics = list(view.partitions_by_topic) if view.all_topics is None else view.all_topics
         try:
             threads = count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable=str(error))
+            return Share({}, unevaluable_filter=str(error))
         ids = {topic: {str(thread): thread for thread in threads[topic]} for topic in threads}
         owners = {tp: ids[tp.topic][thread] for tp, thread in given.items() if thread in ids.get(tp.topic, ())}
         mine = {tp: str(thread) for tp, thread in owners.items()}
-        return Share(mine, is_waiting=len(mine) < len(given), topics=frozenset(threads), assignment=owners)
+        return Share(mine, is_partial=len(mine) < len(given), subscribed_topics=frozenset(threads), group_assignment=owners)
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
         if view.owners is None:
             return ()
         try:
-            counts, _ = self._counts(view)
+            counts, _ = self._topic_counts(view)
         except PatternNotEvaluable:
             return ()
         context = self._context(view, counts)
         if self._is_auto:
-            fitting = self._fitting(view, context)
+            fitting = self._matching_variants(view, context)
             if fitting and self._compatibility not in {form.compatibility for form in fitting}:
                 self._compatibility = fitting[0].compatibility
                 words = f"form={fitting[0].value}: the owners that are there say so"
@@ -160,7 +160,7 @@ class SharePlanner:
             return ()
         why = explain_mismatch(view.owners, assignment, context)
         if why:
-            return tuple(self._once("WARNING", "owners-differ", why))
+            return tuple(self._log_once("WARNING", "owners-differ", why))
         untaken = [
             tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer_id != self._member
         ]
@@ -171,16 +171,16 @@ class SharePlanner:
             "takes it. That member is set otherwise, or has given up (an original member does so after "
             "rebalance.max.retries): compare the settings, and restart it"
         )
-        return tuple(self._once("WARNING", "partitions-untaken", words))
+        return tuple(self._log_once("WARNING", "partitions-untaken", words))
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
+    def _topic_counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
         """Every member's subscription; one that no Java can use is left out, named once and counted."""
         counts: dict[str, TopicCount] = {}
         notes: list[Command] = []
         left_out: set[str] = set()
-        topics = list(view.topics) if view.all_topics is None else view.all_topics
+        topics = list(view.partitions_by_topic) if view.all_topics is None else view.all_topics
         for member, wanted in view.members.items():
             try:
                 count = construct_topic_count(member, wanted.pattern, wanted.topics)
@@ -193,17 +193,17 @@ class SharePlanner:
                 ) from error
             except (InvalidTopicFilter, MalformedZnode) as error:
                 left_out.add(member)
-                if member not in self._left_out:
+                if member not in self._ignored:
                     notes.append(Count("registrations_left_out"))
                     notes.append(Tell("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}"))
-        self._left_out = left_out
+        self._ignored = left_out
         return counts, notes
 
     def _context(self, view: GroupView, counts: Mapping[str, TopicCount]) -> AssignmentContext:
         return AssignmentContext(
             self._member,
             counts,
-            view.topics,
+            view.partitions_by_topic,
             exclude_internal_topics=self._exclude_internal,
             topics=view.all_topics,
         )
@@ -212,7 +212,7 @@ class SharePlanner:
         form = self._compatibility or PREFERRED[0].compatibility
         return create_instance(self._strategy, form).assign(context)
 
-    def _refusal(self, context: AssignmentContext) -> str:
+    def _assignment_error(self, context: AssignmentContext) -> str:
         try:
             self._assign(context)
         except AssignmentRefused as error:
@@ -223,7 +223,7 @@ class SharePlanner:
     def _is_undecided(self) -> bool:
         return self._is_auto and not self._compatibility
 
-    def _undecided_share(
+    def _undecided_assignment(
         self,
         mine: Mapping[TopicPartition, str],
         owners: Mapping[TopicPartition, ConsumerThreadId],
@@ -237,7 +237,7 @@ class SharePlanner:
         at two looks in a row, is only held by somebody who waits.
         """
         topics = frozenset(context.my_topic_thread_ids)
-        forms = [_shares(create_instance(form.strategy, form.compatibility).assign(context)) for form in ORDERS]
+        forms = [_assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context)) for form in ORDERS]
         certain = {
             name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
             for name, share in forms[0].items()
@@ -245,59 +245,59 @@ class SharePlanner:
         agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer_id, ())}
         own = certain.pop(self._member, {})
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
-            return Share(mine, notes=tuple(notes), topics=topics, assignment=agreed)
-        held = _held(view, context)
-        is_same_look, self._owners_seen = self._owners_seen == view.owners, view.owners
+            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=agreed)
+        held = _owned_by_member(view, context)
+        is_same_look, self._last_owners = self._last_owners == view.owners, view.owners
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
             self._compatibility = PREFERRED[0].compatibility
             words = f"form={PREFERRED[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
             notes = [*notes, Tell("INFO", "roundrobin-form", words)]
-            return Share(mine, notes=tuple(notes), topics=topics, assignment=owners)
+            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
         words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
-        notes = [*notes, *self._once("INFO", "roundrobin-form", words)]
-        return Share(own, notes=tuple(notes), is_waiting=True, topics=topics, assignment=agreed)
+        notes = [*notes, *self._log_once("INFO", "roundrobin-form", words)]
+        return Share(own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed)
 
-    def _recognise(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+    def _detect_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Decide for a form when the owners fit it, and not the other order as well."""
-        fitting = self._fitting(view, context) if self._is_undecided else []
+        fitting = self._matching_variants(view, context) if self._is_undecided else []
         if not fitting or all(form in fitting for form in ORDERS):
             return []
         self._compatibility = fitting[0].compatibility
         words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
         return [Tell("INFO", "roundrobin-form", words)]
 
-    def _fitting(self, view: GroupView, context: AssignmentContext) -> list[Form]:
+    def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[Form]:
         """The forms that no owner contradicts and that give some other member exactly what it owns.
 
         Exactly, because in the middle of a rebalance one or two owners fit many forms.
         """
-        held = _held(view, context)
+        held = _owned_by_member(view, context)
         fitting: list[Form] = []
         for form in PREFERRED:
-            if form in recognise_form(view.owners or {}, context):
-                shares = _shares(create_instance(form.strategy, form.compatibility).assign(context))
+            if form in detect_variants(view.owners or {}, context):
+                shares = _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
                 if any(held.get(name) == share for name, share in shares.items() if name != self._member):
                     fitting.append(form)
         return fitting
 
-    def _compare(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+    def _log_mismatch(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Say it when all owners, before we come, are as another setting gives, and not as ours."""
         owners = view.owners or {}
-        fitting = recognise_form(owners, context)
+        fitting = detect_variants(owners, context)
         try:
             computed = self._assign(context)
         except AssignmentRefused:
             return []
         # Fewer are owned in the middle of a rebalance, and a few of them fit many forms.
         is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
-        if not fitting or computed.form in fitting or not is_at_rest:
+        if not fitting or computed.variant in fitting or not is_at_rest:
             return []
-        return self._once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
+        return self._log_once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
 
-    def _once(self, level: str, name: str, words: str) -> list[Command]:
-        if words in self._said:
+    def _log_once(self, level: str, name: str, words: str) -> list[Command]:
+        if words in self._logged:
             return []
-        self._said.add(words)
+        self._logged.add(words)
         return [Tell(level, name, words)]
 
 
@@ -305,7 +305,7 @@ Shares: TypeAlias = "dict[str, dict[TopicPartition, str]]"
 """Member -> what its threads have."""
 
 
-def _shares(assignment: Assignment) -> Shares:
+def _assigned_by_member(assignment: Assignment) -> Shares:
     """What each member is given."""
     found: Shares = {}
     for tp, thread in assignment.owners.items():
@@ -313,9 +313,9 @@ def _shares(assignment: Assignment) -> Shares:
     return found
 
 
-def _held(view: GroupView, context: AssignmentContext) -> Shares:
+def _owned_by_member(view: GroupView, context: AssignmentContext) -> Shares:
     """What each member of the group owns."""
-    consumers = {str(thread): thread.consumer_id for thread in context.ring}
+    consumers = {str(thread): thread.consumer_id for thread in context.ordered_threads}
     found: Shares = {}
     for tp, thread in (view.owners or {}).items():
         if thread in consumers:

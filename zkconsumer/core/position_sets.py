@@ -47,7 +47,7 @@ def steps_max(tree: Tree) -> int:
 
 def full_match(tree: Tree, name: str) -> bool:
     """Whether the whole name is in the tree's language."""
-    return bool(_Matching(name).forward(tree, 1) >> len(name) & 1)
+    return bool(_Matching(name).match_forward(tree, 1) >> len(name) & 1)
 
 
 @dataclass(slots=True)
@@ -56,64 +56,64 @@ class _Matching:
 
     name: str
     _chars: dict[Ranges, int] = field(default_factory=dict)
-    _looks: dict[Look, int] = field(default_factory=dict)
+    _lookaround_cache: dict[Look, int] = field(default_factory=dict)
 
     @property
-    def all_places(self) -> int:
+    def all_positions(self) -> int:
         return (1 << (len(self.name) + 1)) - 1
 
-    def forward(self, tree: Tree, begins: int) -> int:
+    def match_forward(self, tree: Tree, begins: int) -> int:
         """Where it may end, if it begins at one of these places."""
         if not begins:
             return 0
         match tree:
             case Chars(ranges):
-                return (begins & self._held_by(ranges)) << 1
+                return (begins & self._positions_of_characters(ranges)) << 1
             case Sequence(items):
                 for item in items:
-                    begins = self.forward(item, begins)
+                    begins = self.match_forward(item, begins)
                 return begins
             case Choice(branches):
                 ends = 0
                 for branch in branches:
-                    ends |= self.forward(branch, begins)
+                    ends |= self.match_forward(branch, begins)
                 return ends
             case Place() | Look():
-                return begins & self._places(tree)
+                return begins & self._anchor_positions(tree)
             case Repeat(Chars(ranges) as body, least, None):
                 for _ in range(least):
-                    begins = self.forward(body, begins)
-                return self._run(begins, self._held_by(ranges), back=False)
+                    begins = self.match_forward(body, begins)
+                return self._repeat_character_set(begins, self._positions_of_characters(ranges), back=False)
             case Repeat(body, least, most):
                 return self._repeated(body, least, most, begins, back=False)
 
-    def back(self, tree: Tree, ends: int) -> int:
+    def match_backward(self, tree: Tree, ends: int) -> int:
         """Where it may begin, if it ends at one of these places."""
         if not ends:
             return 0
         match tree:
             case Chars(ranges):
-                return ends >> 1 & self._held_by(ranges)
+                return ends >> 1 & self._positions_of_characters(ranges)
             case Sequence(items):
                 for item in reversed(items):
-                    ends = self.back(item, ends)
+                    ends = self.match_backward(item, ends)
                 return ends
             case Choice(branches):
                 begins = 0
                 for branch in branches:
-                    begins |= self.back(branch, ends)
+                    begins |= self.match_backward(branch, ends)
                 return begins
             case Place() | Look():
-                return ends & self._places(tree)
+                return ends & self._anchor_positions(tree)
             case Repeat(Chars(ranges) as body, least, None):
                 for _ in range(least):
-                    ends = self.back(body, ends)
-                return self._run(ends, self._held_by(ranges), back=True)
+                    ends = self.match_backward(body, ends)
+                return self._repeat_character_set(ends, self._positions_of_characters(ranges), back=True)
             case Repeat(body, least, most):
                 return self._repeated(body, least, most, ends, back=True)
 
     def _repeated(self, body: Tree, least: int, most: int | None, places: int, *, back: bool) -> int:
-        step = self.back if back else self.forward
+        step = self.match_backward if back else self.match_forward
         for _ in range(least):
             places = step(body, places)
         found = new = places
@@ -125,7 +125,7 @@ class _Matching:
             found |= new
         return found
 
-    def _run(self, places: int, held: int, *, back: bool) -> int:
+    def _repeat_character_set(self, places: int, held: int, *, back: bool) -> int:
         """These places, and those that characters ``held`` lead to; twice as far in each round."""
         found, through, far = places, held, 1
         while far <= len(self.name):
@@ -138,7 +138,7 @@ class _Matching:
             far *= 2
         return found
 
-    def _held_by(self, ranges: Ranges) -> int:
+    def _positions_of_characters(self, ranges: Ranges) -> int:
         """In front of which characters of the name a character of these stands."""
         held = self._chars.get(ranges)
         if held is None:
@@ -150,21 +150,21 @@ class _Matching:
             self._chars[ranges] = held
         return held
 
-    def _places(self, tree: Place | Look) -> int:
+    def _anchor_positions(self, tree: Place | Look) -> int:
         match tree:
-            case Place(At.BEGIN):
+            case Place(At.START):
                 return 1
             case Place(At.END):
                 return 1 << len(self.name)
             case Place(at):
-                words = self._held_by(WORD)
+                words = self._positions_of_characters(WORD)
                 boundaries = words ^ (words << 1)
-                return boundaries if at is At.BOUNDARY else self.all_places & ~boundaries
+                return boundaries if at is At.WORD_BOUNDARY else self.all_positions & ~boundaries
             case Look():
-                places = self._looks.get(tree)
+                places = self._lookaround_cache.get(tree)
                 if places is None:
-                    step = self.forward if tree.behind else self.back
-                    places = step(tree.body, self.all_places)
-                    places = self.all_places & ~places if tree.negated else places
-                    self._looks[tree] = places
+                    step = self.match_forward if tree.is_lookbehind else self.match_backward
+                    places = step(tree.body, self.all_positions)
+                    places = self.all_positions & ~places if tree.is_negative else places
+                    self._lookaround_cache[tree] = places
                 return places

@@ -37,7 +37,7 @@ class Positions:
         stores: Stores = Stores.ZOOKEEPER,
         timeout_ms: int = 0,
     ) -> None:
-        self.is_kafka_silent = False
+        self.is_kafka_unavailable = False
         """Whether Kafka did not tell some offset the last time."""
         self.unsupported = ""
         """Why no broker of the cluster keeps offsets, if that is so."""
@@ -46,30 +46,30 @@ class Positions:
         self._newcomers = newcomers
         self._stores = stores
         self._timeout_ms = timeout_ms
-        self._asked: tuple[TopicPartition, ...] = ()
+        self._requested: tuple[TopicPartition, ...] = ()
         self._from_zookeeper: int | ev.PositionsRead | None = None
         self._from_kafka: int | ev.OffsetsFetched | None = None
-        self._said_stuck: dict[TopicPartition, str] = {}
-        self._said_silent = ""
+        self._logged_unreadable: dict[TopicPartition, str] = {}
+        self._logged_kafka_failure = ""
 
     @property
-    def is_asking(self) -> bool:
+    def is_reading(self) -> bool:
         """Whether some store has not answered yet."""
         return isinstance(self._from_zookeeper, int) or isinstance(self._from_kafka, int)
 
-    def ask(self, partitions: Sequence[TopicPartition], session_id: int) -> list[Command]:
+    def read(self, partitions: Sequence[TopicPartition], session_id: int) -> list[Command]:
         """Read these; an earlier reading is forgotten."""
-        out = self.forget()
-        self._asked = tuple(partitions)
-        if self._stores.in_zookeeper:
+        out = self.cancel()
+        self._requested = tuple(partitions)
+        if self._stores.uses_zookeeper:
             self._from_zookeeper = self._new_ticket()
-            out.append(do.ReadPositions(self._from_zookeeper, session_id, self._asked))
-        if self._stores.in_kafka:
+            out.append(do.ReadPositions(self._from_zookeeper, session_id, self._requested))
+        if self._stores.uses_kafka:
             self._from_kafka = self._new_ticket()
-            out.append(do.FetchOffsets(self._from_kafka, session_id, self._asked, self._timeout_ms))
+            out.append(do.FetchOffsets(self._from_kafka, session_id, self._requested, self._timeout_ms))
         return out
 
-    def answered(self, event: ev.PositionsRead | ev.OffsetsFetched) -> list[Command] | None:
+    def on_result(self, event: ev.PositionsRead | ev.OffsetsFetched) -> list[Command] | None:
         """Take an answer in: what must be done now, or None when nobody waited for it, or the other one is to come."""
         match event:
             case ev.PositionsRead() if event.ticket == self._from_zookeeper:
@@ -89,13 +89,13 @@ class Positions:
         out: list[Command] = []
         known: dict[TopicPartition, Partition] = {}
         silent: dict[TopicPartition, str] = {}
-        for tp in self._asked:
+        for tp in self._requested:
             held = self._partitions.get(tp)  # None when its owner node vanished meanwhile
             if held is None:
                 continue
             if stored is not None and tp in stored.failed:
                 held.handle(PositionUnreadable(stored.failed[tp]))
-                out += self._unreadable(tp, stored.failed[tp])
+                out += self._log_unreadable(tp, stored.failed[tp])
             elif fetched is not None and tp in fetched.failed:
                 held.handle(PositionUnreadable(fetched.failed[tp]))
                 silent[tp] = fetched.failed[tp]
@@ -103,12 +103,12 @@ class Positions:
                 in_zookeeper = ev.StoredOffset() if stored is None else stored.stored[tp]
                 held.handle(PositionKnown(in_zookeeper, NO_POSITION if fetched is None else fetched.offsets[tp]))
                 known[tp] = held
-                self._said_stuck.pop(tp, None)
-        out += self._silent(silent)
-        if known and self._stores.in_kafka:
-            out.append(_told(known, self._stores))
+                self._logged_unreadable.pop(tp, None)
+        out += self._log_kafka_failures(silent)
+        if known and self._stores.uses_kafka:
+            out.append(_starts_log_event(known, self._stores))
         if known:
-            positions, words = self._newcomers.starts(known)
+            positions, words = self._newcomers.start_positions(known)
             out += words
             threads = {tp: held.thread for tp, held in known.items()}
             sources = {tp: held.source for tp, held in known.items()}
@@ -116,48 +116,48 @@ class Positions:
             out.append(do.StartFetching(positions, threads, sources, epochs))
         return out
 
-    def forget(self) -> list[Command]:
+    def cancel(self) -> list[Command]:
         """Nobody waits for an answer any more."""
         fetching, self._from_zookeeper, self._from_kafka = self._from_kafka, None, None
         return [do.CancelKafka(fetching)] if isinstance(fetching, int) else []
 
-    def lost(self, tp: TopicPartition) -> None:
+    def on_ownership_lost(self, tp: TopicPartition) -> None:
         """It is not ours any more."""
-        self._said_stuck.pop(tp, None)
+        self._logged_unreadable.pop(tp, None)
 
-    def _unreadable(self, tp: TopicPartition, why: str) -> list[Command]:
-        if self._said_stuck.get(tp) == why:
+    def _log_unreadable(self, tp: TopicPartition, why: str) -> list[Command]:
+        if self._logged_unreadable.get(tp) == why:
             return []
-        self._said_stuck[tp] = why
+        self._logged_unreadable[tp] = why
         words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
         return [do.Tell("ERROR", "offset-unreadable", words)]
 
-    def _silent(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
+    def _log_kafka_failures(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
         """Kafka did not tell these.  Said once a reason, in which numbers (of ms, of ports) do not count."""
-        self.is_kafka_silent = bool(silent)
+        self.is_kafka_unavailable = bool(silent)
         if not silent:
-            self._said_silent = ""
+            self._logged_kafka_failure = ""
         if not silent or self.unsupported:
             return []
         first, why = next(iter(silent.items()))
         shape = "".join(char for char in why if not char.isdigit())
-        if shape == self._said_silent:
+        if shape == self._logged_kafka_failure:
             return []
-        self._said_silent = shape
+        self._logged_kafka_failure = shape
         words = f"partitions={len(silent)} first={first} why={why!r}: they are held but not read until Kafka tells"
         return [do.Tell("ERROR", "kafka-offsets-unreadable", words)]
 
 
-def _told(known: Mapping[TopicPartition, Partition], stores: Stores) -> Command:
+def _starts_log_event(known: Mapping[TopicPartition, Partition], stores: Stores) -> Command:
     """Where everything starts, and by which store."""
     count = dict.fromkeys(Source, 0)
     for held in known.values():
         count[held.source] += 1
     words = f"partitions={len(known)} kafka={count[Source.KAFKA]} neither={count[Source.NEITHER]}"
-    if stores.in_zookeeper:
+    if stores.uses_zookeeper:
         words += f" zookeeper={count[Source.ZOOKEEPER]} both={count[Source.BOTH]}"
         apart = [(tp, held) for tp, held in known.items() if held.source in (Source.KAFKA, Source.ZOOKEEPER)]
         if apart:
             tp, held = apart[0]
-            words += f" first_apart={tp} in_zookeeper={held.stored.offset} in_kafka={held.in_kafka}"
+            words += f" first_apart={tp} in_zookeeper={held.stored.offset} in_kafka={held.kafka_offset}"
     return do.Tell("INFO", "positions-read", words)

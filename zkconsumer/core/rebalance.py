@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from zkconsumer.core.machine import Machine, Table, leads_to, stays
+from zkconsumer.core.machine import Machine, Table, transitions_to, stays_in_state
 
 
 class RebalanceState(Enum):
@@ -28,10 +28,10 @@ class RebalanceState(Enum):
     IDLE = "idle"
     READING = "reading"
     RELEASING = "releasing"
-    CLAIMING = "claiming"
+    ACQUIRING = "claiming"
     POSITIONING = "positioning"
-    HELD = "held"
-    SHORT = "short"
+    STABLE = "held"
+    INCOMPLETE = "short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ClaimsDone:
 class PositionsDone:
     """Positions are known; ``whole`` when nothing of the share is missing."""
 
-    whole: bool
+    is_complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,74 +91,74 @@ class Rebalance(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.again = False
+        self.is_rerun_requested = False
 
-    @leads_to(RebalanceState.READING)
+    @transitions_to(RebalanceState.READING)
     def _read(self, _: object) -> Step:
-        self.again = False
+        self.is_rerun_requested = False
         return RebalanceState.READING, []
 
-    @stays
-    def _remember(self, _: Triggered) -> Step:
-        self.again = True
+    @stays_in_state
+    def _request_rerun(self, _: Triggered) -> Step:
+        self.is_rerun_requested = True
         return self.state, []
 
-    @leads_to(RebalanceState.READING, RebalanceState.RELEASING)
+    @transitions_to(RebalanceState.READING, RebalanceState.RELEASING)
     def _viewed(self, _: ViewRead) -> Step:
-        return (RebalanceState.READING if self._take_again() else RebalanceState.RELEASING), []
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.RELEASING), []
 
-    @leads_to(RebalanceState.READING, RebalanceState.SHORT)
+    @transitions_to(RebalanceState.READING, RebalanceState.INCOMPLETE)
     def _failed(self, _: ReadFailed | ListenerRefused) -> Step:
-        return (RebalanceState.READING if self._take_again() else RebalanceState.SHORT), []
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.INCOMPLETE), []
 
-    @leads_to(RebalanceState.READING, RebalanceState.CLAIMING)
+    @transitions_to(RebalanceState.READING, RebalanceState.ACQUIRING)
     def _released(self, _: ReleasesDone) -> Step:
-        return (RebalanceState.READING if self._take_again() else RebalanceState.CLAIMING), []
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.ACQUIRING), []
 
-    @leads_to(RebalanceState.POSITIONING)
-    def _claimed(self, _: ClaimsDone) -> Step:
+    @transitions_to(RebalanceState.POSITIONING)
+    def _acquired(self, _: ClaimsDone) -> Step:
         return RebalanceState.POSITIONING, []
 
-    @leads_to(RebalanceState.READING, RebalanceState.HELD, RebalanceState.SHORT)
+    @transitions_to(RebalanceState.READING, RebalanceState.STABLE, RebalanceState.INCOMPLETE)
     def _positioned(self, event: PositionsDone) -> Step:
-        if self._take_again():
+        if self._consume_rerun_request():
             return RebalanceState.READING, []
-        return (RebalanceState.HELD if event.whole else RebalanceState.SHORT), []
+        return (RebalanceState.STABLE if event.is_complete else RebalanceState.INCOMPLETE), []
 
-    @leads_to(RebalanceState.CLAIMING)
-    def _claim(self, _: OwnersMoved) -> Step:
-        return RebalanceState.CLAIMING, []
+    @transitions_to(RebalanceState.ACQUIRING)
+    def _acquire(self, _: OwnersMoved) -> Step:
+        return RebalanceState.ACQUIRING, []
 
-    @leads_to(RebalanceState.IDLE)
+    @transitions_to(RebalanceState.IDLE)
     def _idle(self, _: Stopped) -> Step:
-        self.again = False
+        self.is_rerun_requested = False
         return RebalanceState.IDLE, []
 
-    def _take_again(self) -> bool:
-        again, self.again = self.again, False
+    def _consume_rerun_request(self) -> bool:
+        again, self.is_rerun_requested = self.is_rerun_requested, False
         return again
 
     TRANSITIONS: ClassVar[Table] = {
         (RebalanceState.IDLE, Triggered): _read,
         (RebalanceState.IDLE, Stopped): _idle,
-        (RebalanceState.READING, Triggered): _remember,
+        (RebalanceState.READING, Triggered): _request_rerun,
         (RebalanceState.READING, ViewRead): _viewed,
         (RebalanceState.READING, ReadFailed): _failed,
         (RebalanceState.READING, Stopped): _idle,
-        (RebalanceState.RELEASING, Triggered): _remember,
+        (RebalanceState.RELEASING, Triggered): _request_rerun,
         (RebalanceState.RELEASING, ReleasesDone): _released,
         (RebalanceState.RELEASING, ListenerRefused): _failed,
         (RebalanceState.RELEASING, Stopped): _idle,
-        (RebalanceState.CLAIMING, Triggered): _remember,
-        (RebalanceState.CLAIMING, ClaimsDone): _claimed,
-        (RebalanceState.CLAIMING, Stopped): _idle,
-        (RebalanceState.POSITIONING, Triggered): _remember,
+        (RebalanceState.ACQUIRING, Triggered): _request_rerun,
+        (RebalanceState.ACQUIRING, ClaimsDone): _acquired,
+        (RebalanceState.ACQUIRING, Stopped): _idle,
+        (RebalanceState.POSITIONING, Triggered): _request_rerun,
         (RebalanceState.POSITIONING, PositionsDone): _positioned,
         (RebalanceState.POSITIONING, ListenerRefused): _failed,
         (RebalanceState.POSITIONING, Stopped): _idle,
-        (RebalanceState.HELD, Triggered): _read,
-        (RebalanceState.HELD, Stopped): _idle,
-        (RebalanceState.SHORT, Triggered): _read,
-        (RebalanceState.SHORT, OwnersMoved): _claim,
-        (RebalanceState.SHORT, Stopped): _idle,
+        (RebalanceState.STABLE, Triggered): _read,
+        (RebalanceState.STABLE, Stopped): _idle,
+        (RebalanceState.INCOMPLETE, Triggered): _read,
+        (RebalanceState.INCOMPLETE, OwnersMoved): _acquire,
+        (RebalanceState.INCOMPLETE, Stopped): _idle,
     }

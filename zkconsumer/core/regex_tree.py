@@ -28,10 +28,10 @@ _NOTHING = "[^\\x{0}-\\x{10ffff}]"
 class At(Enum):
     """A place that takes no character."""
 
-    BEGIN = "\\A"
+    START = "\\A"
     END = "\\z"
-    BOUNDARY = "\\b"
-    NO_BOUNDARY = "\\B"
+    WORD_BOUNDARY = "\\b"
+    NOT_WORD_BOUNDARY = "\\B"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,15 @@ class Repeat:
     """``least`` times or more, at most ``most``; None: without limit."""
 
     body: Tree
-    least: int
-    most: int | None
+    min_count: int
+    max_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place of this kind."""
 
-    at: At
+    kind: At
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +76,8 @@ class Look:
     """A place from which the body matches on, or (``behind``) up to which it matches; or where it does not."""
 
     body: Tree
-    behind: bool
-    negated: bool
+    is_lookbehind: bool
+    is_negative: bool
 
 
 Tree: TypeAlias = Chars | Sequence | Choice | Repeat | Place | Look
@@ -86,17 +86,17 @@ Tree: TypeAlias = Chars | Sequence | Choice | Repeat | Place | Look
 # --- what can be said of a tree ---------------------------------------------------------------------------------
 
 
-def has_look(tree: Tree) -> bool:
+def has_lookaround(tree: Tree) -> bool:
     """Whether a look-around is in it."""
     match tree:
         case Look():
             return True
         case Sequence(items):
-            return any(map(has_look, items))
+            return any(map(has_lookaround, items))
         case Choice(branches):
-            return any(map(has_look, branches))
+            return any(map(has_lookaround, branches))
         case Repeat(body):
-            return has_look(body)
+            return has_lookaround(body)
         case Chars() | Place():
             return False
 
@@ -119,9 +119,9 @@ def fixed_length(tree: Tree) -> int | None:
             return length * least if length is not None and most == least else None
 
 
-def may_be_empty_in_places(tree: Tree) -> bool:
+def may_be_empty_at_anchor(tree: Tree) -> bool:
     """Whether it can match without taking a character, but only in some places of a name."""
-    return _may_be_empty(tree) and _has_place(tree)
+    return _may_be_empty(tree) and _has_anchor(tree)
 
 
 def _may_be_empty(tree: Tree) -> bool:
@@ -138,24 +138,24 @@ def _may_be_empty(tree: Tree) -> bool:
             return not least or _may_be_empty(body)
 
 
-def _has_place(tree: Tree) -> bool:
+def _has_anchor(tree: Tree) -> bool:
     match tree:
         case Chars():
             return False
         case Place() | Look():
             return True
         case Sequence(items):
-            return any(map(_has_place, items))
+            return any(map(_has_anchor, items))
         case Choice(branches):
-            return any(map(_has_place, branches))
+            return any(map(_has_anchor, branches))
         case Repeat(body):
-            return _has_place(body)
+            return _has_anchor(body)
 
 
 # --- sets of characters -----------------------------------------------------------------------------------------
 
 
-def merged(ranges: list[tuple[int, int]]) -> Ranges:
+def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
     """The same set of characters in ascending ranges that neither touch nor overlap."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
@@ -181,7 +181,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 def intersection(one: Ranges, other: Ranges) -> Ranges:
     """The characters that are in both."""
-    return complement(merged([*complement(one), *complement(other)]))
+    return complement(merge_ranges([*complement(one), *complement(other)]))
 
 
 # --- RE2's spelling ---------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def to_re2(tree: Tree) -> str:
     """The same language in RE2's spelling, to be matched against the whole name; the tree must be without ``Look``."""
     match tree:
         case Chars(ranges):
-            return _spelled_set(ranges)
+            return _re2_character_set(ranges)
         case Sequence(items):
             return "".join(_grouped(item) if isinstance(item, Choice) else to_re2(item) for item in items)
         case Choice(branches):
@@ -212,17 +212,17 @@ def _grouped(tree: Tree) -> str:
     return f"(?:{to_re2(tree)})"
 
 
-def _spelled_set(ranges: Ranges) -> str:
+def _re2_character_set(ranges: Ranges) -> str:
     if not ranges:
         return _NOTHING  # RE2 would take "[]" for the beginning of a class that holds "]".
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
-        return _spelled(ranges[0][0])
+        return _re2_character(ranges[0][0])
     if len(ranges) == 2 and ranges[0][0] == ranges[0][1] and ranges[1] == (ranges[0][0] + 32,) * 2:
         # RE2 takes [Kk] for "k in either case", and beside others of the kind it lets the Kelvin sign in as well.
-        return f"(?:{_spelled(ranges[0][0])}|{_spelled(ranges[1][0])})"
-    inside = "".join(_spelled(low) if low == high else f"{_spelled(low)}-{_spelled(high)}" for low, high in ranges)
+        return f"(?:{_re2_character(ranges[0][0])}|{_re2_character(ranges[1][0])})"
+    inside = "".join(_re2_character(low) if low == high else f"{_re2_character(low)}-{_re2_character(high)}" for low, high in ranges)
     return f"[{inside}]"
 
 
-def _spelled(code: int) -> str:
+def _re2_character(code: int) -> str:
     return chr(code) if code < 0x80 and chr(code).isalnum() else f"\\x{{{code:x}}}"

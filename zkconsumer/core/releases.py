@@ -72,9 +72,9 @@ class Releases:
         self._commit_first = commit_first
         self._listener = listener
         self._stores = stores
-        self._commits_apart = settle_ms > 0 or stores.in_kafka
-        self._is_timing_kafka = False
-        self._said_failed: dict[TopicPartition, str] = {}
+        self._commits_before_release = settle_ms > 0 or stores.uses_kafka
+        self._is_kafka_timer_running = False
+        self._logged_failures: dict[TopicPartition, str] = {}
         self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
 
     @property
@@ -94,7 +94,7 @@ class Releases:
             return []
         return [do.Drain(draining), do.StartTimer(Timer.DRAIN, self._drain_timeout_ms)]
 
-    def drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
+    def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
         """The callers came back, or were given up on."""
         for tp, position in positions.items():
             held = self._partitions.get(tp)
@@ -102,7 +102,7 @@ class Releases:
                 held.handle(Drained(position))
         return [] if self._draining() else [do.StopTimer(Timer.DRAIN)]
 
-    def drain_timed_out(self) -> list[Command]:
+    def on_drain_timeout(self) -> list[Command]:
         """Do not wait for the callers any longer."""
         late = self._draining()
         if not late:
@@ -119,25 +119,25 @@ class Releases:
     ) -> list[Command]:
         """Give back, in one write, what is drained, settled and in no commit under way."""
         out: list[Command] = []
-        if self._commits_apart:
+        if self._commits_before_release:
             out += self._settle(moves, session_id, control_version)
-        ready = [tp for tp in self._ready() if not self._commits_apart or tp in moves or self._is_settled(tp)]
-        out += self._time_kafka(ready)
+        ready = [tp for tp in self._ready() if not self._commits_before_release or tp in moves or self._is_settled(tp)]
+        out += self._update_kafka_timer(ready)
         if not ready:
             return out
         parts: dict[TopicPartition, do.ReleaseOf] = {}
-        writes = self._commit_first and self._stores.in_zookeeper
+        writes = self._commit_first and self._stores.uses_zookeeper
         for tp in ready:
             held = self._partitions[tp]
-            offset = held.offset_to_commit(held.position) if writes else None
+            offset = held.offset_for_zookeeper(held.position) if writes else None
             next_owner = moves.get(tp) if held.position >= 0 else None
-            parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify=held.is_unsure)
+            parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify_owner=held.is_ownership_unknown)
             held.handle(ReleaseSent())
         ticket = self._new_ticket()
         self._tickets[ticket] = parts
         return [*out, do.Release(ticket, session_id, parts, control_version)]
 
-    def settled(self, event: ReleaseSettled) -> list[Command]:
+    def on_release_result(self, event: ReleaseSettled) -> list[Command]:
         """Take the answer in."""
         parts = self._tickets.pop(event.ticket, None)
         if parts is None:
@@ -147,31 +147,31 @@ class Releases:
         moved: dict[TopicPartition, str] = {}
         for tp, written in sorted(event.results.items()):
             held = self._partitions[tp]
-            out += self._commits.rewound(tp, written)
-            if written.outcome is Outcome.DONE and written.handed_over:
+            out += self._commits.report_rewound(tp, written)
+            if written.outcome is Outcome.DONE and written.is_thread_changed:
                 if parts[tp].offset is None:
                     held.stored = written.stored
                 else:
-                    held.wrote(written.stored, held.resets)
+                    held.record_zookeeper_write(written.stored, held.reset_count)
                 moved[tp] = parts[tp].next_owner or held.thread
                 held.handle(HandedOver(moved[tp], written.czxid))
             elif written.outcome is Outcome.DONE:
                 held.handle(Released())
                 gone.append(tp)
-            elif written.outcome is Outcome.NOT_OURS:
-                if not parts[tp].verify:
+            elif written.outcome is Outcome.NOT_OWNER:
+                if not parts[tp].verify_owner:
                     out.append(do.Tell("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
                 held.handle(Lost())
                 gone.append(tp)
             else:
-                held.handle(NotReleased(unsure=written.outcome is Outcome.UNKNOWN))
+                held.handle(NotReleased(is_outcome_unknown=written.outcome is Outcome.UNKNOWN))
                 if written.outcome is not Outcome.UNKNOWN:
                     self.unreleasable[tp] = written.why
-                    if written.why not in (CONTROL_CHANGED, self._said_failed.get(tp)):
-                        self._said_failed[tp] = written.why
+                    if written.why not in (CONTROL_CHANGED, self._logged_failures.get(tp)):
+                        self._logged_failures[tp] = written.why
                         out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
         for tp in (*gone, *moved):
-            self._said_failed.pop(tp, None)
+            self._logged_failures.pop(tp, None)
         for tp in gone:
             del self._partitions[tp]
         if moved:
@@ -180,21 +180,21 @@ class Releases:
             out.append(do.Drop(tuple(gone), RELEASED))
         return out
 
-    def settle_time_over(self) -> None:
+    def on_settle_timeout(self) -> None:
         """The nodes were held for long enough."""
         for held in self._partitions.values():
-            if held.settling is Settling.HOLDING:
-                held.settling = Settling.DONE
+            if held.settle_state is Settling.WAITING:
+                held.settle_state = Settling.DONE
 
-    def kafka_timed_out(self) -> list[Command]:
+    def on_kafka_timeout(self) -> list[Command]:
         """Do not wait for Kafka any longer: others wait for these partitions."""
-        self._is_timing_kafka = False
-        late = [tp for tp in self._drained() if self._settling(tp) in (Settling.NOT_YET, Settling.COMMITTING)]
+        self._is_kafka_timer_running = False
+        late = [tp for tp in self._drained() if self._settling(tp) in (Settling.NOT_STARTED, Settling.COMMITTING)]
         if not late:
             return []
         for tp in late:
-            self._partitions[tp].settling = Settling.COMMITTING
-        there = "; ZooKeeper has them" if self._stores.in_zookeeper else ": what was read since is handed out again"
+            self._partitions[tp].settle_state = Settling.COMMITTING
+        there = "; ZooKeeper has them" if self._stores.uses_zookeeper else ": what was read since is handed out again"
         words = (
             f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are given back, and the "
             f"group's coordinator did not take their last offsets{there}"
@@ -203,15 +203,15 @@ class Releases:
         return [
             do.Count("kafka_release_timeouts", len(late)),
             do.Tell("WARNING", "kafka-release-timeout", words),
-            *self._commits.give_up_kafka(why),
+            *self._commits.abandon_kafka_commit(why),
         ]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The session is gone."""
-        self._is_timing_kafka = False
+        self._is_kafka_timer_running = False
         self._tickets.clear()
         self.unreleasable.clear()
-        self._said_failed.clear()
+        self._logged_failures.clear()
 
     def _draining(self) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
@@ -220,26 +220,26 @@ class Releases:
         return [
             tp
             for tp, p in sorted(self._partitions.items())
-            if p.state is PartitionState.DRAINED and tp not in self.unreleasable and self._listener.knows(p)
+            if p.state is PartitionState.DRAINED and tp not in self.unreleasable and self._listener.may_release(p)
         ]
 
     def _ready(self) -> list[TopicPartition]:
-        return [tp for tp in self._drained() if tp not in self._commits.in_flight and not self._is_to_commit(tp)]
+        return [tp for tp in self._drained() if tp not in self._commits.in_flight and not self._has_pending_commit_call(tp)]
 
-    def _is_to_commit(self, tp: TopicPartition) -> bool:
+    def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
         """Whether the program's commit of it waits for its turn, and the release would not write it."""
-        return not self._commit_first and any(tp in call.positions for call in self._commits.calls)
+        return not self._commit_first and any(tp in call.positions for call in self._commits.pending_calls)
 
-    def _time_kafka(self, ready: Collection[TopicPartition]) -> list[Command]:
+    def _update_kafka_timer(self, ready: Collection[TopicPartition]) -> list[Command]:
         """Start the clock when what is drained begins to wait for a commit to Kafka, and stop it when nothing does.
 
         It goes on from one commit to the next: what is drained waits for the commit of the change, then for its own.
         """
-        waits = self._stores.in_kafka and self._commits.is_busy and any(tp not in ready for tp in self._drained())
-        if waits == self._is_timing_kafka:
+        waits = self._stores.uses_kafka and self._commits.is_in_progress and any(tp not in ready for tp in self._drained())
+        if waits == self._is_kafka_timer_running:
             return []
-        self._is_timing_kafka = waits
-        return [do.StartTimer(Timer.KAFKA, self.kafka_timeout_ms) if waits else do.StopTimer(Timer.KAFKA)]
+        self._is_kafka_timer_running = waits
+        return [do.StartTimer(Timer.RELEASE_WAITS_FOR_KAFKA, self.kafka_timeout_ms) if waits else do.StopTimer(Timer.RELEASE_WAITS_FOR_KAFKA)]
 
     def _is_settled(self, tp: TopicPartition) -> bool:
         return self._settling(tp) is Settling.DONE
@@ -253,19 +253,19 @@ class Releases:
         is held any longer.
         """
         out: list[Command] = []
-        if not self._commits.is_busy:
-            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is Settling.NOT_YET]
+        if not self._commits.is_in_progress:
+            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is Settling.NOT_STARTED]
             if fresh and self._commit_first:
                 positions = {tp: self._partitions[tp].position for tp in fresh}
                 out += self._commits.send(
                     positions, session_id, control_version, repeats=False, attempts=self.kafka_attempts
                 )
             for tp in fresh:
-                self._partitions[tp].settling = Settling.COMMITTING
+                self._partitions[tp].settle_state = Settling.COMMITTING
         committed = [tp for tp in self._ready() if self._settling(tp) is Settling.COMMITTING]
         for tp in committed:
-            self._partitions[tp].settling = Settling.HOLDING if self._settle_ms else Settling.DONE
+            self._partitions[tp].settle_state = Settling.WAITING if self._settle_ms else Settling.DONE
         return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)] if committed and self._settle_ms else out
 
     def _settling(self, tp: TopicPartition) -> Settling:
-        return self._partitions[tp].settling
+        return self._partitions[tp].settle_state

@@ -19,7 +19,7 @@ class Reminders:
         self._repeat_ms = repeat_ms
         self._due_ms: dict[str, int] = {}
 
-    def due(self, problems: Iterable[str], now_ms: int) -> list[str]:
+    def select_due(self, problems: Iterable[str], now_ms: int) -> list[str]:
         """Those of ``problems`` that must be logged now, sorted.  A problem that is not among them is over."""
         first_ms = now_ms + self._first_after_ms
         self._due_ms = {problem: self._due_ms.get(problem, first_ms) for problem in problems}

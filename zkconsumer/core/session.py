@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.core.commands import SetLease
 from zkconsumer.core.events import SessionAnswered, SessionClosed, SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.core.machine import Machine, Table, leads_to, stays
+from zkconsumer.core.machine import Machine, Table, transitions_to, stays_in_state
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 PROBES_PER_TIMEOUT = 6
@@ -75,35 +75,35 @@ class Session(Machine):
         """How often to ask ZooKeeper for a sign of life: a sixth of the time-out."""
         return max(1, self.live.timeout_ms // PROBES_PER_TIMEOUT) if self.live else 1000
 
-    @leads_to(SessionState.CONNECTED)
+    @transitions_to(SessionState.CONNECTED)
     def _connected(self, event: SessionConnected) -> tuple[SessionState, list[Any]]:
         if self.live is None or self.live.session_id != event.session_id:
             self.lease_until_ms = NO_LEASE_MS
         self.live = Live(event.session_id, event.timeout_ms)
         return SessionState.CONNECTED, [SetLease(self.lease_until_ms)]
 
-    @leads_to(SessionState.SUSPENDED)
+    @transitions_to(SessionState.SUSPENDED)
     def _suspended(self, _: SessionSuspended) -> tuple[SessionState, list[Any]]:
         return SessionState.SUSPENDED, []
 
-    @stays
+    @stays_in_state
     def _answered(self, event: SessionAnswered) -> tuple[SessionState, list[Any]]:
         assert self.live is not None, "an answer needs a session that asked"
         if event.session_id == self.live.session_id:
             self.lease_until_ms = max(self.lease_until_ms, lease_end_ms(event.sent_at_ms, self.live.timeout_ms))
         return self.state, [SetLease(self.lease_until_ms)]
 
-    @stays
+    @stays_in_state
     def _ignored(self, _: object) -> tuple[SessionState, list[Any]]:
         return self.state, []
 
-    @leads_to(SessionState.LOST)
+    @transitions_to(SessionState.LOST)
     def _lost(self, _: SessionLost) -> tuple[SessionState, list[Any]]:
         self.live = None
         self.lease_until_ms = NO_LEASE_MS
         return SessionState.LOST, [SetLease(NO_LEASE_MS)]
 
-    @leads_to(SessionState.CLOSED)
+    @transitions_to(SessionState.CLOSED)
     def _closed(self, _: SessionClosed) -> tuple[SessionState, list[Any]]:
         self.live = None
         self.lease_until_ms = NO_LEASE_MS

@@ -21,12 +21,12 @@ class Stores(Enum):
     BOTH = "both"
 
     @property
-    def in_zookeeper(self) -> bool:
+    def uses_zookeeper(self) -> bool:
         """Whether offset znodes are read and written."""
         return self is not Stores.KAFKA
 
     @property
-    def in_kafka(self) -> bool:
+    def uses_kafka(self) -> bool:
         """Whether the group's coordinator is asked."""
         return self is not Stores.ZOOKEEPER
 
@@ -50,8 +50,8 @@ class NotWritten:
 
     why: str
     store: str = ""
-    is_final: bool = False
-    is_passing: bool = False
+    is_permanent: bool = False
+    is_transient: bool = False
 
     def __str__(self) -> str:
         return f"{self.store}: {self.why}" if self.store else self.why

@@ -64,7 +64,7 @@ class ConsumerThreadId:
     @property
     def sort_key(self) -> bytes:
         """Bytes that sort as the original sorts; for ``sorted(..., key=...)``."""
-        return java_order(str(self))
+        return java_string_sort_key(str(self))
 
 
 ThreadIdsPerTopic: TypeAlias = "dict[str, tuple[ConsumerThreadId, ...]]"
@@ -186,6 +186,6 @@ def make_consumer_thread_ids_per_topic(consumer: str, topics: Mapping[str, int])
     return {topic: threads[count] for topic, count in topics.items()}
 
 
-def java_order(text: str) -> bytes:
+def java_string_sort_key(text: str) -> bytes:
     """Bytes that sort as ``String.compareTo`` does: by UTF-16 code unit."""
     return text.encode("utf-16-be", "surrogatepass")

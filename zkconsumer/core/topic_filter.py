@@ -17,7 +17,7 @@ import re2
 from zkconsumer.core import java_regex
 from zkconsumer.core.java_characters import NotEvaluable, NotJava
 from zkconsumer.core.position_sets import STEPS_MAX, full_match, steps_max
-from zkconsumer.core.regex_tree import has_look, to_re2
+from zkconsumer.core.regex_tree import has_lookaround, to_re2
 from zkconsumer.errors import InvalidTopicFilter, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PatternNotEvaluable(UsageError):
 
     def __init__(self, pattern: str, position: int, what: str) -> None:
         super().__init__(
-            f"the topic filter {_shown(pattern)} cannot be evaluated exactly: {what} at character {position + 1}. "
+            f"the topic filter {_shortened(pattern)} cannot be evaluated exactly: {what} at character {position + 1}. "
             "Write it with simpler means: migration_docs/reference/topic-filters.md has a table of what is known"
         )
         self.pattern = pattern
@@ -86,7 +86,7 @@ class TopicFilter:
     def _matches(self, topic: str) -> bool:
         return _is_match(self.regex, topic)
 
-    def _is_hidden(self, topic: str, exclude_internal_topics: bool) -> bool:
+    def _is_excluded_internal_topic(self, topic: str, exclude_internal_topics: bool) -> bool:
         return exclude_internal_topics and topic in INTERNAL_TOPICS
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Whitelist(TopicFilter):
     pattern = "white_list"
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        return not self._is_hidden(topic, exclude_internal_topics) and self._matches(topic)
+        return not self._is_excluded_internal_topic(topic, exclude_internal_topics) and self._matches(topic)
 
 
 class Blacklist(TopicFilter):
@@ -122,7 +122,7 @@ class Blacklist(TopicFilter):
     pattern = "black_list"
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        return not self._is_hidden(topic, exclude_internal_topics) and not self._matches(topic)
+        return not self._is_excluded_internal_topic(topic, exclude_internal_topics) and not self._matches(topic)
 
 
 def normalise(raw: str) -> str:
@@ -145,13 +145,13 @@ def _check(pattern: str) -> None:
     # Before the cache, whose keys are the patterns: a registration may hold a megabyte.
     if len(pattern) > PATTERN_CHARS_MAX:
         raise PatternNotEvaluable(pattern, PATTERN_CHARS_MAX, f"it is longer than {PATTERN_CHARS_MAX} characters")
-    refusal = _refusal(pattern)
+    refusal = _pattern_error(pattern)
     if refusal is None:
         return
     if refusal.is_invalid:
         hint = " (all topics are '.*')" if pattern == "*" else ""
         raise InvalidTopicFilter(
-            f"{_shown(pattern)} is an invalid regex{hint}. There is {refusal.what} at character {refusal.position + 1}"
+            f"{_shortened(pattern)} is an invalid regex{hint}. There is {refusal.what} at character {refusal.position + 1}"
         )
     raise PatternNotEvaluable(pattern, refusal.position, refusal.what)
 
@@ -166,7 +166,7 @@ class _Refusal:
 
 
 @lru_cache(maxsize=_VERDICTS_MAX)
-def _refusal(pattern: str) -> _Refusal | None:
+def _pattern_error(pattern: str) -> _Refusal | None:
     """Why this pattern of at most ``PATTERN_CHARS_MAX`` characters is refused; None: it can be evaluated."""
     try:
         _compiled(pattern)
@@ -184,8 +184,8 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
     """A test for a whole name.  Raises ``NotJava``, ``NotEvaluable`` and ``re2.error``."""
     options = re2.Options()
     options.log_errors = False
-    tree = java_regex.read(pattern)
-    if has_look(tree):
+    tree = java_regex.parse_java_regex(pattern)
+    if has_lookaround(tree):
         return _by_position_sets(tree)
     program: Any = re2.compile(to_re2(tree), options)
     full_match = program.fullmatch
@@ -203,5 +203,5 @@ def _by_position_sets(tree: Tree) -> Callable[[str], bool]:
     return partial(full_match, tree)
 
 
-def _shown(pattern: str) -> str:
+def _shortened(pattern: str) -> str:
     return pattern if len(pattern) <= 200 else f"{pattern[:200]}…"

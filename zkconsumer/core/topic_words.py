@@ -8,7 +8,7 @@ NAMED_MAX = 5
 """Topics of a filter that are named one by one."""
 
 
-def missing_in_words(topic: str) -> str:
+def missing_topic_message(topic: str) -> str:
     """Of a topic that the program named and that is not there."""
     return (
         f"topic={topic}: there is no topic of this name, or the brokers' ACLs hide it; correct the name, or create the "
@@ -16,7 +16,7 @@ def missing_in_words(topic: str) -> str:
     )
 
 
-def taken_in_words(before: AbstractSet[str], now: AbstractSet[str]) -> str:
+def filter_topics_message(before: AbstractSet[str], now: AbstractSet[str]) -> str:
     """Of the topics that a filter takes, and of those that came and went since the last line."""
     came, gone = sorted(now - before), sorted(before - now)
     words = f"topics={len(now)} came={len(came)} {came[:NAMED_MAX]} gone={len(gone)} {gone[:NAMED_MAX]}"

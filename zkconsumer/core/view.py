@@ -55,10 +55,10 @@ class GroupView:
     """
 
     members: Mapping[str, Subscription]
-    topics: Mapping[str, tuple[int, ...]]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    missing: frozenset[str] = frozenset()
+    partitions_by_topic: Mapping[str, tuple[int, ...]]
+    ignored_registrations: Mapping[str, str] = field(default_factory=dict)
+    missing_topics: frozenset[str] = frozenset()
     owners: Mapping[TopicPartition, str] | None = None
     control: Control | None = None
     all_topics: tuple[str, ...] | None = None
-    births: Mapping[str, int] = field(default_factory=dict)
+    topic_czxids: Mapping[str, int] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class NoBrokerAnswers(BrokerUnreachable):
 
     def __init__(self, words: str, refused: AuthenticationException | None = None) -> None:
         super().__init__(words)
-        self.refused = refused
+        self.authentication_error = refused
 
 
 class AnyBroker:
@@ -69,7 +69,7 @@ class AnyBroker:
         self._has_answered = False
 
     @property
-    def has_answered(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Whether some broker has answered a question since this was made."""
         return self._has_answered
 
@@ -79,7 +79,7 @@ class AnyBroker:
         if connection is not None:
             connection.close()
 
-    def ask(
+    def execute(
         self,
         question: Callable[[Connection, ApiRanges, int], T],
         is_stopped: Callable[[], bool] = lambda: False,
@@ -108,19 +108,19 @@ class AnyBroker:
                 if timeout_ms <= 0:
                     break
             try:
-                answer = self._ask_one(broker, question, is_stopped, timeout_ms)
+                answer = self._execute_on(broker, question, is_stopped, timeout_ms)
             except ConnectorClosed:
                 raise
             except AuthenticationException as error:
-                trouble, refused = str(error), refused or self._diagnosed(broker, error) or error
+                trouble, refused = str(error), refused or self._diagnose_error(broker, error) or error
             except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
-                trouble, refused = str(error), refused or self._diagnosed(broker, error)
+                trouble, refused = str(error), refused or self._diagnose_error(broker, error)
             else:
                 self._has_answered = True
                 return answer
         raise NoBrokerAnswers(f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused)
 
-    def _ask_one(
+    def _execute_on(
         self,
         broker: BrokerAddress,
         question: Callable[[Connection, ApiRanges, int], T],
@@ -138,7 +138,7 @@ class AnyBroker:
             self._connection = None
             connection.close()
 
-    def _diagnosed(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
+    def _diagnose_error(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
         """Once a broker has answered, the settings fit: what closes connections then is a broker that goes down."""
         if self._diagnose is None or self._has_answered:
             return None

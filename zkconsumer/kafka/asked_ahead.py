@@ -30,7 +30,7 @@ AHEAD_MAX = 2
 """Questions that have no answer yet."""
 
 
-def pieces(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
+def split_partitions(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
     """Cut into questions, in their order; at least one.  Those of one topic should stand together."""
     some: list[TopicPartition] = []
     size = 0
@@ -47,7 +47,7 @@ def pieces(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartiti
     yield some
 
 
-def ask_ahead(
+def send_pipelined(
     connection: Connection, api: Api[Q, R], version: int, questions: Iterable[Q], timeout_ms: int
 ) -> Iterator[R]:
     """The answers, in the order of the questions; ``timeout_ms`` for each.  All of them must be taken.

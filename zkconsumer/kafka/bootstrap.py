@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.names import check_resolvable
+from zkconsumer.base.names import check_host_names
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ class BootstrapBrokers:
     """Every method may be called from any thread."""
 
     def __init__(self, servers: str) -> None:
-        self._given = tuple(_address(server) for server in servers.split(","))
-        self._told: tuple[BrokerAddress, ...] = ()
+        self._configured = tuple(_address(server) for server in servers.split(","))
+        self._discovered: tuple[BrokerAddress, ...] = ()
 
     def check(self) -> None:
         """Raise ``UnknownHostException`` if none of the given host names has an address."""
-        check_resolvable("bootstrap.servers", [(broker.host, broker.port) for broker in self._given])
+        check_host_names("bootstrap.servers", [(broker.host, broker.port) for broker in self._configured])
 
     def brokers(self) -> list[BrokerAddress]:
         """All of them, each address once."""
-        by_address = {(broker.host, broker.port): broker for broker in (*self._given, *self._told)}
+        by_address = {(broker.host, broker.port): broker for broker in (*self._configured, *self._discovered)}
         return list(by_address.values())
 
-    def learn(self, brokers: Iterable[BrokerAddress]) -> None:
+    def update(self, brokers: Iterable[BrokerAddress]) -> None:
         """Kafka has told of these; they take the place of those that it told of before."""
-        self._told = tuple(brokers)
+        self._discovered = tuple(brokers)
 
 
 def _address(server: str) -> BrokerAddress:

@@ -27,8 +27,8 @@ class Share:
     what the answer to its request in flight may bring."""
 
     def __init__(self) -> None:
-        self.waiting: deque[FetchedDataChunk] = deque()
-        self.asked_bytes = 0
+        self.pending_chunks: deque[FetchedDataChunk] = deque()
+        self.reserved_bytes = 0
 
 
 class ByteBudget:
@@ -45,7 +45,7 @@ class ByteBudget:
         self._short: set[Share] = set()
 
     @property
-    def is_short(self) -> bool:
+    def has_waiting_fetcher(self) -> bool:
         return bool(self._short)
 
     def add_queue(self, queue: ChunkQueue) -> None:
@@ -54,14 +54,14 @@ class ByteBudget:
             if queue not in self._queues:
                 self._queues.append(queue)
 
-    def new_share(self) -> Share:
+    def add_reservation(self) -> Share:
         """For one more fetcher thread."""
         with self._lock:
             share = Share()
             self._shares.append(share)
             return share
 
-    def drop_share(self, share: Share) -> None:
+    def remove_reservation(self, share: Share) -> None:
         """Its fetcher thread has ended."""
         with self._lock:
             self._shares.remove(share)
@@ -73,7 +73,7 @@ class ByteBudget:
         with self._lock:
             return self._held()
 
-    def ask(self, share: Share, chunk_bytes: int, most: int) -> int:
+    def reserve(self, share: Share, chunk_bytes: int, most: int) -> int:
         """Reserve room for the answer to one request, at most ``most`` bytes; 0: there is none, ask again later.
 
         ``chunk_bytes``: what one partition may bring.  Room for one chunk is enough to ask.  A fetcher gets at most
@@ -82,38 +82,38 @@ class ByteBudget:
         with self._lock:
             # Before the look: a stream that goes on meanwhile wakes the fetcher.
             self._short.add(share)
-            share.asked_bytes = 0
+            share.reserved_bytes = 0
             part = max(1, self.bytes_max // (2 * len(self._shares)))
-            free = self.bytes_max - self._held() - sum(each.asked_bytes for each in self._shares)
+            free = self.bytes_max - self._held() - sum(each.reserved_bytes for each in self._shares)
             room = min(most, free, part)
             if room < min(chunk_bytes, most, part):
                 return 0
             self._short.discard(share)
-            share.asked_bytes = room
+            share.reserved_bytes = room
             return room
 
-    def ask_beyond(self, share: Share, chunk_bytes: int) -> int:
+    def reserve_over_limit(self, share: Share, chunk_bytes: int) -> int:
         """Room for one chunk although there is none: for a stream that has nothing."""
         with self._lock:
             self._short.discard(share)
-            share.asked_bytes = chunk_bytes
+            share.reserved_bytes = chunk_bytes
             return chunk_bytes
 
-    def give_back(self, share: Share) -> None:
+    def release(self, share: Share) -> None:
         """No request is in flight, and none is to be made now."""
         with self._lock:
             self._short.discard(share)
-            share.asked_bytes = 0
+            share.reserved_bytes = 0
 
     def _held(self) -> int:
-        expanded = sum(queue.expanded_bytes for queue in self._queues)
+        expanded = sum(queue.decompressed_bytes for queue in self._queues)
         chunks = [chunk for queue in self._queues for chunk in queue.chunks()]
         for share in self._shares:
-            chunks += share.waiting
-        return expanded + memory_of(chunk.records for chunk in chunks)
+            chunks += share.pending_chunks
+        return expanded + retained_bytes(chunk.records for chunk in chunks)
 
 
-def memory_of(record_sets: Iterable[RecordSet]) -> int:
+def retained_bytes(record_sets: Iterable[RecordSet]) -> int:
     """The bytes that these record sets keep in memory: a part of an answer keeps all of it."""
     sizes: dict[int, int] = {}
     for records in record_sets:

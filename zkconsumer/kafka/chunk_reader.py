@@ -36,7 +36,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.types import Place, TopicPartition
-from zkconsumer.wire.entries import read_head
+from zkconsumer.wire.entries import read_entry_header
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
@@ -94,7 +94,7 @@ class ChunkReader(Generic[U]):
         self._lease = lease
         self._state = IteratorState.NOT_READY
         self._open: tuple[FetchedDataChunk, Iterator[U]] | None = None
-        self._placed: FetchedDataChunk | None = None
+        self._resumable_chunk: FetchedDataChunk | None = None
         self._failure: BaseException | None = None
         self._poison: tuple[FetchedDataChunk, Poison, int] | None = None
         self._reported_poison: tuple[TopicPartition, int] | None = None
@@ -107,11 +107,11 @@ class ChunkReader(Generic[U]):
         """The records of the chunk from this offset on."""
 
     @abstractmethod
-    def _keep(self, chunk: FetchedDataChunk, unit: U) -> None:
+    def _store_decoded(self, chunk: FetchedDataChunk, unit: U) -> None:
         """Keep what was decoded for the hand-out."""
 
     @abstractmethod
-    def _has_kept(self) -> bool:
+    def _has_decoded(self) -> bool:
         """Whether a record is kept, of a partition that is still ours; what may not be handed out is forgotten."""
 
     @abstractmethod
@@ -119,11 +119,11 @@ class ChunkReader(Generic[U]):
         """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
 
     @abstractmethod
-    def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
+    def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
         """The ownership and the next offset, when the program holds a record of this stream that still counts."""
 
     @abstractmethod
-    def _check_not_inside(self) -> None:
+    def _check_no_call_running(self) -> None:
         """Raise ``UsageError`` while another call is running."""
 
     def _raise_ended(self) -> NoReturn:
@@ -133,16 +133,16 @@ class ChunkReader(Generic[U]):
 
     @property
     def poison(self) -> Poison | None:
-        return None if self._poison is None or self._poison[0].is_void else self._poison[1]
+        return None if self._poison is None or self._poison[0].is_stale else self._poison[1]
 
     def skip_poison(self) -> Poison | None:
         """See ``ConsumerIterator.skip_poison``.  ``_poison`` goes last: interrupted, it may be called again."""
-        self._check_not_inside()
+        self._check_no_call_running()
         if self._poison is None:
             raise UsageError("there is nothing to skip: no message was raised that cannot be handed out")
         chunk, poison, next_position = self._poison
         info = chunk.info
-        if chunk.is_void:
+        if chunk.is_stale:
             self._poison = None
             return None
         place = poison.tp, poison.offset, poison.next_offset
@@ -150,18 +150,18 @@ class ChunkReader(Generic[U]):
         self._open = None
         if next_position < chunk.complete_bytes:
             # The chunk is cut, so that a stream which opens it again does not meet the message again.
-            self._queue.reading = info.opened = chunk.behind(next_position)
-            info.move_past(poison.next_offset, chunk.resets)
+            self._queue.current_chunk = info.current_chunk = chunk.skip_to(next_position)
+            info.mark_consumed(poison.next_offset, chunk.resets)
         elif chunk.complete_bytes:
-            info.move_past(max(poison.next_offset, chunk.next_offset), chunk.resets)
+            info.mark_consumed(max(poison.next_offset, chunk.next_offset), chunk.resets)
             self._queue.finish(chunk)
         else:
             # It was never fetched whole, and the fetcher stands before it too.
             info.reset(poison.next_offset)
-            info.opened = None
+            info.current_chunk = None
             self._queue.finish(chunk)
-            if self._queue.on_room is not None:
-                self._queue.on_room()
+            if self._queue.on_space_available is not None:
+                self._queue.on_space_available()
         self._poison = None
         return poison
 
@@ -179,7 +179,7 @@ class ChunkReader(Generic[U]):
                 raise self._failure
             if state is IteratorState.DONE:
                 return False
-            if self._has_kept():
+            if self._has_decoded():
                 return True
             if state is IteratorState.READING:
                 self._open = None
@@ -198,23 +198,23 @@ class ChunkReader(Generic[U]):
             try:
                 unit = next(units, None)
             except (InvalidMessageException, UnsupportedCodec) as error:
-                if not chunk.is_void:
-                    raise self._poisoned(chunk, error) from error
+                if not chunk.is_stale:
+                    raise self._poison_error(chunk, error) from error
                 unit = None
             if unit is not None:
-                self._keep(chunk, unit)
+                self._store_decoded(chunk, unit)
                 return True
-            if not chunk.is_void:
+            if not chunk.is_stale:
                 if not chunk.complete_bytes:
-                    raise self._too_large(chunk)
-                chunk.info.move_past(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
+                    raise self._too_large_error(chunk)
+                chunk.info.mark_consumed(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
             self._queue.finish(chunk)
-            self._open = self._placed = None
+            self._open = self._resumable_chunk = None
             # While the stream waits for the next one, nothing here keeps this one in memory.
             del found, chunk, units
 
     def _open_chunk(self) -> tuple[FetchedDataChunk, Iterator[U]] | None:
-        while isinstance(taken := self._queue.take(self.timeout_ms), FetchedDataChunk) and taken.is_void:
+        while isinstance(taken := self._queue.take(self.timeout_ms), FetchedDataChunk) and taken.is_stale:
             self._queue.finish(taken)
         if taken is None:
             self._state = IteratorState.NOT_READY
@@ -232,17 +232,17 @@ class ChunkReader(Generic[U]):
                 taken.fetch_offset,
                 info.tp,
             )
-            info.move_past(taken.fetch_offset, taken.resets)
+            info.mark_consumed(taken.fetch_offset, taken.resets)
         self._poison = None
-        if self._placed is not taken:
-            info.tally.place = Place()
-            self._placed = taken
+        if self._resumable_chunk is not taken:
+            info.tally.position = Place()
+            self._resumable_chunk = taken
         return taken, self._decode(taken, self._first_undelivered(taken))
 
     def _wait_for_lease(self, chunk: FetchedDataChunk) -> bool:
         """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
         started_ms = SYSTEM_CLOCK.now_ms()
-        while not self._lease.holds:
+        while not self._lease.is_valid:
             waited_ms = SYSTEM_CLOCK.now_ms() - started_ms
             if self.timeout_ms is not None and waited_ms >= self.timeout_ms:
                 raise ConsumerTimeoutException(
@@ -250,11 +250,11 @@ class ChunkReader(Generic[U]):
                 )
             left_ms = LEASE_WAIT_MS if self.timeout_ms is None else self.timeout_ms - waited_ms
             self._queue.wake_up.wait(min(LEASE_WAIT_MS, left_ms))
-            if chunk.is_void or self._queue.is_ended:
+            if chunk.is_stale or self._queue.is_ended:
                 return False
         return True
 
-    def _poisoned(self, chunk: FetchedDataChunk, error: InvalidMessageException | UnsupportedCodec) -> Exception:
+    def _poison_error(self, chunk: FetchedDataChunk, error: InvalidMessageException | UnsupportedCodec) -> Exception:
         """The same error with its place in the log; the chunk is opened again, so that the message is met again."""
         self._open = None
         offset = self._first_undelivered(chunk)
@@ -266,22 +266,22 @@ class ChunkReader(Generic[U]):
         placed = type(error)(
             f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() goes on at offset {next_offset}"
         )
-        return self._remember(chunk, Poison(chunk.info.tp, offset, next_offset, placed), next_position)
+        return self._set_poison(chunk, Poison(chunk.info.tp, offset, next_offset, placed), next_position)
 
-    def _too_large(self, chunk: FetchedDataChunk) -> Exception:
+    def _too_large_error(self, chunk: FetchedDataChunk) -> Exception:
         tp, offset = chunk.info.tp, chunk.fetch_offset
-        head = read_head(chunk.records)
+        head = read_entry_header(chunk.records)
         next_offset = max(offset, head.next_offset - 1 if head else offset) + 1
         error = MessageSizeTooLargeException(
             "Found a message larger than the maximum fetch size of this consumer on topic "
             f"{tp.topic} partition {tp.partition} at fetch offset {offset}. Increase the "
             "fetch size, or decrease the maximum message size the broker will allow. "
-            f"(It has {head.bytes_total if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
+            f"(It has {head.size_bytes if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
             f"skip_poison() goes on at offset {next_offset}.)"
         )
-        return self._remember(chunk, Poison(tp, offset, next_offset, error), 0)
+        return self._set_poison(chunk, Poison(tp, offset, next_offset, error), 0)
 
-    def _remember(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
+    def _set_poison(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
         self._poison = chunk, poison, next_position
         self._state = IteratorState.NOT_READY
         if self.on_poison is not None and self._reported_poison != (poison.tp, poison.offset):
@@ -291,7 +291,7 @@ class ChunkReader(Generic[U]):
 
     def _first_undelivered(self, chunk: FetchedDataChunk) -> int:
         start = chunk.info.consumed_offset
-        found = self.position_in_hand()
+        found = self.unacknowledged_position()
         if found is not None and found[0] is chunk.info and chunk.resets == chunk.info.resets:
             start = max(start, found[1])
         return start

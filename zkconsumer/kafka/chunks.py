@@ -66,14 +66,14 @@ class PartitionTopicInfo(OwnershipState):
 
     __slots__ = (
         "_answered_at_ms",
-        "answers",
+        "last_response",
         "fetch_offset",
         "high_watermark",
-        "kept",
-        "opened",
+        "unread_chunks",
+        "current_chunk",
         "queue",
         "source",
-        "started_at",
+        "start_offset",
         "tally",
         "thread",
         "tp",
@@ -93,63 +93,63 @@ class PartitionTopicInfo(OwnershipState):
         self.thread = thread
         self.queue = queue
         self.fetch_offset = offset
-        self.started_at = max(offset, INVALID_OFFSET)
+        self.start_offset = max(offset, INVALID_OFFSET)
         self.source = source
         self.high_watermark = INVALID_OFFSET
-        self.answers: AnswerTime | None = None
+        self.last_response: AnswerTime | None = None
         self._answered_at_ms = 0
         self.tally = Tally() if tally is None else tally
-        self.opened: FetchedDataChunk | None = None
-        self.kept: list[FetchedDataChunk] = []
-        self.begin_at(self.started_at)
+        self.current_chunk: FetchedDataChunk | None = None
+        self.unread_chunks: list[FetchedDataChunk] = []
+        self.start_at(self.start_offset)
 
     def __str__(self) -> str:
         return f"{self.tp}: consumed offset = {self.consumed_offset}, fetched offset = {self.fetch_offset}"
 
     @property
-    def answered_at_ms(self) -> int:
+    def last_response_ms(self) -> int:
         """When a broker answered last that was asked for this partition; 0: none has."""
-        answers = self.answers
+        answers = self.last_response
         return self._answered_at_ms if answers is None else answers.at_ms
 
     @answered_at_ms.setter
-    def answered_at_ms(self, at_ms: int) -> None:
+    def last_response_ms(self, at_ms: int) -> None:
         self._answered_at_ms = at_ms
 
-    def begin_answers(self, answers: AnswerTime, high_watermark: int) -> None:
+    def attach_response_time(self, answers: AnswerTime, high_watermark: int) -> None:
         """Requests ask for it; ``high_watermark``: as the broker has told it to a reader before, or -1."""
-        self.answers = answers
+        self.last_response = answers
         if self.high_watermark == INVALID_OFFSET:
             self.high_watermark = high_watermark
 
-    def stop_answers(self) -> None:
+    def detach_response_time(self) -> None:
         """Requests do not ask for it any more."""
-        self._answered_at_ms = self.answered_at_ms
-        self.answers = None
+        self._answered_at_ms = self.last_response_ms
+        self.last_response = None
 
     def reset(self, offset: int) -> None:
         """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
-        self.move_to(offset)
+        self.apply_reset(offset)
         self.fetch_offset = offset
 
     def stop(self, on_back: Callable[[PartitionTopicInfo], None]) -> None:
         """Hand out nothing more; ``on_back`` is called (perhaps twice) once nothing is in hand any more."""
-        self.on_back = on_back
+        self.on_drained = on_back
         self.is_live = False
-        self.kept = self.queue.take_back(self)
-        if self.in_hand == NOTHING_IN_HAND:
+        self.unread_chunks = self.queue.remove_chunks_of(self)
+        if self.unacknowledged_offset == NOTHING_IN_HAND:
             on_back(self)
 
-    def kill(self) -> None:
+    def invalidate(self) -> None:
         """Hand out nothing more, and tell nobody: the partition is not ours."""
         self.is_live = False
-        self.on_back = None
-        self.opened = None
-        self.kept = []
+        self.on_drained = None
+        self.current_chunk = None
+        self.unread_chunks = []
 
-    def not_handed_out(self) -> list[FetchedDataChunk]:
+    def undelivered_chunks(self) -> list[FetchedDataChunk]:
         """Once it was stopped and nothing is in hand: what the stream has not handed out, in order."""
-        chunks = self.kept if self.opened is None else [self.opened, *self.kept]
+        chunks = self.unread_chunks if self.current_chunk is None else [self.current_chunk, *self.unread_chunks]
         return [chunk for chunk in chunks if chunk.resets == self.resets]
 
 
@@ -165,12 +165,12 @@ class FetchedDataChunk:
     resets: int
 
     @property
-    def is_void(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether its partition has left, or was moved by the reset policy, since it was fetched."""
         info = self.info
         return not info.is_live or self.resets != info.resets
 
-    def behind(self, position: int) -> FetchedDataChunk:
+    def skip_to(self, position: int) -> FetchedDataChunk:
         """The same without its first bytes, which are whole entries."""
         return replace(self, records=self.records[position:], complete_bytes=self.complete_bytes - position)
 
@@ -212,11 +212,11 @@ class ChunkQueue(QueueState):
     def __init__(self, chunks_max: int) -> None:
         super().__init__()
         self.chunks_max = chunks_max
-        self.on_room: Callable[[], None] | None = None
+        self.on_space_available: Callable[[], None] | None = None
         self.wake_up = WakeUp()
-        self.reading: FetchedDataChunk | None = None
+        self.current_chunk: FetchedDataChunk | None = None
         self._is_awaited = False
-        self.expanded_bytes = 0
+        self.decompressed_bytes = 0
         self.budget: ByteBudget | None = None
         self._chunks: deque[FetchedDataChunk] = deque()
         self._marker: ShutdownMarker | None = None
@@ -230,7 +230,7 @@ class ChunkQueue(QueueState):
         """How many more chunks should be asked for; 0: it is full, or has ended."""
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
-    def leaves_room(self) -> bool:
+    def check_space(self) -> bool:
         """Whether a fetcher may ask; False: ``on_room`` says when."""
         if self.free_chunks:
             return True
@@ -240,17 +240,17 @@ class ChunkQueue(QueueState):
     @property
     def is_idle(self) -> bool:
         """Whether the stream has nothing to read."""
-        return not self._chunks and self.reading is None and self._marker is None
+        return not self._chunks and self.current_chunk is None and self._marker is None
 
     def chunks(self) -> list[FetchedDataChunk]:
         """What is here, and what is being read; a chunk may be named twice."""
-        reading = self.reading
+        reading = self.current_chunk
         return [*self._chunks] if reading is None else [reading, *self._chunks]
 
     def offer(self, chunk: FetchedDataChunk) -> None:
         """Put a chunk in, full or not; a void chunk is swallowed.  Never blocks."""
         with self._lock:
-            if chunk.is_void or self._marker is not None:
+            if chunk.is_stale or self._marker is not None:
                 return
             self._chunks.append(chunk)
         self.wake_up.set()
@@ -262,33 +262,33 @@ class ChunkQueue(QueueState):
         stopped it takes them back.  Called by the iterating thread only.
         """
         started_ms = SYSTEM_CLOCK.now_ms()
-        if self.budget is not None and self.budget.is_short and self.on_room is not None:
-            self.on_room()
+        if self.budget is not None and self.budget.has_waiting_fetcher and self.on_space_available is not None:
+            self.on_space_available()
         while True:
-            found = self._marker or self.reading or self._first()
+            found = self._marker or self.current_chunk or self._first()
             if found is not None:
                 break
-            self.expanded_bytes = 0
+            self.decompressed_bytes = 0
             left_ms = None if timeout_ms is None else timeout_ms - (SYSTEM_CLOCK.now_ms() - started_ms)
             if left_ms is not None and left_ms <= 0:
                 return None
             self.wake_up.wait(left_ms)
-        if isinstance(found, ShutdownMarker) or found is self.reading:
+        if isinstance(found, ShutdownMarker) or found is self.current_chunk:
             return found
-        found.info.opened = found
-        self.reading = found
+        found.info.current_chunk = found
+        self.current_chunk = found
         with contextlib.suppress(ValueError):  # the partition was stopped meanwhile
             self._chunks.remove(found)
-        if self._is_awaited and self.free_chunks and self.on_room is not None:
+        if self._is_awaited and self.free_chunks and self.on_space_available is not None:
             self._is_awaited = False
-            self.on_room()
+            self.on_space_available()
         return found
 
     def finish(self, chunk: FetchedDataChunk) -> None:
         """Everything in the chunk that ``take`` gave last was handed out, or it is void.  May be called twice."""
-        if not chunk.is_void:
-            chunk.info.opened = None
-        self.reading = None
+        if not chunk.is_stale:
+            chunk.info.current_chunk = None
+        self.current_chunk = None
 
     def end(self, marker: ShutdownMarker) -> None:
         """Empty the queue and put the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
@@ -298,24 +298,24 @@ class ChunkQueue(QueueState):
             self.is_ended = True
         self.wake_up.set()
 
-    def drop_void(self) -> None:
+    def drop_stale(self) -> None:
         """Forget the chunks of partitions that have left."""
         with self._lock:
-            self._chunks = deque([chunk for chunk in list(self._chunks) if not chunk.is_void])
-        if self.on_room is not None:
-            self.on_room()
+            self._chunks = deque([chunk for chunk in list(self._chunks) if not chunk.is_stale])
+        if self.on_space_available is not None:
+            self.on_space_available()
 
-    def take_back(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
+    def remove_chunks_of(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
         """What waits here of one ownership, in order; for the thread that has stopped it."""
         with self._lock:
             chunks = list(self._chunks)
             taken = [chunk for chunk in chunks if chunk.info is info]
             self._chunks = deque([chunk for chunk in chunks if chunk.info is not info])
-        if taken and self.on_room is not None:
-            self.on_room()
+        if taken and self.on_space_available is not None:
+            self.on_space_available()
         return taken
 
-    def put_first(self, chunks: list[FetchedDataChunk]) -> None:
+    def prepend(self, chunks: list[FetchedDataChunk]) -> None:
         """Put chunks that another stream of this member did not hand out before everything else, full or not."""
         with self._lock:
             if self._marker is None:

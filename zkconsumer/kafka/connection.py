@@ -70,7 +70,7 @@ PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, Authentic
 """What goes wrong with one broker, and may be otherwise at another or later."""
 
 
-def unwritten(size: int) -> memoryview:
+def uninitialized_buffer(size: int) -> memoryview:
     """A ``NewBuffer``; zeros where the compiled decoder is missing."""
     return memoryview(bytearray(size) if compiled.RECORDS is None else compiled.RECORDS.unwritten(size))
 
@@ -82,8 +82,8 @@ class Reason(Enum):
     REFUSED = "nothing listens there"
     TIMED_OUT = "it did not answer in time"
     CLOSED = "it closed the connection"
-    BROKEN_OFF = "it closed the connection before TLS or the login was agreed on"
-    BROKEN = "the network failed"
+    CLOSED_IN_HANDSHAKE = "it closed the connection before TLS or the login was agreed on"
+    NETWORK_ERROR = "the network failed"
 
 
 class ConnectionFailed(BrokerUnreachable):
@@ -140,11 +140,11 @@ class Connection(Protocol):
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = unwritten,
+        new_buffer: NewBuffer = uninitialized_buffer,
     ) -> R:
         """The answer to the oldest request that has none yet."""
 
-    def has_answer(self, timeout_ms: int) -> bool:
+    def has_response(self, timeout_ms: int) -> bool:
         """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
 
     def receive_next(
@@ -200,7 +200,7 @@ class BlockingConnection:
         self._correlation_id = 0
         self._pending: deque[Pending[Any]] = deque()
         # What was received and belongs to no answer that was taken: ``_ahead[_ahead_start:_ahead_end]``.
-        self._ahead = memoryview(b"")
+        self._read_ahead = memoryview(b"")
         self._ahead_start = self._ahead_end = 0
         self._lock = threading.Lock()
         # Under the lock: whether a thread is inside a call, the transport that it uses, and whether it must end.
@@ -263,7 +263,7 @@ class BlockingConnection:
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = unwritten,
+        new_buffer: NewBuffer = uninitialized_buffer,
     ) -> R:
         """The answer to ``pending``, which must be the oldest request that has none yet.
 
@@ -271,7 +271,7 @@ class BlockingConnection:
         the bytes received, which live as long as one of them does.  ``new_buffer``: where these bytes are put.
         """
         with _Stay(self):
-            transport = self._awaited(pending)
+            transport = self._transport_of(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
             with _Translated(self, pending, timeout_ms):
@@ -281,7 +281,7 @@ class BlockingConnection:
             self._pending.popleft()
         return body
 
-    def has_answer(self, timeout_ms: int) -> bool:
+    def has_response(self, timeout_ms: int) -> bool:
         """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
         with _Stay(self):
             if self._transport is None or self._ahead_start < self._ahead_end:
@@ -301,10 +301,10 @@ class BlockingConnection:
             if not self._pending:
                 raise UsageError("no request is waiting for an answer")
             oldest = self._pending[0]
-            transport = self._awaited(oldest)
+            transport = self._transport_of(oldest)
             with _Translated(self, oldest, timeout_ms):
                 data = self._frame(transport, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
-                answered = self._answered(data)
+                answered = self._request_of(data)
                 body = self._decoded(answered, data)
             while self._pending.popleft() is not answered:
                 pass
@@ -389,12 +389,12 @@ class BlockingConnection:
                 return self._failed(Reason.REFUSED, f"the connection was refused; {advice}")
             case HandshakeBroken():
                 advice = "is this a port for another security.protocol? The broker's log says why it closed"
-                return self._failed(Reason.BROKEN_OFF, f"the connection was closed in the middle of {error}; {advice}")
+                return self._failed(Reason.CLOSED_IN_HANDSHAKE, f"the connection was closed in the middle of {error}; {advice}")
             case ConnectionError():
                 return self._failed(Reason.CLOSED, f"the connection was closed during {what} ({error})")
             case _:
                 advice = "check the network between this machine and the broker"
-                return self._failed(Reason.BROKEN, f"{what} failed: {error}; {advice}")
+                return self._failed(Reason.NETWORK_ERROR, f"{what} failed: {error}; {advice}")
 
     def _failed(self, reason: Reason, what: str) -> ConnectionFailed:
         return ConnectionFailed(self._host, self._port, reason, what)
@@ -408,18 +408,18 @@ class BlockingConnection:
         pending: Pending[Any],
         deadline_ms: int,
         bytes_max: int,
-        new_buffer: NewBuffer = unwritten,
+        new_buffer: NewBuffer = uninitialized_buffer,
     ) -> memoryview:
         """Receive one answer: what came with the one before, what comes with its size, and in one call the rest."""
         while self._ahead_end - self._ahead_start < SIZE_BYTES:
             self._receive_ahead(transport, pending, deadline_ms)
-        start = bytes(self._ahead[self._ahead_start : self._ahead_start + SIZE_BYTES])
+        start = bytes(self._read_ahead[self._ahead_start : self._ahead_start + SIZE_BYTES])
         try:
             size = frame_size(start, bytes_max, f"{self}: {pending} response")
         except MalformedMessage as error:
-            raise MalformedMessage(error.message, error.field, error.offset, error.why + guess(start)) from None
+            raise MalformedMessage(error.message, error.field, error.offset, error.why + guess_protocol(start)) from None
         data = new_buffer(size)
-        here = self._ahead[self._ahead_start + SIZE_BYTES : self._ahead_end][:size]
+        here = self._read_ahead[self._ahead_start + SIZE_BYTES : self._ahead_end][:size]
         data[: len(here)] = here
         self._ahead_start += SIZE_BYTES + len(here)
         filled = len(here)
@@ -431,28 +431,28 @@ class BlockingConnection:
 
     def _receive_ahead(self, transport: Transport, pending: Pending[Any], deadline_ms: int) -> None:
         """Receive what is there behind what was received; the size of the next answer is not whole yet."""
-        if not self._ahead:
-            self._ahead = memoryview(bytearray(AHEAD_BYTES))
-        kept = bytes(self._ahead[self._ahead_start : self._ahead_end])
-        self._ahead[: len(kept)] = kept
+        if not self._read_ahead:
+            self._read_ahead = memoryview(bytearray(AHEAD_BYTES))
+        kept = bytes(self._read_ahead[self._ahead_start : self._ahead_end])
+        self._read_ahead[: len(kept)] = kept
         self._ahead_start, self._ahead_end = 0, len(kept)
-        received = transport.receive_into(self._ahead[len(kept) :], deadline_ms)
+        received = transport.receive_into(self._read_ahead[len(kept) :], deadline_ms)
         if received == 0:
             self._raise_ended(pending, kept)
         self._ahead_end += received
 
     def _raise_ended(self, pending: Pending[Any], seen: bytes) -> NoReturn:
         where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
-        raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess(seen)}")
+        raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess_protocol(seen)}")
 
-    def _awaited(self, pending: Pending[Any]) -> Transport:
+    def _transport_of(self, pending: Pending[Any]) -> Transport:
         """The transport on which the answer to ``pending`` will come."""
         if pending not in self._pending:
             raise self._failed(Reason.CLOSED, f"the connection broke before {pending} was answered")
         assert self._transport is not None, "a request is pending only on an open connection"
         return self._transport
 
-    def _answered(self, data: memoryview) -> Pending[Any]:
+    def _request_of(self, data: memoryview) -> Pending[Any]:
         """Which request an answer belongs to; the oldest when it is none of ours, and decoding will say so."""
         correlation_id = correlation_id_of(data)
         for pending in self._pending:
@@ -464,7 +464,7 @@ class BlockingConnection:
         try:
             answered = correlation_id_of(data)
             if answered != pending.correlation_id:
-                why = f"{answered}, expected {pending.correlation_id}{guess(bytes(data[:SIZE_BYTES]))}"
+                why = f"{answered}, expected {pending.correlation_id}{guess_protocol(bytes(data[:SIZE_BYTES]))}"
                 raise MalformedMessage(f"{pending} response", "correlation_id", 0, why)
             return decode_response(pending.api, pending.version, data)[1]
         except MalformedMessage as error:
@@ -504,7 +504,7 @@ class _Translated:
             self._connection._break(error, str(self._what), self._timeout_ms)
 
 
-def guess(start: bytes | bytearray) -> str:
+def guess_protocol(start: bytes | bytearray) -> str:
     """A question for the reader of an error text, when the first bytes of an answer look like another protocol's."""
     if start[:4] in (b"HTTP", b"<!DO", b"<htm", b"<HTM"):
         return "; is this port an HTTP port?"
@@ -512,12 +512,12 @@ def guess(start: bytes | bytearray) -> str:
         return "; is this port a TLS port?"
     if start[:4] == b"SSH-":
         return "; is this port an SSH port?"
-    if len(start) >= SIZE_BYTES and _is_absurd_size(start):
+    if len(start) >= SIZE_BYTES and _is_invalid_size(start):
         return "; is this port a TLS or HTTP port, or something else than a Kafka broker?"
     return ""
 
 
-def _is_absurd_size(start: bytes | bytearray) -> bool:
+def _is_invalid_size(start: bytes | bytearray) -> bool:
     """Whether the first four bytes cannot be the size of any frame that is accepted here by default."""
     size = int.from_bytes(start[:SIZE_BYTES], "big", signed=True)
     return not 0 <= size <= RESPONSE_BYTES_MAX

@@ -18,7 +18,7 @@ from zkconsumer.errors import ConnectorClosed, WorldError
 from zkconsumer.kafka.connection import ConnectionFailed, PeerTrouble, Reason
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import find_coordinator
-from zkconsumer.kafka.offset_errors import NEVER_TOLD, in_words
+from zkconsumer.kafka.offset_errors import NEVER_TOLD, describe_error
 from zkconsumer.kafka.versions import ApiRanges, negotiate
 from zkconsumer.types import BrokerAddress
 
@@ -48,7 +48,7 @@ log = logging.getLogger("zkconsumer.offsets")
 class Turn(Protocol):
     """Whoever looks now."""
 
-    def left_ms(self) -> int:
+    def remaining_ms(self) -> int:
         """How long it may still take; raises what ends it."""
 
     def pause(self, why: str) -> None:
@@ -77,7 +77,7 @@ class Refused(Exception):
     """The coordinator refuses the whole group, and will go on doing so."""
 
     def __init__(self, code: ErrorCode) -> None:
-        super().__init__(in_words(code))
+        super().__init__(describe_error(code))
         self.code = code
 
 
@@ -103,9 +103,9 @@ class CoordinatorLookup:
         self._connection: Connection | None = None
         """Under the lock: what the thread may be blocked in."""
         self._coordinator: Coordinator | None = None
-        self._silent: set[BrokerAddress] = set()
-        self._said_coordinator: BrokerAddress | None = None
-        self._said_trouble = ""
+        self._unresponsive: set[BrokerAddress] = set()
+        self._logged_coordinator: BrokerAddress | None = None
+        self._logged_failure = ""
 
     def interrupt(self) -> None:
         """End whatever the thread is blocked in; from any thread."""
@@ -114,44 +114,44 @@ class CoordinatorLookup:
         if connection is not None:
             connection.close()
 
-    def connected(self, turn: Turn) -> Coordinator:
+    def connect(self, turn: Turn) -> Coordinator:
         """The conversation with the coordinator; looks for it as long as the turn lasts.
 
         One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
         """
-        if self._coordinator is not None and has_ended(self._coordinator.connection):
-            self.drop()
+        if self._coordinator is not None and is_closed_by_peer(self._coordinator.connection):
+            self.disconnect()
         rounds = 0
         while self._coordinator is None:
-            turn.left_ms()
+            turn.remaining_ms()
             try:
                 brokers = list(self._find_brokers())
             except WorldError as error:
                 turn.pause(f"the brokers cannot be looked up: {error}")
                 continue
             # Whoever did not answer the last time is asked last.
-            brokers.sort(key=lambda broker: (broker in self._silent, random.random()))
-            trouble = self._ask_around(turn, brokers)
+            brokers.sort(key=lambda broker: (broker in self._unresponsive, random.random()))
+            trouble = self._find_coordinator(turn, brokers)
             if self._coordinator is None:
                 rounds += 1
                 if rounds >= SAY_FROM_ROUND:
-                    self._say_trouble(trouble)
+                    self._log_failure(trouble)
                 turn.pause(trouble)
         return self._coordinator
 
-    def _ask_around(self, turn: Turn, brokers: Sequence[BrokerAddress]) -> str:
+    def _find_coordinator(self, turn: Turn, brokers: Sequence[BrokerAddress]) -> str:
         """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
         trouble = "no broker is registered in ZooKeeper (/brokers/ids)"
         too_old = 0
         for number, broker in enumerate(brokers):
             # One that swallows packets must leave time for the others.
-            share_ms = max(LOOKUP_SHARE_MS_MIN, turn.left_ms() // (len(brokers) - number))
+            share_ms = max(LOOKUP_SHARE_MS_MIN, turn.remaining_ms() // (len(brokers) - number))
             try:
-                found = self._ask_one(turn, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
-                self._silent.discard(broker)
+                found = self._find_coordinator_from(turn, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
+                self._unresponsive.discard(broker)
             except PeerTrouble as error:
-                self.drop()
-                self._silent.add(broker)
+                self.disconnect()
+                self._unresponsive.add(broker)
                 trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
                 continue
             if found is None:
@@ -162,12 +162,12 @@ class CoordinatorLookup:
                     raise Refused(found)
                 return f"{broker} was asked for the coordinator of group {self._settings.group}: {found}"
             else:
-                return self._go_to(turn, found, broker)
+                return self._connect_to(turn, found, broker)
         if brokers and too_old == len(brokers):
             raise Unsupported(UNSUPPORTED.format(len(brokers)))
         return trouble
 
-    def _ask_one(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> BrokerAddress | ErrorCode | None:
+    def _find_coordinator_from(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> BrokerAddress | ErrorCode | None:
         """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
         for _ in range(2):
             connection = self._open(turn, broker, timeout_ms)
@@ -180,41 +180,41 @@ class CoordinatorLookup:
                 # is just going down: it is asked twice.
                 if not ranges.is_assumed or error.reason is not Reason.CLOSED:
                     raise
-                self.drop()
+                self.disconnect()
             else:
                 if not isinstance(found, BrokerAddress) or found[1:] != broker[1:]:
-                    self.drop()
+                    self.disconnect()
                 return found
         return None
 
-    def _go_to(self, turn: Turn, found: BrokerAddress, asked: BrokerAddress) -> str:
+    def _connect_to(self, turn: Turn, found: BrokerAddress, asked: BrokerAddress) -> str:
         """Connect to the coordinator, unless it is the one that was asked."""
         if self._coordinator is None:
-            timeout_ms = min(self._settings.socket_timeout_ms, turn.left_ms())
+            timeout_ms = min(self._settings.socket_timeout_ms, turn.remaining_ms())
             try:
                 connection = self._open(turn, found, timeout_ms)
                 self._coordinator = Coordinator(found, connection, negotiate(connection, timeout_ms))
             except PeerTrouble as error:
-                self.drop()
+                self.disconnect()
                 return f"{asked} named {found} as the coordinator: {error}"
-        self._said_trouble = ""
-        if found != self._said_coordinator:
-            self._said_coordinator = found
+        self._logged_failure = ""
+        if found != self._logged_coordinator:
+            self._logged_coordinator = found
             log.info("coordinator-found group=%s broker=%s", self._settings.group, found)
         return ""
 
     def _open(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> Connection:
-        self.drop()
+        self.disconnect()
         connection = self._connect(
             broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
         )
         with self._lock:
             self._connection = connection
         # Whoever cancelled it may have come before there was a connection to close.
-        turn.left_ms()
+        turn.remaining_ms()
         return connection
 
-    def drop(self) -> None:
+    def disconnect(self) -> None:
         """End the conversation: the coordinator is looked for anew."""
         with self._lock:
             connection, self._connection = self._connection, None
@@ -222,16 +222,16 @@ class CoordinatorLookup:
         if connection is not None:
             connection.close()
 
-    def _say_trouble(self, why: str) -> None:
+    def _log_failure(self, why: str) -> None:
         shape = "".join(char for char in why if not char.isdigit())
-        if shape != self._said_trouble:
-            self._said_trouble = shape
+        if shape != self._logged_failure:
+            self._logged_failure = shape
             log.warning("no-coordinator group=%s why=%r", self._settings.group, why)
 
 
-def has_ended(connection: Connection) -> bool:
+def is_closed_by_peer(connection: Connection) -> bool:
     """Whether the other side has ended a conversation in which no answer is due."""
     try:
-        return connection.has_answer(0)
+        return connection.has_response(0)
     except (*PeerTrouble, ConnectorClosed):
         return True

@@ -67,12 +67,12 @@ class _Here(threading.local):
         self.number = next(_numbers)
 
 
-_here = _Here()
+_caller_thread = _Here()
 
 
 def calling_thread() -> int:
     """A number for the calling thread that no other ever gets; the system gives those of ended threads again."""
-    return _here.number
+    return _caller_thread.number
 
 
 class RecordDelivery(ChunkReader[Record]):
@@ -97,23 +97,23 @@ class RecordDelivery(ChunkReader[Record]):
         value_decoder: Any,
     ) -> None:
         super().__init__(queue, lease, timeout_ms)
-        self.outbox: list[Any] = []
+        self.message_slot: list[Any] = []
         self.thread_id = NO_THREAD
-        self.handed_out_at_ms: int | None = None
+        self.delivered_at_ms: int | None = None
         self._make = make
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
         self._next: tuple[FetchedDataChunk, Record] | None = None
-        self._offered: tuple[FetchedDataChunk, Record] | None = None
+        self._prepared: tuple[FetchedDataChunk, Record] | None = None
         self._done: tuple[Record | None, int] = (None, 0)
-        self._inside = NO_THREAD
+        self._calling_thread = NO_THREAD
 
     # --- the three calls that wait for a record -----------------------------------------------------------------
 
     def __iter__(self) -> RecordDelivery:
         return self
 
-    def offer(
+    def prepare_next(
         self,
         wrap: Callable[[Any], Any] | None = None,
         gather: Callable[[FetchedDataChunk, Record], tuple[RecordBatch, Record]] | None = None,
@@ -122,14 +122,14 @@ class RecordDelivery(ChunkReader[Record]):
 
         ``gather`` makes a batch that begins with the record, and gives its last record as well.
         """
-        number = _here.number
-        if self._inside:
+        number = _caller_thread.number
+        if self._calling_thread:
             self._check_thread(number)
-        self._inside = self.thread_id = number
+        self._calling_thread = self.thread_id = number
         try:
             while True:
-                if self._offered is not None or self.outbox:
-                    self.come_back()
+                if self._prepared is not None or self.message_slot:
+                    self.acknowledge()
                 if not self._is_ready():
                     self._raise_ended()
                 ready = self._next
@@ -138,56 +138,56 @@ class RecordDelivery(ChunkReader[Record]):
                 chunk, record = ready
                 if gather is None:
                     message = self._message(chunk.info, record)
-                    self.outbox.append(message if wrap is None else wrap(message))
-                    self._offered = ready
+                    self.message_slot.append(message if wrap is None else wrap(message))
+                    self._prepared = ready
                 else:
                     batch, last = gather(chunk, record)
-                    self.outbox.append(batch)
-                    self._offered = (chunk, last)
-                if not self.outbox:  # a signal handler closed the connector just now, which emptied it
-                    self._offered = None
+                    self.message_slot.append(batch)
+                    self._prepared = (chunk, last)
+                if not self.message_slot:  # a signal handler closed the connector just now, which emptied it
+                    self._prepared = None
                     continue
-                if not chunk.info.take_in_hand(record.offset):
-                    self._withdraw()
+                if not chunk.info.begin_delivery(record.offset):
+                    self._cancel_prepared()
                     continue
                 now_ms = self._lease.clock.now_ms()
                 if now_ms >= self._lease.until_ms:
-                    self._withdraw()
+                    self._cancel_prepared()
                     self._wait_for_lease(chunk)
                     continue
-                self.handed_out_at_ms = self._queue.in_hand_since_ms = now_ms
-                if self.outbox:
-                    self._inside = NO_THREAD
+                self.delivered_at_ms = self._queue.unacknowledged_since_ms = now_ms
+                if self.message_slot:
+                    self._calling_thread = NO_THREAD
                     return LAST
-                self._queue.in_hand_since_ms = None
-                chunk.info.put_back()  # a signal handler closed the connector just now, which withdrew the offer
+                self._queue.unacknowledged_since_ms = None
+                chunk.info.undeliver()  # a signal handler closed the connector just now, which withdrew the offer
         except BaseException:
-            self._withdraw()
-            self._inside = NO_THREAD
+            self._cancel_prepared()
+            self._calling_thread = NO_THREAD
             raise
 
-    __next__ = offer
+    __next__ = prepare_next
 
-    def gather(
+    def collect_batch(
         self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any],
         chunk: FetchedDataChunk, record: Record,
     ) -> tuple[RecordBatch, Record]:  # fmt: skip
         """A batch that begins with this record, and its last record."""
-        records = self._more(chunk, record, max_records, max_bytes)
+        records = self._batch_records(chunk, record, max_records, max_bytes)
         info, last, resets = chunk.info, records[-1], chunk.resets
 
         def done_through(offset: int) -> None:
-            is_in_hand = self._offered is not None and self._offered[1] is last
+            is_in_hand = self._prepared is not None and self._prepared[1] is last
             if is_in_hand and info.resets == resets and offset >= info.consumed_offset:
-                info.move_past(offset + 1, resets)
+                info.mark_consumed(offset + 1, resets)
                 self._done = last, offset + 1
 
         fields = RecordFields(records)
         return RecordBatch(info.tp.topic, info.tp.partition, fields, info, make_message, done_through), last
 
-    def _more(self, chunk: FetchedDataChunk, first: Record, max_records: int, max_bytes: int) -> list[Record]:
+    def _batch_records(self, chunk: FetchedDataChunk, first: Record, max_records: int, max_bytes: int) -> list[Record]:
         """The records of a batch.  The chunk is opened again for the next batch, so that an interruption loses none."""
-        found, self._open, self._next, self._placed = self._open, None, None, None
+        found, self._open, self._next, self._resumable_chunk = self._open, None, None, None
         records, size = [first], _size_of(first)
         if found is None:
             return records
@@ -202,19 +202,19 @@ class RecordDelivery(ChunkReader[Record]):
 
     def peek(self, is_wanted: bool) -> Any:
         """The message that ``offer`` would give (True, unless it is wanted); None: the stream has ended."""
-        number = _here.number
-        if self._inside:
+        number = _caller_thread.number
+        if self._calling_thread:
             self._check_thread(number)
-        self._inside = self.thread_id = number
+        self._calling_thread = self.thread_id = number
         try:
-            self.come_back()
+            self.acknowledge()
             while self._is_ready():
                 ready = self._next
                 if ready is not None and self._wait_for_lease(ready[0]):
                     return self._message(ready[0].info, ready[1]) if is_wanted else True
             return None
         finally:
-            self._inside = NO_THREAD
+            self._calling_thread = NO_THREAD
 
     def _message(self, info: PartitionTopicInfo, record: Record) -> Any:
         """What a program gets of this record."""
@@ -224,50 +224,50 @@ class RecordDelivery(ChunkReader[Record]):
         self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
     ) -> Iterator[RecordBatch]:
         """An iterator over batches; it and the iterator over messages go on where the other one is."""
-        return map(self.outbox.pop, _Batches(self, max_records, max_bytes, make_message))
+        return map(self.message_slot.pop, _Batches(self, max_records, max_bytes, make_message))
 
     # --- the record in hand -------------------------------------------------------------------------------------
 
     @property
     def delivered(self) -> tuple[FetchedDataChunk, Record] | None:
         """The record that the program has, and has not come back from."""
-        return None if self.outbox else self._offered
+        return None if self.message_slot else self._prepared
 
-    def come_back(self) -> None:
+    def acknowledge(self) -> None:
         """Count the record in hand as consumed."""
-        if self.outbox:
-            self._withdraw()
-        elif self._offered is not None:
-            self._queue.in_hand_since_ms = None
-            chunk, record = self._offered
-            chunk.info.come_back(record.offset + 1, chunk.resets)
+        if self.message_slot:
+            self._cancel_prepared()
+        elif self._prepared is not None:
+            self._queue.unacknowledged_since_ms = None
+            chunk, record = self._prepared
+            chunk.info.acknowledge(record.offset + 1, chunk.resets)
             self._next = None
-            self._offered = None
+            self._prepared = None
 
-    def give_back(self) -> None:
+    def undeliver(self) -> None:
         """Count the record in hand as not consumed; the next call gives it again, if its partition is still ours."""
-        if self.outbox:
-            self._withdraw()
-        elif self._offered is not None:
-            self._queue.in_hand_since_ms = None
-            self._offered[0].info.put_back()
-            self._offered = None
+        if self.message_slot:
+            self._cancel_prepared()
+        elif self._prepared is not None:
+            self._queue.unacknowledged_since_ms = None
+            self._prepared[0].info.undeliver()
+            self._prepared = None
 
-    def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
+    def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
         found = self.delivered
         if found is None or found[0].resets != found[0].info.resets:
             return None
         record, done = self._done
         return found[0].info, done if record is found[1] else found[1].offset + 1
 
-    def _withdraw(self) -> None:
+    def _cancel_prepared(self) -> None:
         """Undo an offer that was not taken out of ``outbox``.  The order matters: see the head of this file."""
-        if self.outbox:
-            self._queue.in_hand_since_ms = None
-            if self._offered is not None:
-                self._offered[0].info.put_back()
-                self._offered = None
-            self.outbox.clear()
+        if self.message_slot:
+            self._queue.unacknowledged_since_ms = None
+            if self._prepared is not None:
+                self._prepared[0].info.undeliver()
+                self._prepared = None
+            self.message_slot.clear()
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -278,23 +278,23 @@ class RecordDelivery(ChunkReader[Record]):
     def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Record]:
         return iter_records(chunk.records, start_offset, tally=chunk.info.tally)
 
-    def _keep(self, chunk: FetchedDataChunk, record: Record) -> None:
+    def _store_decoded(self, chunk: FetchedDataChunk, record: Record) -> None:
         self._next = chunk, record
-        self._queue.expanded_bytes = chunk.info.tally.expanded_bytes
+        self._queue.decompressed_bytes = chunk.info.tally.expanded_bytes
 
-    def _has_kept(self) -> bool:
+    def _has_decoded(self) -> bool:
         if self._next is None:
             return False
-        if not self._next[0].is_void and not self._queue.is_ended:
+        if not self._next[0].is_stale and not self._queue.is_ended:
             return True
         self.clear_current_chunk()
         return False
 
     # --- one thread at a time -----------------------------------------------------------------------------------
 
-    def _check_not_inside(self) -> None:
-        if self._inside:
-            self._check_thread(_here.number)
+    def _check_no_call_running(self) -> None:
+        if self._calling_thread:
+            self._check_thread(_caller_thread.number)
 
     def _check_thread(self, number: int) -> None:
         """Raise ``UsageError`` if another call is running; an exception may have ended the one of ``_inside``."""
@@ -303,12 +303,12 @@ class RecordDelivery(ChunkReader[Record]):
             frame: FrameType | None = top
             while frame is not None:
                 if frame is not here and frame.f_code in _CALLS and frame.f_locals.get("self") is self:
-                    raise UsageError(SIGNAL_HANDLER if self._inside == number else TWO_THREADS)
+                    raise UsageError(SIGNAL_HANDLER if self._calling_thread == number else TWO_THREADS)
                 frame = frame.f_back
-        self._inside = NO_THREAD
+        self._calling_thread = NO_THREAD
 
 
-_CALLS = frozenset({RecordDelivery.offer.__code__, RecordDelivery.peek.__code__})
+_CALLS = frozenset({RecordDelivery.prepare_next.__code__, RecordDelivery.peek.__code__})
 """What runs while a thread is inside of an iterator."""
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class _Offers:
         return self
 
     def __next__(self) -> int:
-        return self._delivery.offer(self._wrap)
+        return self._delivery.prepare_next(self._wrap)
 
 
 class _Batches:
@@ -343,13 +343,13 @@ class _Batches:
         self, delivery: RecordDelivery, max_records: int, max_bytes: int, make: Callable[[str, int, Record], Any]
     ) -> None:
         self._delivery = delivery
-        self._gather = partial(delivery.gather, max_records, max_bytes, make)
+        self._gather = partial(delivery.collect_batch, max_records, max_bytes, make)
 
     def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> int:
-        return self._delivery.offer(None, self._gather)
+        return self._delivery.prepare_next(None, self._gather)
 
 
 def _size_of(record: Record) -> int:
@@ -363,7 +363,7 @@ class RecordIterator(MapOf[M]):
     delivery: RecordDelivery
 
     def __new__(cls, delivery: RecordDelivery, wrap: Callable[[Any], Any] | None = None) -> Self:
-        made = super().__new__(cls, delivery.outbox.pop, delivery if wrap is None else _Offers(delivery, wrap))
+        made = super().__new__(cls, delivery.message_slot.pop, delivery if wrap is None else _Offers(delivery, wrap))
         made.delivery = delivery
         return made
 
@@ -374,5 +374,5 @@ class RecordIterator(MapOf[M]):
             return self.__next__()
         except BaseException:
             if self.delivery.delivered is not before:
-                self.delivery.give_back()
+                self.delivery.undeliver()
             raise

@@ -77,9 +77,9 @@ class FetchSession(Generic[Row]):
     """
 
     def __init__(self) -> None:
-        self.wanted: dict[TopicPartition, Row] = {}
-        self._held: dict[TopicPartition, Row] = {}
-        self._touched: dict[TopicPartition, None] = {}
+        self.partitions: dict[TopicPartition, Row] = {}
+        self._session_partitions: dict[TopicPartition, Row] = {}
+        self._changed: dict[TopicPartition, None] = {}
         self._session_id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._asked: SessionRequest[Row] | None = None
@@ -90,26 +90,26 @@ class FetchSession(Generic[Row]):
         return self._epoch != FULL_EPOCH
 
     @property
-    def asked(self) -> Mapping[TopicPartition, Row]:
+    def requested(self) -> Mapping[TopicPartition, Row]:
         """What the last request asks for: its rows, and those that the session has from before."""
-        return self._held
+        return self._session_partitions
 
-    def want(self, tp: TopicPartition, row: Row) -> None:
+    def set_partition(self, tp: TopicPartition, row: Row) -> None:
         """Ask for this partition with this row from now on."""
-        if self.wanted.get(tp) != row:
-            self.wanted[tp] = row
-            self._touched[tp] = None
+        if self.partitions.get(tp) != row:
+            self.partitions[tp] = row
+            self._changed[tp] = None
 
-    def leave_out(self, tp: TopicPartition) -> None:
+    def remove_partition(self, tp: TopicPartition) -> None:
         """Do not ask for this partition from now on."""
-        if self.wanted.pop(tp, None) is not None:
-            self._touched[tp] = None
+        if self.partitions.pop(tp, None) is not None:
+            self._changed[tp] = None
 
-    def move_back(self, tp: TopicPartition) -> None:
+    def move_to_end(self, tp: TopicPartition) -> None:
         """Name it behind the others in full requests; a broker with a session has an order of its own."""
-        row = self.wanted.pop(tp, None)
+        row = self.partitions.pop(tp, None)
         if row is not None:
-            self.wanted[tp] = row
+            self.partitions[tp] = row
 
     def next_request(self, partitions_max: int | None = None) -> SessionRequest[Row]:
         """What the next request says.  ``partitions_max``: a full one names the first so many."""
@@ -117,21 +117,21 @@ class FetchSession(Generic[Row]):
         if self.is_open:
             rows: dict[TopicPartition, Row] = {}
             forgotten: list[TopicPartition] = []
-            for tp in self._touched:
-                row = self.wanted.get(tp)
+            for tp in self._changed:
+                row = self.partitions.get(tp)
                 if row is None:
-                    if self._held.pop(tp, None) is not None:
+                    if self._session_partitions.pop(tp, None) is not None:
                         forgotten.append(tp)
-                elif self._held.get(tp) != row:
-                    rows[tp] = self._held[tp] = row
+                elif self._session_partitions.get(tp) != row:
+                    rows[tp] = self._session_partitions[tp] = row
             self._asked = SessionRequest(self._session_id, self._epoch, rows, forgotten)
         else:
-            self._held = dict(islice(self.wanted.items(), partitions_max))
-            self._asked = SessionRequest(self._session_id, FULL_EPOCH, self._held, ())
-        self._touched.clear()
+            self._session_partitions = dict(islice(self.partitions.items(), partitions_max))
+            self._asked = SessionRequest(self._session_id, FULL_EPOCH, self._session_partitions, ())
+        self._changed.clear()
         return self._asked
 
-    def answered(self, error: int, session_id: int, answered: Collection[TopicPartition]) -> ErrorCode | None:
+    def handle_response(self, error: int, session_id: int, answered: Collection[TopicPartition]) -> ErrorCode | None:
         """The answer to the last request has come: its error code, its session, and which partitions it is about.
 
         Gives the error when the broker refuses the session of an incremental request: the next request is full, and
@@ -143,18 +143,18 @@ class FetchSession(Generic[Row]):
             self._close(forget=error == FETCH_SESSION_ID_NOT_FOUND.code)
             return error_code(error) if error in SESSION_ERRORS and not asked.is_full else None
         if asked.is_full:
-            is_whole = len(answered) == len(self._held) and all(tp in self._held for tp in answered)
+            is_whole = len(answered) == len(self._session_partitions) and all(tp in self._session_partitions for tp in answered)
             self._session_id = session_id if is_whole else NO_SESSION
             self._epoch = FULL_EPOCH if self._session_id == NO_SESSION else 1
         elif session_id == NO_SESSION:
             self._close(forget=True)
-        elif session_id != self._session_id or not all(tp in self._held for tp in answered):
+        elif session_id != self._session_id or not all(tp in self._session_partitions for tp in answered):
             self._close(forget=False)
         else:
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
         return None
 
-    def failed(self) -> None:
+    def handle_error(self) -> None:
         """The last request has no answer: the broker may have taken it in, or not."""
         self._asked = None
         self._close(forget=False)

@@ -57,7 +57,7 @@ class _Cached:
     high_watermark: int = NOT_KNOWN
     log_start_offset: int = NOT_KNOWN
 
-    def must_tell(self, row: FetchPartitionResponse) -> bool:
+    def must_respond(self, row: FetchPartitionResponse) -> bool:
         """Whether the reader must hear of this; it counts as told then."""
         is_new = bool(row.records) or row.high_watermark != self.high_watermark
         is_new |= row.log_start_offset != self.log_start_offset or row.error_code != NONE.code
@@ -103,7 +103,7 @@ class FetchContext:
             found.setdefault((topic, topic_id), []).append(asked)
         return [FetchTopic(topic=name, topic_id=topic_id, partitions=rows) for (name, topic_id), rows in found.items()]
 
-    def answer(self, topics: list[FetchTopicResponse]) -> FetchResponse:
+    def build_response(self, topics: list[FetchTopicResponse]) -> FetchResponse:
         """The answer, from the answers for all of ``topics``."""
         if self.session is None:
             return FetchResponse(session_id=self.session_id, responses=topics)
@@ -112,7 +112,7 @@ class FetchContext:
             rows = []
             for row in topic.partitions:
                 key = topic.topic, topic.topic_id, row.partition_index
-                if partitions[key].must_tell(row):
+                if partitions[key].must_respond(row):
                     rows.append(row)
                     if row.records:
                         partitions[key] = partitions.pop(key)
@@ -133,7 +133,7 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, body: FetchRequest, version: int) -> FetchContext | ErrorCode:
+    def new_context(self, body: FetchRequest, version: int) -> FetchContext | ErrorCode:
         """Take a request in; the error of the whole answer, when it names a session that is not there."""
         has_ids = version >= TOPIC_IDS_FROM
         if body.session_epoch in (SESSIONLESS_EPOCH, FULL_EPOCH):

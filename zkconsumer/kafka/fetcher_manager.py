@@ -115,17 +115,17 @@ class ConsumerFetcherManager:
         self._stopped: list[Worker] = []
         self._finder: Worker | None = None
         self._closed = False
-        self._said_no_broker = ""
-        self._said_failed: dict[BrokerAddress, str] = {}
-        self._said_unled: set[TopicPartition] = set()
-        self._given_at_ms: dict[TopicPartition, int] = {}
-        self._known: dict[str, _KnownLeaders] = {}
-        self._came_back_at_once = False
+        self._logged_lookup_failure = ""
+        self._logged_fetch_failure: dict[BrokerAddress, str] = {}
+        self._logged_leaderless: set[TopicPartition] = set()
+        self._assigned_at_ms: dict[TopicPartition, int] = {}
+        self._cached_leaders: dict[str, _KnownLeaders] = {}
+        self._has_immediate_failure = False
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these from their fetch offsets on."""
         with self._changed:
-            self._look_for(infos)
+            self._add_leaderless(infos)
             if self._finder is None and not self._closed:
                 name = f"{self._name}-leader-finder-thread"
                 self._finder = spawn(name, self._find_leaders, self._on_death, wake=self._wake_finder)
@@ -135,22 +135,22 @@ class ConsumerFetcherManager:
         given = list(infos)
         since_ms = self._clock.now_ms() - self._settings.backoff_ms
         with self._changed:
-            self._given_at_ms = {tp: at_ms for tp, at_ms in self._given_at_ms.items() if at_ms > since_ms}
-            self._came_back_at_once |= any(info.tp in self._given_at_ms for info in given)
+            self._assigned_at_ms = {tp: at_ms for tp, at_ms in self._assigned_at_ms.items() if at_ms > since_ms}
+            self._has_immediate_failure |= any(info.tp in self._assigned_at_ms for info in given)
             for info in given:
-                known = self._known.get(info.tp.topic)
+                known = self._cached_leaders.get(info.tp.topic)
                 if known is not None:
                     known.of_partition.pop(info.tp.partition, None)
-            self._look_for(given)
+            self._add_leaderless(given)
 
-    def _look_for(self, infos: Iterable[PartitionTopicInfo]) -> None:
+    def _add_leaderless(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """With the lock held."""
         self._leaderless.update({info.tp: info for info in infos if info.is_live})
         self._changed.notify_all()
 
-    def feed(self, queue: ChunkQueue) -> None:
+    def add_queue(self, queue: ChunkQueue) -> None:
         """Partitions are read into this queue from now on; what it holds counts for ``queued.max.bytes``."""
-        queue.on_room = self.room_made
+        queue.on_space_available = self.space_available
         queue.budget = self.budget
         self.budget.add_queue(queue)
 
@@ -162,10 +162,10 @@ class ConsumerFetcherManager:
         for fetcher, _ in list(self._fetchers.values()):
             fetcher.wake()
 
-    def room_made(self) -> None:
+    def space_available(self) -> None:
         """A queue has room again: let every fetcher hand over and ask.  Takes no lock, as ``wake``."""
         for fetcher, _ in list(self._fetchers.values()):
-            fetcher.room_made()
+            fetcher.space_available()
 
     def leaderless(self) -> set[TopicPartition]:
         """What is to be read, and waits for a leader."""
@@ -178,11 +178,11 @@ class ConsumerFetcherManager:
             # A broker that leads nothing any more may stay away.
             asked = {broker for broker, _ in self._fetchers}
             leaderless = {tp for tp, info in self._leaderless.items() if info.is_live}
-            unled = sorted(leaderless & self._said_unled)
+            unled = sorted(leaderless & self._logged_leaderless)
             failed = {
-                str(broker): why for broker, why in self._said_failed.items() if leaderless or broker in asked
+                str(broker): why for broker, why in self._logged_fetch_failure.items() if leaderless or broker in asked
             }
-        no_leaders = [self._said_no_broker] if self._said_no_broker else []
+        no_leaders = [self._logged_lookup_failure] if self._logged_lookup_failure else []
         if unled:
             named = ", ".join(map(str, unled[:NAMED_MAX])) + (", …" if len(unled) > NAMED_MAX else "")
             no_leaders.append(f"no broker leads {named} now: start the brokers that have its replicas")
@@ -200,7 +200,7 @@ class ConsumerFetcherManager:
             self._closed = True
             workers = self._workers()
         for worker in workers:
-            worker.ask_to_stop()
+            worker.request_stop()
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for the end of every thread that was asked to stop, ``timeout_ms`` in all."""
@@ -234,12 +234,12 @@ class ConsumerFetcherManager:
                 self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
                 self._give_to_known_leaders()
                 wanted = dict(self._leaderless)
-                again, self._came_back_at_once = self._came_back_at_once, False
+                again, self._has_immediate_failure = self._has_immediate_failure, False
             if again:
                 # The leader that was found a moment ago cannot be read: asking at once would be asking without end.
                 stop.wait(self._settings.backoff_ms)
             if wanted and not stop.is_set():
-                leaders = self._ask(sorted({tp.topic for tp in wanted}), stop)
+                leaders = self._fetch_leaders(sorted({tp.topic for tp in wanted}), stop)
                 if leaders is not None:
                     self._give_to_fetchers(wanted, leaders)
             self._stop_idle_fetchers()
@@ -251,12 +251,12 @@ class ConsumerFetcherManager:
     def _give_to_known_leaders(self) -> None:
         """With the lock held."""
         now_ms = self._clock.now_ms()
-        self._known = {topic: known for topic, known in self._known.items() if now_ms - known.at_ms < LEADERS_KEPT_MS}
+        self._cached_leaders = {topic: known for topic, known in self._cached_leaders.items() if now_ms - known.at_ms < LEADERS_KEPT_MS}
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
         for tp, info in self._leaderless.items():
-            known = self._known.get(tp.topic)
+            known = self._cached_leaders.get(tp.topic)
             broker = None if known is None else known.of_partition.get(tp.partition)
-            if broker is not None and broker not in self._said_failed:
+            if broker is not None and broker not in self._logged_fetch_failure:
                 key = (broker, fetcher_number(tp, self._num_fetchers))
                 if key in self._fetchers:
                     given.setdefault(key, []).append(info)
@@ -265,39 +265,39 @@ class ConsumerFetcherManager:
                 del self._leaderless[info.tp]
             self._fetchers[key][0].add(infos)
 
-    def _ask(self, topics: list[str], stop: StopSignal) -> Leaders | None:
+    def _fetch_leaders(self, topics: list[str], stop: StopSignal) -> Leaders | None:
         """Ask the brokers until one answers; None: none did, or the member cannot go on."""
         try:
-            leaders = self._brokers.ask(
+            leaders = self._brokers.execute(
                 lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, topics, timeout_ms),
                 stop.is_set,
             )
         except ConnectorClosed:
             return None
         except NoBrokerAnswers as error:
-            if error.refused is not None:
-                self._on_refusal(error.refused)
-            self._say(str(error))
+            if error.authentication_error is not None:
+                self._handle_authentication_error(error.authentication_error)
+            self._log_lookup_failure(str(error))
             return None
         except WorldError as error:
-            self._say(f"the brokers cannot be looked up: {error}")
+            self._log_lookup_failure(f"the brokers cannot be looked up: {error}")
             return None
-        self._said_no_broker = ""
-        if leaders.topics and self._on_unknown is not None:
+        self._logged_lookup_failure = ""
+        if leaders.topic_errors and self._on_unknown is not None:
             # Perhaps they were deleted: whoever knows topics from Kafka must look again.
             self._on_unknown()
-        if leaders.refused:
-            self._on_topics_refused(leaders.refused)
+        if leaders.rejected_topics:
+            self._on_topics_refused(leaders.rejected_topics)
         self._log_unknown(leaders)
         return leaders
 
     def _log_unknown(self, leaders: Leaders) -> None:
         """Of which topics nothing can be read, and why; again and again while it lasts."""
-        led = {tp.topic for tp in leaders.led}
+        led = {tp.topic for tp in leaders.with_leader}
         unknown = {
-            topic: error for topic, error in leaders.topics.items() if topic not in leaders.refused and topic not in led
+            topic: error for topic, error in leaders.topic_errors.items() if topic not in leaders.rejected_topics and topic not in led
         }
-        for topic in self._unknown.due(unknown, self._clock.now_ms()):
+        for topic in self._unknown.select_due(unknown, self._clock.now_ms()):
             log.warning(
                 "topic-without-leaders topic=%s why=%r: it is being created or deleted, or the brokers' ACLs hide it "
                 "from this user; brokers are asked again every %d ms",
@@ -306,20 +306,20 @@ class ConsumerFetcherManager:
                 self._settings.backoff_ms,
             )
 
-    def _on_refusal(self, error: AuthenticationException) -> None:
+    def _handle_authentication_error(self, error: AuthenticationException) -> None:
         """Somebody refuses for good.  As long as nothing was ever read, the settings are wrong: the member ends.
 
         Later it is the brokers that have changed, perhaps one of them and for a moment: it is said and tried again.  So
         it is with a login once any broker has accepted it: one that has just started may not know its users yet.
         """
         is_login = isinstance(error, SaslAuthenticationException)
-        if not self._has_read and not (is_login and self._brokers.has_answered):
+        if not self._has_read and not (is_login and self._brokers.has_succeeded):
             self._on_refused(error)
 
     def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
         known: dict[str, _KnownLeaders] = {}
-        for tp, broker in leaders.led.items():
+        for tp, broker in leaders.with_leader.items():
             known.setdefault(tp.topic, _KnownLeaders(self._clock.now_ms())).of_partition[tp.partition] = broker
             info = wanted.get(tp)
             if info is not None:
@@ -327,20 +327,20 @@ class ConsumerFetcherManager:
         with self._changed:
             if self._closed:
                 return
-            self._known |= known
+            self._cached_leaders |= known
             for infos in given.values():
                 for info in infos:
                     if self._leaderless.get(info.tp) is info:
                         del self._leaderless[info.tp]
             for key, infos in given.items():
-                self._given_at_ms |= {info.tp: self._clock.now_ms() for info in infos}
+                self._assigned_at_ms |= {info.tp: self._clock.now_ms() for info in infos}
                 self._fetcher(key).add(infos)
-        self._say_unled({tp for tp in wanted if tp in leaders.partitions and tp not in leaders.led})
+        self._log_leaderless({tp for tp in wanted if tp in leaders.partitions and tp not in leaders.with_leader})
 
-    def _say_unled(self, unled: set[TopicPartition]) -> None:
+    def _log_leaderless(self, unled: set[TopicPartition]) -> None:
         """Say once that nobody leads these, and again only after somebody did in between."""
-        fresh = sorted(unled - self._said_unled)
-        self._said_unled = unled
+        fresh = sorted(unled - self._logged_leaderless)
+        self._logged_leaderless = unled
         if fresh:
             log.warning("no-leader partitions=%d first=%s why='nobody leads them now'", len(fresh), fresh[0])
 
@@ -371,28 +371,28 @@ class ConsumerFetcherManager:
             ended = [self._fetchers.pop(key) for key in idle]
             stopped = [worker for _, worker in ended]
             self._stopped = [worker for worker in self._stopped if worker.is_alive] + stopped
-            read = {fetcher.metrics.where for fetcher, _ in self._fetchers.values()}
+            read = {fetcher.metrics.address for fetcher, _ in self._fetchers.values()}
             for fetcher, _ in ended:
-                if fetcher.metrics.where not in read:
+                if fetcher.metrics.address not in read:
                     fetcher.metrics.remove()
         for worker in stopped:
-            worker.ask_to_stop()
+            worker.request_stop()
 
     def _after_round(self, broker: BrokerAddress, error: Exception | None) -> None:
         """Say once why a broker cannot be read, and again only after it could in between."""
         why = str(error or "")
         if error is None:
             self._has_read = True
-            self._said_failed.pop(broker, None)
+            self._logged_fetch_failure.pop(broker, None)
             return
         if isinstance(error, AuthenticationException):
-            self._on_refusal(error)
-        if self._said_failed.get(broker) != why:
-            self._said_failed[broker] = why
+            self._handle_authentication_error(error)
+        if self._logged_fetch_failure.get(broker) != why:
+            self._logged_fetch_failure[broker] = why
             log.warning("fetch-failed broker=%s why=%r", broker, why)
             self._on_trouble(broker, (), why)
 
-    def _say(self, why: str) -> None:
-        if why != self._said_no_broker:
-            self._said_no_broker = why
+    def _log_lookup_failure(self, why: str) -> None:
+        if why != self._logged_lookup_failure:
+            self._logged_lookup_failure = why
             log.warning("no-leader why=%r", why)

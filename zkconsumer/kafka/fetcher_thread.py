@@ -38,7 +38,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.byte_budget import ByteBudget, memory_of
+from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.connection import PeerTrouble
 from zkconsumer.kafka.error_codes import (
@@ -56,7 +56,7 @@ from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata import list_offsets
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
-from zkconsumer.wire.entries import read_head
+from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (
     LEAN_FETCH,
     UNSOUND,
@@ -64,10 +64,10 @@ from zkconsumer.wire.fetch_codec import (
     FetchAnswer,
     FetchedRow,
     FetchQuestion,
-    row_encoder,
+    partition_encoder,
 )
 from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
-from zkconsumer.wire.records import Scan, scan
+from zkconsumer.wire.records import Scan, scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
@@ -119,7 +119,7 @@ class FetchSettings:
     """What the configuration says about fetching; bytes and ms."""
 
     client_id: str
-    max_bytes_each: int = 1024 * 1024
+    partition_max_bytes: int = 1024 * 1024
     max_bytes: int = RESPONSE_BYTES_UNLIMITED
     queued_max_bytes: int = 100 * 1024 * 1024
     min_bytes: int = 1
@@ -129,7 +129,7 @@ class FetchSettings:
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
-    grown_bytes_max: int = GROWN_BYTES_MAX
+    large_message_bytes_max: int = GROWN_BYTES_MAX
 
     def partitions_max(self, version: int, room: int) -> int:
         """How many partitions one request may name, so that the answer has at most ``room`` bytes, or one chunk.
@@ -138,11 +138,11 @@ class FetchSettings:
         """
         if version >= TOTAL_LIMIT_FROM:
             return RESPONSE_BYTES_UNLIMITED
-        return max(1, room // self.max_bytes_each)
+        return max(1, room // self.partition_max_bytes)
 
     def response_bytes_max(self, partitions: int) -> int:
         """The longest answer that is taken: what was asked for, and one message larger than that."""
-        return min(RESPONSE_BYTES_UNLIMITED, partitions * self.max_bytes_each + RESPONSE_BYTES_MAX)
+        return min(RESPONSE_BYTES_UNLIMITED, partitions * self.partition_max_bytes + RESPONSE_BYTES_MAX)
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +162,7 @@ class _Reading:
 class _QueueReadings:
     """The partitions here whose chunks go into one queue.  ``is_full``: they are left out of requests."""
 
-    readings: dict[TopicPartition, _Reading]
+    partitions: dict[TopicPartition, _Reading]
     is_full: bool = False
 
 
@@ -216,36 +216,36 @@ class ConsumerFetcherThread:
         self._lock = threading.Lock()
         self._wake_up = WakeUp()
         self._added: list[PartitionTopicInfo] = []
-        self._must_look = False
+        self._has_changes = False
         self._partitions: dict[TopicPartition, _Reading] = {}
         self._queues: dict[ChunkQueue, _QueueReadings] = {}
-        self._touched: dict[TopicPartition, _Reading] = {}
-        self._wanted: dict[TopicPartition, _Reading] = {}
+        self._to_recheck: dict[TopicPartition, _Reading] = {}
+        self._fetchable: dict[TopicPartition, _Reading] = {}
         """What to ask for.  All of it is placed, and has room in its queue."""
         self._changed: dict[TopicPartition, None] = {}
         """Where ``_session`` may say otherwise than ``_wanted``."""
         self._session: FetchSession[bytes] = FetchSession()
         self._version = -1
         """Of Fetch: how the rows in ``_session`` are encoded."""
-        self._encode_row = row_encoder(0)
-        self._answers = AnswerTime()
-        self._begun: list[_Reading] = []
+        self._encode_row = partition_encoder(0)
+        self._last_response = AnswerTime()
+        self._first_requested: list[_Reading] = []
         """What the next answer is the first one for."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         """Of what the session has, as told last: a broker does not tell it again to another ownership."""
-        self._unplaced: dict[TopicPartition, _Reading] = {}
+        self._without_offset: dict[TopicPartition, _Reading] = {}
         """What would be wanted, but for its offset."""
         self._paused_until: dict[TopicPartition, int] = {}
         self._too_large_at: dict[TopicPartition, int] = {}
-        self._grown: dict[TopicPartition, _Reading] = {}
+        self._raised_fetch_size: dict[TopicPartition, _Reading] = {}
         """What has more ``bytes_max`` than others.  Only the first is asked for, so that the answer keeps to its
         limit."""
-        self._said: dict[TopicPartition, str] = {}
-        self._to_say: dict[str, list[TopicPartition]] = {}
+        self._logged_errors: dict[TopicPartition, str] = {}
+        self._errors_to_log: dict[str, list[TopicPartition]] = {}
         self._budget = budget
-        self._share = budget.new_share()
+        self._reservation = budget.add_reservation()
         """Its ``waiting`` is what was received and is not in its queue yet, in order."""
-        self._is_held_back = False
+        self._waits_for_budget = False
         """There is something to ask for, and no room in the budget."""
         self._in_flight: _InFlight | None = None
         self._connection: Connection | None = None
@@ -261,10 +261,10 @@ class ConsumerFetcherThread:
 
     def wake(self) -> None:
         """A partition has left, or was moved.  Takes no lock: the thread that iterates a stream calls it."""
-        self._must_look = True
+        self._has_changes = True
         self._wake_up.set()
 
-    def room_made(self) -> None:
+    def space_available(self) -> None:
         """A queue has room.  Takes no lock: the thread that iterates a stream calls it."""
         self._wake_up.set()
 
@@ -295,7 +295,7 @@ class ConsumerFetcherThread:
                     self._wake_up.wait(self._idle_ms())
         finally:
             self._disconnect()
-            self._budget.drop_share(self._share)
+            self._budget.remove_reservation(self._reservation)
             with self._lock:
                 for tp in list(self._partitions):
                     self._forget(tp)
@@ -303,12 +303,12 @@ class ConsumerFetcherThread:
     def _round(self, stop: StopSignal) -> bool:
         """Take one answer, and ask for the next; False: there is nothing to ask for."""
         try:
-            if self._in_flight is None and not self._ask(stop):
+            if self._in_flight is None and not self._send_fetch(stop):
                 return False
-            may_pause = self._receive() and self._settings.pause_ms > 0
+            may_pause = self._handle_response() and self._settings.pause_ms > 0
             if not may_pause:
-                self._ask(stop)
-            self._hand_over()
+                self._send_fetch(stop)
+            self._enqueue_chunks()
             if may_pause:
                 self._wake_up.wait(self._settings.pause_ms)
         except ConnectorClosed:
@@ -317,25 +317,25 @@ class ConsumerFetcherThread:
             self._disconnect()
             if not stop.is_set():
                 self._on_round(self.broker, error)
-                self._give_up([reading.info for reading in (*self._wanted.values(), *self._unplaced.values())])
+                self._release_partitions([reading.info for reading in (*self._fetchable.values(), *self._without_offset.values())])
                 stop.wait(self._settings.backoff_ms)
         finally:
-            self._say_all()
+            self._log_errors()
         return True
 
     def _idle_ms(self) -> int:
         """How long to wait for ``wake``: until the pause of some partition is over."""
         pauses = self._paused_until.values()
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(HELD_BACK_WAIT_MS if self._is_held_back else IDLE_WAIT_MS, next_ms))
+        return max(1, min(HELD_BACK_WAIT_MS if self._waits_for_budget else IDLE_WAIT_MS, next_ms))
 
     # --- what to ask for ----------------------------------------------------------------------------------------
 
-    def _choose(self) -> bool:
+    def _update_fetchable(self) -> bool:
         """Bring ``_wanted`` and ``_unplaced`` up to date; False: there is nothing to ask for."""
-        if self._must_look:
-            self._look()
-        full = {queue for queue in self._queues if not queue.leaves_room()}
+        if self._has_changes:
+            self._apply_changes()
+        full = {queue for queue in self._queues if not queue.check_space()}
         if len(full) == len(self._queues):
             # What is wanted stays as it is: with one stream it would be left out and come back at every other look.
             return False
@@ -343,28 +343,28 @@ class ConsumerFetcherThread:
             is_full = queue in full
             if is_full != group.is_full:
                 group.is_full = is_full
-                self._touched.update(group.readings)
+                self._to_recheck.update(group.partitions)
         if self._paused_until:
             now_ms = self._clock.now_ms()
             for tp in [tp for tp, until_ms in self._paused_until.items() if until_ms <= now_ms]:
                 del self._paused_until[tp]
-                self._touch(tp)
+                self._mark_changed(tp)
         for tp, offset in list(self._too_large_at.items()):
             if self._partitions[tp].info.fetch_offset != offset:
                 del self._too_large_at[tp]
-                self._touch(tp)
-        self._decide_touched()
-        return bool(self._wanted or self._unplaced)
+                self._mark_changed(tp)
+        self._update_changed()
+        return bool(self._fetchable or self._without_offset)
 
-    def _decide_touched(self) -> None:
-        touched, self._touched = self._touched, {}
+    def _update_changed(self) -> None:
+        touched, self._to_recheck = self._to_recheck, {}
         for tp, reading in touched.items():
-            self._decide(tp, reading)
+            self._update_partition(tp, reading)
 
-    def _touch(self, tp: TopicPartition) -> None:
-        self._touched[tp] = self._partitions[tp]
+    def _mark_changed(self, tp: TopicPartition) -> None:
+        self._to_recheck[tp] = self._partitions[tp]
 
-    def _decide(self, tp: TopicPartition, reading: _Reading) -> None:
+    def _update_partition(self, tp: TopicPartition, reading: _Reading) -> None:
         """Whether to ask for this partition."""
         if self._partitions.get(tp) is not reading:
             return
@@ -373,15 +373,15 @@ class ConsumerFetcherThread:
             tp in self._paused_until
             or tp in self._too_large_at
             or self._queues[reading.info.queue].is_full
-            or (tp in self._grown and next(iter(self._grown)) != tp)
+            or (tp in self._raised_fetch_size and next(iter(self._raised_fetch_size)) != tp)
         )
         is_placed = reading.info.fetch_offset >= 0
-        _put(self._unplaced, tp, reading, is_in=not is_left_out and not is_placed)
-        _put(self._wanted, tp, reading, is_in=not is_left_out and is_placed)
+        _set_membership_in(self._without_offset, tp, reading, is_in=not is_left_out and not is_placed)
+        _set_membership_in(self._fetchable, tp, reading, is_in=not is_left_out and is_placed)
 
-    def _look(self) -> None:
+    def _apply_changes(self) -> None:
         """Take in what was added, and forget what has left."""
-        self._must_look = False
+        self._has_changes = False
         with self._lock:
             added, self._added = self._added, []
             gone = [tp for tp, reading in self._partitions.items() if not reading.info.is_live]
@@ -389,47 +389,47 @@ class ConsumerFetcherThread:
                 self._forget(tp)
             for info in added:
                 if info.is_live:
-                    reading = self._partitions[info.tp] = self._touched[info.tp] = _Reading(info)
-                    self._queues.setdefault(info.queue, _QueueReadings({})).readings[info.tp] = reading
+                    reading = self._partitions[info.tp] = self._to_recheck[info.tp] = _Reading(info)
+                    self._queues.setdefault(info.queue, _QueueReadings({})).partitions[info.tp] = reading
 
     def _forget(self, tp: TopicPartition) -> None:
         """Read this partition no more; with the lock held."""
         reading = self._partitions.pop(tp, None)
         if reading is None:
             return
-        for kept in (self._touched, self._wanted, self._unplaced, self._paused_until, self._too_large_at):
+        for kept in (self._to_recheck, self._fetchable, self._without_offset, self._paused_until, self._too_large_at):
             kept.pop(tp, None)
         self._changed[tp] = None
-        reading.info.stop_answers()
-        self._end_growth(tp)
+        reading.info.detach_response_time()
+        self._restore_fetch_size(tp)
         group = self._queues[reading.info.queue]
-        del group.readings[tp]
-        if not group.readings:
+        del group.partitions[tp]
+        if not group.partitions:
             del self._queues[reading.info.queue]
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _ask(self, stop: StopSignal) -> bool:
+    def _send_fetch(self, stop: StopSignal) -> bool:
         """Send the next request, if there is something to ask for."""
-        self._is_held_back = False
-        if not self._choose():
-            self._budget.give_back(self._share)
+        self._waits_for_budget = False
+        if not self._update_fetchable():
+            self._budget.release(self._reservation)
             return False
-        if self._unplaced:
+        if self._without_offset:
             # This waits for an answer of its own.
-            self._hand_over()
+            self._enqueue_chunks()
             connection, ranges = self._connected(stop)
-            self._reset(connection, ranges, list(self._unplaced.values()))
-            if not self._choose():
+            self._reset(connection, ranges, list(self._without_offset.values()))
+            if not self._update_fetchable():
                 return False
-        room = self._room()
+        room = self._reserve_bytes()
         if not room:
             return False
         connection, ranges = self._connected(stop)
         settings, version = self._settings, ranges.pick(FETCH, VERSION_MAX)
         self._encode_changes(version)
         partitions_max = settings.partitions_max(version, room)
-        is_left_out = len(self._wanted) > partitions_max or any(group.is_full for group in self._queues.values())
+        is_left_out = len(self._fetchable) > partitions_max or any(group.is_full for group in self._queues.values())
         max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
         asked = self._session.next_request(partitions_max)
         topics: dict[str, list[bytes]] = {}
@@ -444,90 +444,90 @@ class ConsumerFetcherThread:
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
         pending = connection.send(LEAN_FETCH, version, body, timeout_ms)
-        bytes_max = settings.response_bytes_max(len(self._session.asked))
+        bytes_max = settings.response_bytes_max(len(self._session.requested))
         self._in_flight = _InFlight(pending, timeout_ms, bytes_max, sent_at_ms)
         return True
 
-    def _room(self) -> int:
+    def _reserve_bytes(self) -> int:
         """How many bytes the next answer may bring; 0: there is nothing to ask for, or no room for it."""
         settings, budget = self._settings, self._budget
-        if not self._wanted:
-            budget.give_back(self._share)
+        if not self._fetchable:
+            budget.release(self._reservation)
             return 0
-        room = budget.ask(self._share, settings.max_bytes_each, settings.max_bytes)
+        room = budget.reserve(self._reservation, settings.partition_max_bytes, settings.max_bytes)
         if room:
             return room
-        self._is_held_back = True
-        coming = {chunk.info.queue for chunk in self._share.waiting}
+        self._waits_for_budget = True
+        coming = {chunk.info.queue for chunk in self._reservation.pending_chunks}
         busy = [queue for queue in self._queues if not queue.is_idle or queue in coming]
         if len(busy) == len(self._queues):
-            self.metrics.held_back()
+            self.metrics.record_deferred()
             return 0
         for queue in busy:
             group = self._queues[queue]
             if not group.is_full:
                 # Until the next look.
                 group.is_full = True
-                self._touched.update(group.readings)
-        self._decide_touched()
-        if not self._wanted:
-            self.metrics.held_back()
+                self._to_recheck.update(group.partitions)
+        self._update_changed()
+        if not self._fetchable:
+            self.metrics.record_deferred()
             return 0
-        return budget.ask_beyond(self._share, min(settings.max_bytes_each, settings.max_bytes))
+        return budget.reserve_over_limit(self._reservation, min(settings.partition_max_bytes, settings.max_bytes))
 
     def _encode_changes(self, version: int) -> None:
         """Bring ``_session`` up to date."""
         changed, self._changed = self._changed, {}
         if version != self._version:
-            self._version, self._encode_row = version, row_encoder(version)
-            changed = dict.fromkeys([*changed, *self._wanted])
+            self._version, self._encode_row = version, partition_encoder(version)
+            changed = dict.fromkeys([*changed, *self._fetchable])
         for tp in changed:
-            reading = self._wanted.get(tp)
+            reading = self._fetchable.get(tp)
             if reading is None:
-                self._session.leave_out(tp)
+                self._session.remove_partition(tp)
                 self._high_watermarks.pop(tp, None)
                 if tp in self._partitions:
                     self._partitions[tp].asked_offset = INVALID_OFFSET
-                    self._partitions[tp].info.stop_answers()
+                    self._partitions[tp].info.detach_response_time()
             else:
                 offset = reading.asked_offset = reading.info.fetch_offset
-                bytes_max = reading.bytes_max or self._settings.max_bytes_each
-                self._session.want(tp, self._encode_row(tp.partition, offset, bytes_max))
-                if reading.info.answers is None:
-                    self._begun.append(reading)
+                bytes_max = reading.bytes_max or self._settings.partition_max_bytes
+                self._session.set_partition(tp, self._encode_row(tp.partition, offset, bytes_max))
+                if reading.info.last_response is None:
+                    self._first_requested.append(reading)
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def _receive(self) -> bool:
+    def _handle_response(self) -> bool:
         """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then.
 
         Gives whether it brought a few records, and left nothing to read.
         """
         in_flight = self._in_flight
         assert in_flight is not None, "something was asked for"
-        connection, _ = self._connected_now()
+        connection, _ = self._open_connection()
         answer = connection.receive(
             in_flight.pending, in_flight.timeout_ms, response_bytes_max=in_flight.response_bytes_max
         )
         self._in_flight = None
-        asked = self._session.asked
+        asked = self._session.requested
         rows = {TopicPartition(row[0], row[1]): FetchedRow(*row) for row in answer.rows}
-        refused = self._session.answered(answer.error_code, answer.session_id, rows)
+        refused = self._session.handle_response(answer.error_code, answer.session_id, rows)
         if refused is not None:
             log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
             return False
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
-        self._answers.at_ms = self._clock.now_ms()
+        self._last_response.at_ms = self._clock.now_ms()
         records_bytes = sum(len(row.records) for row in rows.values() if row.records)
-        self.metrics.answered(self._answers.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
+        self.metrics.record_response(self._last_response.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
         if not self._session.is_open:
             self._rotate(asked, rows)
-        begun, self._begun = self._begun, []
+        begun, self._first_requested = self._first_requested, []
         for reading in begun:
-            if self._wanted.get(reading.info.tp) is reading:
+            if self._fetchable.get(reading.info.tp) is reading:
                 known = self._high_watermarks.get(reading.info.tp, INVALID_OFFSET)
-                reading.info.begin_answers(self._answers, known)
+                reading.info.attach_response_time(self._last_response, known)
         outcome = _Outcome()
         for tp, row in rows.items():
             if tp not in asked:
@@ -536,51 +536,51 @@ class ConsumerFetcherThread:
             info = reading.info
             if info.fetch_offset != reading.asked_offset:
                 # The program went past a message meanwhile.
-                self._touch(tp)
+                self._mark_changed(tp)
             elif info.is_live:
-                self._take(reading, row, outcome)
-        self._share.asked_bytes = 0
-        self.metrics.handed_over(outcome.complete_bytes)
+                self._process_partition(reading, row, outcome)
+        self._reservation.reserved_bytes = 0
+        self.metrics.record_queued(outcome.complete_bytes)
         if outcome.out_of_range:
-            self._hand_over()
-            self._reset(*self._connected_now(), outcome.out_of_range)
+            self._enqueue_chunks()
+            self._reset(*self._open_connection(), outcome.out_of_range)
         if outcome.leaderless:
-            self._give_up(outcome.leaderless)
+            self._release_partitions(outcome.leaderless)
         self._on_round(self.broker, None)
-        return 0 < records_bytes <= PAUSE_BYTES_MAX and not outcome.leaves_some
+        return 0 < records_bytes <= PAUSE_BYTES_MAX and not outcome.has_more
 
-    def _take(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
+    def _process_partition(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
         """One partition of an answer."""
         info = reading.info
         if row.error_code == OFFSET_OUT_OF_RANGE.code:
             outcome.out_of_range.append(reading)
         elif row.error_code not in (NONE.code, UNSUPPORTED_COMPRESSION_TYPE.code):
-            self._refused(info, error_code(row.error_code))
+            self._handle_partition_error(info, error_code(row.error_code))
             outcome.leaderless.append(info)
         elif row.error_code != NONE.code or row.records is None:
             self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_ADVICE}")
         else:
             info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
             if row.records:
-                self._take_records(reading, row, row.records, outcome)
+                self._process_records(reading, row, row.records, outcome)
 
-    def _take_records(self, reading: _Reading, row: FetchedRow, records: RecordSet, outcome: _Outcome) -> None:
+    def _process_records(self, reading: _Reading, row: FetchedRow, records: RecordSet, outcome: _Outcome) -> None:
         info = reading.info
         offset = info.fetch_offset
         found: FetchedRow | Scan = row
         try:
             if row.entries == UNSOUND:
-                found = scan(records)
+                found = scan_record_set(records)
             if found.entries and found.next_offset <= offset:
                 raise InvalidMessageException(f"the record set ends at {found.next_offset}, before the fetch offset")
         except (InvalidMessageException, UnsupportedCodec) as error:
             self._pause(info, f"corrupt record set at fetch offset {offset}: {error}")
             return
-        self._said.pop(info.tp, None)
-        if not found.entries and self._grow(reading, records):
+        self._logged_errors.pop(info.tp, None)
+        if not found.entries and self._raise_fetch_size(reading, records):
             return
-        self._end_growth(info.tp)
-        if len(self._queues) > 1 and len(records) * FRAME_SHARE_MIN < memory_of([records]):
+        self._restore_fetch_size(info.tp)
+        if len(self._queues) > 1 and len(records) * FRAME_SHARE_MIN < retained_bytes([records]):
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
         chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
@@ -589,40 +589,40 @@ class ConsumerFetcherThread:
         else:
             # Too large at any size: the stream raises it, and asking again would bring the same piece.
             self._too_large_at[info.tp] = offset
-        self._touch(info.tp)
-        outcome.leaves_some |= next_offset < row.high_watermark
+        self._mark_changed(info.tp)
+        outcome.has_more |= next_offset < row.high_watermark
         outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
-        self._share.waiting.append(chunk)
+        self._reservation.pending_chunks.append(chunk)
 
-    def _hand_over(self) -> None:
+    def _enqueue_chunks(self) -> None:
         """Put what was received into the queues."""
-        waiting = self._share.waiting
+        waiting = self._reservation.pending_chunks
         while waiting:
             chunk = waiting[0]
             chunk.info.queue.offer(chunk)
             waiting.popleft()  # now: the budget sees each chunk in one of the two
 
-    def _grow(self, reading: _Reading, records: RecordSet) -> bool:
+    def _raise_fetch_size(self, reading: _Reading, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
-        tp, limit = reading.info.tp, self._settings.grown_bytes_max
-        size = reading.bytes_max or self._settings.max_bytes_each
-        head = read_head(records)
-        needed = head.bytes_total if head is not None and head.bytes_total > size else 2 * size
-        if size >= limit or (head is not None and head.bytes_total > limit):
+        tp, limit = reading.info.tp, self._settings.large_message_bytes_max
+        size = reading.bytes_max or self._settings.partition_max_bytes
+        head = read_entry_header(records)
+        needed = head.size_bytes if head is not None and head.size_bytes > size else 2 * size
+        if size >= limit or (head is not None and head.size_bytes > limit):
             return False
         reading.bytes_max = min(needed, limit)
-        self._grown[tp] = reading
-        self._touch(tp)
+        self._raised_fetch_size[tp] = reading
+        self._mark_changed(tp)
         log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, tp, reading.bytes_max)
         return True
 
-    def _end_growth(self, tp: TopicPartition) -> None:
+    def _restore_fetch_size(self, tp: TopicPartition) -> None:
         """Its large message was read, or it has left: it is the turn of the next such partition."""
-        reading = self._grown.pop(tp, None)
+        reading = self._raised_fetch_size.pop(tp, None)
         if reading is not None:
             reading.bytes_max = None
-            for other in self._grown:
-                self._touch(other)
+            for other in self._raised_fetch_size:
+                self._mark_changed(other)
 
     def _reset(self, connection: Connection, ranges: ApiRanges, readings: list[_Reading]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
@@ -634,14 +634,14 @@ class ConsumerFetcherThread:
         for info in infos:
             offset = offsets[info.tp]
             if isinstance(offset, ErrorCode):
-                self._refused(info, offset)
+                self._handle_partition_error(info, offset)
                 leaderless.append(info)
             elif info.is_live:
                 info.reset(offset)
-                self._touch(info.tp)
+                self._mark_changed(info.tp)
                 self._on_reset(info, offset)
         if leaderless:
-            self._give_up(leaderless)
+            self._release_partitions(leaderless)
 
     def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedRow]) -> None:
         """Partitions that were asked for move to the end of the order, and those with records to its very end.
@@ -650,34 +650,34 @@ class ConsumerFetcherThread:
 
         Without a session only: with one the broker does so.
         """
-        if len(self._wanted) > len(rows):
+        if len(self._fetchable) > len(rows):
             for tp in asked:
-                self._session.move_back(tp)
+                self._session.move_to_end(tp)
         for tp, row in rows.items():
             if row.records:
-                self._session.move_back(tp)
+                self._session.move_to_end(tp)
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """This partition alone waits a while; the others go on."""
-        self._say(info, why)
+        self._note_error(info, why)
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
-        self._touch(info.tp)
+        self._mark_changed(info.tp)
 
-    def _refused(self, info: PartitionTopicInfo, error: ErrorCode) -> None:
-        self._say(info, str(error))
+    def _handle_partition_error(self, info: PartitionTopicInfo, error: ErrorCode) -> None:
+        self._note_error(info, str(error))
         if error == TOPIC_AUTHORIZATION_FAILED:
             self._on_topics_refused({info.tp.topic: error})
 
-    def _say(self, info: PartitionTopicInfo, why: str) -> None:
+    def _note_error(self, info: PartitionTopicInfo, why: str) -> None:
         """One line a reason and answer, however many partitions it concerns."""
-        if self._said.get(info.tp) != why:
-            self._said[info.tp] = why
-            self._to_say.setdefault(why, []).append(info.tp)
+        if self._logged_errors.get(info.tp) != why:
+            self._logged_errors[info.tp] = why
+            self._errors_to_log.setdefault(why, []).append(info.tp)
 
-    def _say_all(self) -> None:
-        if not self._to_say:
+    def _log_errors(self) -> None:
+        if not self._errors_to_log:
             return
-        to_say, self._to_say = self._to_say, {}
+        to_say, self._errors_to_log = self._errors_to_log, {}
         for why, partitions in to_say.items():
             values = (self.broker, len(partitions), partitions[0], why)
             if why in NOT_HERE:
@@ -686,16 +686,16 @@ class ConsumerFetcherThread:
                 log.warning("partition-trouble broker=%s partitions=%d first=%s why=%r", *values)
                 self._on_trouble(self.broker, tuple(partitions), why)
 
-    def _give_up(self, infos: Iterable[PartitionTopicInfo]) -> None:
+    def _release_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Give these to the leader finder."""
-        self._hand_over()  # before another thread goes on with them
+        self._enqueue_chunks()  # before another thread goes on with them
         given = set(infos)
         with self._lock:
             for info in given:
                 reading = self._partitions.get(info.tp)
                 if reading is not None and reading.info is info:
                     self._forget(info.tp)
-        self._say_all()
+        self._log_errors()
         self._on_leaderless(given)
 
     # --- the connection -----------------------------------------------------------------------------------------
@@ -716,21 +716,21 @@ class ConsumerFetcherThread:
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
-    def _connected_now(self) -> tuple[Connection, ApiRanges]:
+    def _open_connection(self) -> tuple[Connection, ApiRanges]:
         assert self._connection is not None, "a request is in flight on an open connection only"
         assert self._ranges is not None, "they come with the connection"
         return self._connection, self._ranges
 
     def _disconnect(self) -> None:
         connection, self._connection, self._ranges, self._in_flight = self._connection, None, None, None
-        self._session.failed()
-        self._begun.clear()
-        self._budget.give_back(self._share)
+        self._session.handle_error()
+        self._first_requested.clear()
+        self._budget.release(self._reservation)
         if connection is not None:
             connection.close()
 
 
-def _put(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Reading, *, is_in: bool) -> None:
+def _set_membership_in(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Reading, *, is_in: bool) -> None:
     """See that it is in there, or not."""
     if is_in:
         into[tp] = reading
@@ -745,7 +745,7 @@ class _Outcome:
     complete_bytes: dict[str, int] = field(default_factory=dict)
     out_of_range: list[_Reading] = field(default_factory=list)
     leaderless: list[PartitionTopicInfo] = field(default_factory=list)
-    leaves_some: bool = False
+    has_more: bool = False
 
 
 NULL_ADVICE = (

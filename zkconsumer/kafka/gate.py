@@ -65,16 +65,16 @@ class Refusal:
 class Unreadable(Enum):
     """What becomes of a frame that is no request for this release."""
 
-    HANG_UP = "the connection ends"
-    IGNORED = "nothing is said, and the next frame is looked at (0.9)"
+    CLOSE_CONNECTION = "the connection ends"
+    IGNORE = "nothing is said, and the next frame is looked at (0.9)"
 
 
 Outcome: TypeAlias = Admitted | Refusal | Unreadable
 
 
-def admit(frame: bytes, release: Release) -> Outcome:
+def decode_frame(frame: bytes, release: Release) -> Outcome:
     """What to do with a frame (without its size)."""
-    unreadable = Unreadable.IGNORED if release.ignores_unreadable else Unreadable.HANG_UP
+    unreadable = Unreadable.IGNORE if release.ignores_invalid_frames else Unreadable.CLOSE_CONNECTION
     try:
         header = decode_request_header(frame)
     except RemoteProtocolError:
@@ -86,19 +86,19 @@ def admit(frame: bytes, release: Release) -> Outcome:
     version = header.api_version
     if not known.lowest <= version <= known.highest:
         if api is API_VERSIONS:
-            return Refusal(encode_response(API_VERSIONS, 0, header.correlation_id, api_versions_refused(release)))
-        if version < known.lowest or not release.reads_any_version:
+            return Refusal(encode_response(API_VERSIONS, 0, header.correlation_id, api_versions_error_response(release)))
+        if version < known.lowest or not release.accepts_newer_versions:
             return unreadable
         version = known.highest
-    if header.client_id is None and release.needs_client_id and api.key in _OF_GROUPS:
-        return Unreadable.HANG_UP
+    if header.client_id is None and release.requires_client_id and api.key in _OF_GROUPS:
+        return Unreadable.CLOSE_CONNECTION
     try:
         return Admitted(api, version, header, decode_request(frame, body_version=version).body)
     except RemoteProtocolError:
         return unreadable
 
 
-def api_versions(release: Release) -> ApiVersionsResponse:
+def api_versions_response(release: Release) -> ApiVersionsResponse:
     """What the release speaks, as far as it is here."""
     rows = [
         ApiVersion(api_key=key, min_version=known.lowest, max_version=known.highest)
@@ -107,7 +107,7 @@ def api_versions(release: Release) -> ApiVersionsResponse:
     return ApiVersionsResponse(api_keys=rows)
 
 
-def api_versions_refused(release: Release) -> ApiVersionsResponse:
+def api_versions_error_response(release: Release) -> ApiVersionsResponse:
     """The answer to a version of ApiVersions that the release does not know; goes out in the layout of version 0."""
-    rows = [row for row in api_versions(release).api_keys if row.api_key == API_VERSIONS.key]
-    return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION.code, api_keys=rows if release.lists_itself else [])
+    rows = [row for row in api_versions_response(release).api_keys if row.api_key == API_VERSIONS.key]
+    return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION.code, api_keys=rows if release.reports_api_versions_range else [])

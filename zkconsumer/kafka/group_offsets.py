@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.asked_ahead import ask_ahead, pieces
+from zkconsumer.kafka.asked_ahead import send_pipelined, split_partitions
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -117,18 +117,18 @@ def find_coordinator(
     raises; a broker of 0.8.1, which cannot be asked what it knows, closes the connection.
     """
     version = ranges.pick(FIND_COORDINATOR)
-    response = connection.request(FIND_COORDINATOR, version, coordinator_asked(version, group), timeout_ms)
-    return coordinator_answered(response, version, group)
+    response = connection.request(FIND_COORDINATOR, version, find_coordinator_request(version, group), timeout_ms)
+    return parse_find_coordinator(response, version, group)
 
 
-def coordinator_asked(version: int, group: str) -> FindCoordinatorRequest:
+def find_coordinator_request(version: int, group: str) -> FindCoordinatorRequest:
     """The question in a version."""
     if version < COORDINATORS_BATCHED_FROM:
         return FindCoordinatorRequest(key=group)
     return FindCoordinatorRequest(coordinator_keys=[group])
 
 
-def coordinator_answered(response: FindCoordinatorResponse, version: int, group: str) -> BrokerAddress | ErrorCode:
+def parse_find_coordinator(response: FindCoordinatorResponse, version: int, group: str) -> BrokerAddress | ErrorCode:
     """The coordinator in an answer, or the error instead.  ``RemoteProtocolError``: it is about other groups."""
     if version < COORDINATORS_BATCHED_FROM:
         error, address = response.error_code, BrokerAddress(response.node_id, response.host, response.port)
@@ -156,17 +156,17 @@ def fetch_offsets(
     """
     at_least = ALL_TOPICS_IS_NULL_FROM if partitions is None else KAFKA_STORE_FROM
     version = ranges.pick(OFFSET_FETCH, at_least=at_least)
-    cut = [None] if partitions is None else pieces(partitions)
-    questions = (offsets_asked(version, group, some) for some in cut)
+    cut = [None] if partitions is None else split_partitions(partitions)
+    questions = (offset_fetch_request(version, group, some) for some in cut)
     stored: dict[TopicPartition, Stored] = {}
     of_the_group = NONE
-    for response in ask_ahead(connection, OFFSET_FETCH, version, questions, timeout_ms):
-        error, rows = offsets_answered(response, version, group)
+    for response in send_pipelined(connection, OFFSET_FETCH, version, questions, timeout_ms):
+        error, rows = parse_offset_fetch(response, version, group)
         if error == NONE:  # before version 2 it stands in every partition
             codes = {row.error_code for row in rows.values()}
             error = next((one for one in _OF_THE_GROUP if one.code in codes), NONE)
         of_the_group = error if of_the_group == NONE else of_the_group
-        stored |= {tp: _stored(row) for tp, row in rows.items()}
+        stored |= {tp: _fetched_offset(row) for tp, row in rows.items()}
     if of_the_group != NONE:
         return GroupOffsets(of_the_group, {})
     missing = next((tp for tp in partitions or () if tp not in stored), None)
@@ -175,18 +175,18 @@ def fetch_offsets(
     return GroupOffsets(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
 
 
-def offsets_asked(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
+def offset_fetch_request(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
     """The question in a version, of whichever store it means; None: all that the group has stored."""
     topics = None
     if partitions is not None:
-        rows = by_topic(partitions).items()
+        rows = partitions_by_topic(partitions).items()
         topics = [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in rows]
     if version < BATCHED_FROM:
         return OffsetFetchRequest(group_id=group, topics=topics)
     return OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=group, topics=topics)])
 
 
-def offsets_answered(
+def parse_offset_fetch(
     response: OffsetFetchResponse, version: int, group: str
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetFetchPartitionResponse]]:
     """The error of the group and what stands of each partition.  ``RemoteProtocolError``: it is about other groups."""
@@ -200,7 +200,7 @@ def offsets_answered(
     return error_code(error), rows
 
 
-def _stored(row: OffsetFetchPartitionResponse) -> Stored:
+def _fetched_offset(row: OffsetFetchPartitionResponse) -> Stored:
     # Brokers of 0.8.2 say error 3 of a partition that they have not learnt of yet, right after a restart too: there may
     # be an offset all the same.
     if row.error_code != NONE.code:
@@ -238,10 +238,10 @@ def commit_offsets(
         member_id=committer.member_id,
         group_instance_id=committer.instance_id,
         retention_time_ms=retention_ms,
-        topics=commit_rows(offsets),
+        topics=offset_commit_topics(offsets),
     )
     response = connection.request(OFFSET_COMMIT, version, body, timeout_ms)
-    answered = commit_answered(response)
+    answered = parse_offset_commit(response)
     missing = [tp for tp in offsets if tp not in answered]
     if missing:
         raise RemoteProtocolError(f"OffsetCommit v{version} of group {group} was not answered for {missing[0]}")
@@ -249,12 +249,12 @@ def commit_offsets(
 
 
 def _commit_version(ranges: ApiRanges, retention_ms: int) -> int:
-    if retention_ms != BROKER_RETENTION and ranges.is_assumed and ranges.knows(JOIN_GROUP, 0):
+    if retention_ms != BROKER_RETENTION and ranges.is_assumed and ranges.supports(JOIN_GROUP, 0):
         return RETENTION_FROM  # 0.9 speaks it and cannot be asked; version 1 is only what 0.8.2 speaks too
     return ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
 
 
-def commit_rows(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitTopic]:
+def offset_commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitTopic]:
     """The offsets of a commit."""
     rows: dict[str, list[OffsetCommitPartition]] = {}
     for tp, stored in offsets.items():
@@ -269,7 +269,7 @@ def commit_rows(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[Off
     return [OffsetCommitTopic(name=topic, partitions=partitions) for topic, partitions in rows.items()]
 
 
-def commit_answered(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+def parse_offset_commit(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
     """What became of each partition."""
     return {
         TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
@@ -290,7 +290,7 @@ def delete_offsets(
     version = ranges.pick(OFFSET_DELETE)
     topics = [
         OffsetDeleteTopic(name=topic, partitions=[OffsetDeletePartition(partition_index=index) for index in indexes])
-        for topic, indexes in by_topic(partitions).items()
+        for topic, indexes in partitions_by_topic(partitions).items()
     ]
     body = OffsetDeleteRequest(group_id=group, topics=topics)
     response = connection.request(OFFSET_DELETE, version, body, timeout_ms)
@@ -307,7 +307,7 @@ def delete_offsets(
     return {tp: answered[tp] for tp in partitions}
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, in the order in which they were given."""
     topics: dict[str, list[int]] = {}
     for tp in partitions:

@@ -26,7 +26,7 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_SASL_MECHANISM,
     error_code,
 )
-from zkconsumer.kafka.sasl import quoted
+from zkconsumer.kafka.sasl import printable_text
 from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut
 from zkconsumer.wire.frames import SIZE_BYTES, correlation_id_of, decode_response, encode_request, frame_size
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -69,7 +69,7 @@ class SaslTransport:
         self, make_below: Callable[[], Transport], settings: SaslSettings, host: str, port: int, clock: Clock
     ) -> None:
         self._make_below = make_below
-        self._below = make_below()
+        self._inner = make_below()
         self._settings = settings
         self._host = host
         self._where = f"{host}:{port}"
@@ -80,7 +80,7 @@ class SaslTransport:
 
     def open(self, deadline_ms: int) -> None:
         """Connect and log in, in ``LOGIN_TIMEOUT_MS`` at most."""
-        self._below.open(deadline_ms)
+        self._inner.open(deadline_ms)
         try:
             self._log_in(min(deadline_ms, self._clock.now_ms() + LOGIN_TIMEOUT_MS), deadline_ms)
         except HandshakeTimedOut:
@@ -90,7 +90,7 @@ class SaslTransport:
 
     def renew(self, deadline_ms: int) -> None:
         """Log in again on the same connection when most of the login's lifetime is over."""
-        self._below.renew(deadline_ms)
+        self._inner.renew(deadline_ms)
         if self._renew_at_ms is not None and self._clock.now_ms() >= self._renew_at_ms:
             try:
                 self._log_in(min(deadline_ms, self._clock.now_ms() + LOGIN_TIMEOUT_MS), deadline_ms)
@@ -101,76 +101,76 @@ class SaslTransport:
 
     def send_all(self, data: bytes, deadline_ms: int) -> None:
         """See ``Transport``."""
-        self._below.send_all(data, deadline_ms)
+        self._inner.send_all(data, deadline_ms)
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         """See ``Transport``."""
-        return self._below.receive_into(view, deadline_ms)
+        return self._inner.receive_into(view, deadline_ms)
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
         """See ``Transport``."""
-        return self._below.fill(view, deadline_ms)
+        return self._inner.fill(view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         """See ``Transport``."""
-        return self._below.wait(deadline_ms)
+        return self._inner.wait(deadline_ms)
 
     def abort(self) -> None:
         """See ``Transport``."""
         self._is_aborted = True
-        self._below.abort()
+        self._inner.abort()
 
     def release(self) -> None:
         """See ``Transport``."""
-        self._below.release()
+        self._inner.release()
 
     # --- the login ----------------------------------------------------------------------------------------------
 
     def _log_in(self, deadline_ms: int, connect_deadline_ms: int) -> None:
-        mechanism = self._settings.mechanism_for(self._host)
+        mechanism = self._settings.new_mechanism(self._host)
         began_ms = self._clock.now_ms()
         try:
             ranges = self._ask_versions(deadline_ms)
         except ConnectionError:
             if self._settings.mechanism != "GSSAPI" or self._is_aborted:
                 raise
-            self._connect_anew(connect_deadline_ms)
-            self._exchange_bare(mechanism, deadline_ms)
+            self._reconnect(connect_deadline_ms)
+            self._exchange_raw(mechanism, deadline_ms)
             return
         lowest, highest = ranges.get(SASL_HANDSHAKE.key, (0, -1))
         version = min(highest, 1 if SASL_AUTHENTICATE.key in ranges else 0)
         if version < lowest:
-            raise self._refused(f"it has no SaslHandshake that is known here (v{lowest} to v{highest})")
-        self._shake_hands(version, deadline_ms)
+            raise self._login_error(f"it has no SaslHandshake that is known here (v{lowest} to v{highest})")
+        self._handshake(version, deadline_ms)
         if version == 0:
-            self._exchange_bare(mechanism, deadline_ms)
+            self._exchange_raw(mechanism, deadline_ms)
             return
         version = min(ranges[SASL_AUTHENTICATE.key][1], SASL_AUTHENTICATE.highest)
         lifetime_ms = self._exchange(mechanism, version, deadline_ms)
         self._renew_at_ms = began_ms + int(lifetime_ms * RENEW_AT) if lifetime_ms > 0 else None
 
-    def _connect_anew(self, deadline_ms: int) -> None:
-        self._below.release()
-        self._below = self._make_below()
+    def _reconnect(self, deadline_ms: int) -> None:
+        self._inner.release()
+        self._inner = self._make_below()
         if self._is_aborted:
             # Whoever aborted may have reached only the transport of before.
             raise ConnectionAbortedError("the transport was aborted")
-        self._below.open(deadline_ms)
+        self._inner.open(deadline_ms)
 
     def _ask_versions(self, deadline_ms: int) -> dict[int, tuple[int, int]]:
-        response = self._ask(API_VERSIONS, 0, ApiVersionsRequest(), deadline_ms)
+        response = self._request(API_VERSIONS, 0, ApiVersionsRequest(), deadline_ms)
         if response.error_code != NONE.code:
-            raise self._refused(f"ApiVersions was answered {error_code(response.error_code)}")
+            raise self._login_error(f"ApiVersions was answered {error_code(response.error_code)}")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
-    def _shake_hands(self, version: int, deadline_ms: int) -> None:
+    def _handshake(self, version: int, deadline_ms: int) -> None:
         wanted = self._settings.mechanism
-        response = self._ask(SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism=wanted), deadline_ms)
+        response = self._request(SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism=wanted), deadline_ms)
         match error_code(response.error_code):
             case code if code == NONE:
                 return
             case code if code == UNSUPPORTED_SASL_MECHANISM:
-                enabled = quoted(", ".join(sorted(response.mechanisms))) or "none"
+                enabled = printable_text(", ".join(sorted(response.mechanisms))) or "none"
                 raise UnsupportedSaslMechanismException(
                     f"{self._where}: the broker does not have sasl.mechanism={wanted}; enabled there: {enabled}"
                 )
@@ -180,29 +180,29 @@ class SaslTransport:
                     "SASL_PLAINTEXT and SSL for SASL_SSL, or the broker's other port"
                 )
             case code:
-                raise self._refused(f"SaslHandshake was answered {code}")
+                raise self._login_error(f"SaslHandshake was answered {code}")
 
     def _exchange(self, mechanism: Mechanism, version: int, deadline_ms: int) -> int:
         """SaslAuthenticate until both sides are content; gives the lifetime of the login, 0 for ever."""
-        message = self._answer(mechanism, None)
+        message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
             assert message is not None, "asked again only with something to say"
             request = SaslAuthenticateRequest(auth_bytes=message)
-            response = self._ask(SASL_AUTHENTICATE, version, request, deadline_ms)
+            response = self._request(SASL_AUTHENTICATE, version, request, deadline_ms)
             if response.error_code != NONE.code:
-                raise self._told(error_code(response.error_code).code, response.error_message or "")
-            message = self._answer(mechanism, response.auth_bytes)
+                raise self._authentication_error(error_code(response.error_code).code, response.error_message or "")
+            message = self._next_message(mechanism, response.auth_bytes)
             if message is None:
                 return response.session_lifetime_ms
-        raise self._endless()
+        raise self._too_many_challenges()
 
-    def _exchange_bare(self, mechanism: Mechanism, deadline_ms: int) -> None:
+    def _exchange_raw(self, mechanism: Mechanism, deadline_ms: int) -> None:
         """The mechanism's messages without Kafka's protocol around them; a refusal is a closed connection."""
-        message = self._answer(mechanism, None)
+        message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
             assert message is not None, "asked again only with something to say"
-            self._below.send_all(len(message).to_bytes(SIZE_BYTES, "big") + message, deadline_ms)
-            if mechanism.speaks_last and mechanism.is_content:
+            self._inner.send_all(len(message).to_bytes(SIZE_BYTES, "big") + message, deadline_ms)
+            if mechanism.final_message_unanswered and mechanism.is_complete:
                 return
             try:
                 challenge = bytes(self._frame("SASL", deadline_ms))
@@ -213,38 +213,38 @@ class SaslTransport:
                     f"{self._where}: the broker closed the connection during the {self._settings.mechanism} login, "
                     "which before Kafka 1.0 is all that it says to a wrong user or password; its log has the reason"
                 ) from error
-            message = self._answer(mechanism, challenge)
+            message = self._next_message(mechanism, challenge)
             if message is None:
                 return
-        raise self._endless()
+        raise self._too_many_challenges()
 
-    def _answer(self, mechanism: Mechanism, challenge: bytes | None) -> bytes | None:
+    def _next_message(self, mechanism: Mechanism, challenge: bytes | None) -> bytes | None:
         """What the mechanism says to a challenge, or first of all; None when the login is complete."""
         try:
-            message = mechanism.first() if challenge is None else mechanism.answer(challenge)
+            message = mechanism.initial_response() if challenge is None else mechanism.evaluate_challenge(challenge)
         except AuthenticationException as error:
             raise type(error)(f"{self._where}: {error}") from error.__cause__
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self._where}: {error}") from error
-        if message is None and not mechanism.is_content:
-            raise self._refused("it ended the login before it had proved who it is")
+        if message is None and not mechanism.is_complete:
+            raise self._login_error("it ended the login before it had proved who it is")
         return message
 
-    def _told(self, code: int, words: str) -> AuthenticationException:
+    def _authentication_error(self, code: int, words: str) -> AuthenticationException:
         mechanism = self._settings.mechanism
-        said = quoted(words) or str(error_code(code))
+        said = printable_text(words) or str(error_code(code))
         if code == SASL_AUTHENTICATION_FAILED.code:
             who = {
                 "OAUTHBEARER": "the token; look at what oauth_token gives",
                 "GSSAPI": "the ticket",
             }.get(mechanism, "the user or the password (sasl.username, sasl.password, or sasl.jaas.config)")
             return SaslAuthenticationException(f"{self._where}: the broker does not accept {who}; it says: {said}")
-        return self._refused(said)
+        return self._login_error(said)
 
-    def _refused(self, why: str) -> SaslAuthenticationException:
+    def _login_error(self, why: str) -> SaslAuthenticationException:
         return SaslAuthenticationException(f"{self._where}: the {self._settings.mechanism} login failed: {why}")
 
-    def _endless(self) -> RemoteProtocolError:
+    def _too_many_challenges(self) -> RemoteProtocolError:
         return RemoteProtocolError(
             f"{self._where}: the {self._settings.mechanism} login does not end: {CHALLENGES_MAX} challenges; "
             "is this a Kafka broker?"
@@ -252,9 +252,9 @@ class SaslTransport:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _ask(self, api: Api[Q, R], version: int, body: Q, deadline_ms: int) -> R:
+    def _request(self, api: Api[Q, R], version: int, body: Q, deadline_ms: int) -> R:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        self._below.send_all(encode_request(api, version, self._correlation_id, "", body), deadline_ms)
+        self._inner.send_all(encode_request(api, version, self._correlation_id, "", body), deadline_ms)
         data = self._frame(api.name, deadline_ms)
         answered = correlation_id_of(data)
         if answered != self._correlation_id:
@@ -269,7 +269,7 @@ class SaslTransport:
         data = memoryview(bytearray(size))
         filled = 0
         while filled < size:
-            received = self._below.receive_into(data[filled:], deadline_ms)
+            received = self._inner.receive_into(data[filled:], deadline_ms)
             if received == 0:
                 raise HandshakeBroken("the SASL login")
             filled += received

@@ -68,11 +68,11 @@ class Leaders:
 
     brokers: Mapping[int, BrokerAddress]
     partitions: Mapping[TopicPartition, Leader]
-    topics: Mapping[str, ErrorCode]
-    refused: Mapping[str, ErrorCode] = field(default_factory=dict)
+    topic_errors: Mapping[str, ErrorCode]
+    rejected_topics: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     @property
-    def led(self) -> dict[TopicPartition, BrokerAddress]:
+    def with_leader(self) -> dict[TopicPartition, BrokerAddress]:
         """The partitions that have a leader."""
         return {tp: leader for tp, leader in self.partitions.items() if isinstance(leader, BrokerAddress)}
 
@@ -92,10 +92,10 @@ def fetch_leaders(
         asked = asked or []
     body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     response = connection.request(METADATA, version, body, timeout_ms)
-    return _leaders(response, None if topics is None else set(topics), version)
+    return _leader_metadata(response, None if topics is None else set(topics), version)
 
 
-def _leaders(response: MetadataResponse, wanted: set[str] | None, version: int) -> Leaders:
+def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, version: int) -> Leaders:
     brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
     partitions: dict[TopicPartition, Leader] = {}
     topics: dict[str, ErrorCode] = {}
@@ -105,13 +105,13 @@ def _leaders(response: MetadataResponse, wanted: set[str] | None, version: int) 
         if topic.error_code != NONE.code:
             topics[topic.name] = error_code(topic.error_code)
         for partition in topic.partitions:
-            partitions[TopicPartition(topic.name, partition.partition_index)] = _leader(partition, brokers)
+            partitions[TopicPartition(topic.name, partition.partition_index)] = _leader_or_error(partition, brokers)
     # A broker before 0.11 that may create topics answers 29 also for one that does not exist and may not be created.
     final = REFUSALS if version >= MAY_FORBID_CREATION_FROM else REFUSALS - {TOPIC_AUTHORIZATION_FAILED}
     return Leaders(brokers, partitions, topics, {name: error for name, error in topics.items() if error in final})
 
 
-def _leader(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> Leader:
+def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> Leader:
     leader = brokers.get(partition.leader_id)
     if leader is not None:
         return leader
@@ -152,7 +152,7 @@ class Topic:
         return self.error == UNKNOWN_TOPIC_OR_PARTITION
 
     @property
-    def refusal(self) -> ErrorCode | None:
+    def final_error(self) -> ErrorCode | None:
         """Why to ask again is of no use, if it is (see ``REFUSALS``)."""
         return self.error if self.error in REFUSALS else None
 
@@ -199,7 +199,7 @@ def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) 
     }
 
 
-def list_offset(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:
+def list_offset_of(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:
     """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
 
     For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
@@ -217,11 +217,11 @@ def list_offsets(
 ) -> dict[TopicPartition, int | ErrorCode]:
     """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
     version = ranges.pick(LIST_OFFSETS)
-    response = connection.request(LIST_OFFSETS, version, offsets_asked(times), timeout_ms)
-    return offsets_answered(response, version, times)
+    response = connection.request(LIST_OFFSETS, version, list_offsets_request(times), timeout_ms)
+    return parse_list_offsets(response, version, times)
 
 
-def offsets_asked(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
+def list_offsets_request(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
     """The question of ``list_offsets``, for who sends several before the first answer."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp, time in times.items():
@@ -230,7 +230,7 @@ def offsets_asked(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()])
 
 
-def offsets_answered(
+def parse_list_offsets(
     response: ListOffsetsResponse, version: int, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | ErrorCode]:
     """What ``list_offsets`` gives, from an answer in this version.  Raises ``RemoteProtocolError`` if it is none."""

@@ -64,24 +64,24 @@ class ModernGroup:
     protocol: str = ""
 
     @property
-    def is_alive(self) -> bool:
+    def has_members(self) -> bool:
         """Whether it has members."""
         return bool(self.members) or self.state not in NOBODY_THERE
 
 
-def describe_modern_group(connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int) -> ModernGroup:
+def describe_coordinator_group(connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int) -> ModernGroup:
     """How the modern group of this name stands; ``Dead`` when there is none.
 
     ``connection`` is one to the coordinator.  Raises ``BrokerError`` with what it answered (16: another broker
     coordinates), ``KafkaException`` when it knows no such groups (before 0.9), and what ``Connection.request`` raises.
     """
     [found] = _described(connection, ranges, [group], timeout_ms)
-    if found.group_state == DEAD and ranges.knows(LIST_GROUPS, STATES_FROM):
+    if found.group_state == DEAD and ranges.supports(LIST_GROUPS, STATES_FROM):
         return _listed(connection, group, timeout_ms)
     return _group_of(found)
 
 
-def modern_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> dict[str, ModernGroup]:
+def list_coordinator_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> dict[str, ModernGroup]:
     """Every group that one broker coordinates, by name; nothing at brokers that know none (before 0.9).
 
     Raises ``BrokerError`` with what it answered, and what ``Connection.request`` raises.

@@ -35,20 +35,20 @@ MAY_BE_WRITTEN = frozenset({codes.REQUEST_TIMED_OUT, codes.COORDINATOR_NOT_AVAIL
 """What a coordinator answers, too, when a commit stands in its log and the other replicas did not follow in time."""
 
 
-def is_final(code: ErrorCode) -> bool:
+def is_final_commit_error(code: ErrorCode) -> bool:
     """Whether committing again is in vain as long as things are as they are."""
     return code in MODERN_GROUP or code in HINTS
 
 
-def in_words(code: ErrorCode) -> str:
+def describe_error(code: ErrorCode) -> str:
     """The code's name and number, and what it means."""
     hint = MODERN_GROUP_HINT if code in MODERN_GROUP else HINTS.get(code)
     return f"{code}: {hint}" if hint else str(code)
 
 
-def refusal(code: ErrorCode) -> KafkaWritten:
+def commit_result(code: ErrorCode) -> KafkaWritten:
     """What became of a commit that was answered with this code."""
     if code == codes.NONE:
         return KafkaWritten(Outcome.DONE)
     outcome = Outcome.UNKNOWN if code in MAY_BE_WRITTEN else Outcome.FAILED
-    return KafkaWritten(outcome, in_words(code), is_final(code), code in MODERN_GROUP)
+    return KafkaWritten(outcome, describe_error(code), is_final_commit_error(code), code in MODERN_GROUP)

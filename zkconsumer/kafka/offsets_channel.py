@@ -33,7 +33,7 @@ from zkconsumer.kafka.group_offsets import (
     commit_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.offset_errors import NEVER_TOLD, in_words, refusal
+from zkconsumer.kafka.offset_errors import NEVER_TOLD, describe_error, commit_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,16 +69,16 @@ class Job:
     run: Callable[[Job], Callable[[], None]]
     deadline_ms: int
     is_cancelled: bool = False
-    trouble: str = ""
-    unsure: set[TopicPartition] = field(default_factory=set)
+    last_error: str = ""
+    possibly_written: set[TopicPartition] = field(default_factory=set)
 
-    def left_ms(self) -> int:
+    def remaining_ms(self) -> int:
         """How long it may still take.  Raises what ends it."""
-        return self.channel.left_ms(self)
+        return self.channel.remaining_ms(self)
 
     def pause(self, why: str) -> None:
         """``offsets.channel.backoff.ms``, or less if the job ends before."""
-        self.trouble = why
+        self.last_error = why
         self.channel.pause(self)
 
 
@@ -114,7 +114,7 @@ class OffsetsChannel:
         """What the group has stored for these partitions, as far as that can be learnt in time."""
 
         def run(job: Job) -> Callable[[], None]:
-            fetched = self._fetched(job, partitions)
+            fetched = self._fetch_with_retry(job, partitions)
             return lambda: done(fetched)
 
         return self._enqueue(Job(self, run, self._clock.now_ms() + timeout_ms))
@@ -131,7 +131,7 @@ class OffsetsChannel:
         timeout_ms = attempts * (2 * settings.socket_timeout_ms + settings.backoff_ms)
 
         def run(job: Job) -> Callable[[], None]:
-            results = self._committed(job, offsets, attempts, check)
+            results = self._commit_with_retry(job, offsets, attempts, check)
             return lambda: done(results)
 
         return self._enqueue(Job(self, run, self._clock.now_ms() + timeout_ms))
@@ -153,7 +153,7 @@ class OffsetsChannel:
             self._is_closed = True
             worker = self._worker
         if worker is not None:
-            worker.ask_to_stop()
+            worker.request_stop()
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for the end of the thread; False: it still runs."""
@@ -189,7 +189,7 @@ class OffsetsChannel:
                 if not job.is_cancelled:
                     tell = job.run(job)
             except ConnectorClosed:
-                self._lookup.drop()
+                self._lookup.disconnect()
                 with self._changed:
                     if not (job.is_cancelled or self._is_closed):
                         # The connection was closed for the sake of the job before, just when that had ended.
@@ -199,28 +199,28 @@ class OffsetsChannel:
                     self._job = None
             if tell is not None and not job.is_cancelled:
                 tell()
-        self._lookup.drop()
+        self._lookup.disconnect()
 
-    def left_ms(self, job: Job) -> int:
+    def remaining_ms(self, job: Job) -> int:
         """See ``Job``; on the channel's thread."""
         if job.is_cancelled or self._is_closed:
             raise ConnectorClosed("the offsets channel was told to stop")
         left_ms = job.deadline_ms - self._clock.now_ms()
         if left_ms <= 0:
-            raise GivenUp(job.trouble or "the group's coordinator did not answer in time")
+            raise GivenUp(job.last_error or "the group's coordinator did not answer in time")
         return left_ms
 
     def pause(self, job: Job) -> None:
         """See ``Job``; on the channel's thread."""
-        until_ms = self._clock.now_ms() + min(self._settings.backoff_ms, job.left_ms())
+        until_ms = self._clock.now_ms() + min(self._settings.backoff_ms, job.remaining_ms())
         with self._changed:
             while (left_ms := until_ms - self._clock.now_ms()) > 0 and not (job.is_cancelled or self._is_closed):
                 self._changed.wait(left_ms / 1000)
-        job.left_ms()
+        job.remaining_ms()
 
     # --- fetching -----------------------------------------------------------------------------------------------
 
-    def _fetched(self, job: Job, partitions: Sequence[TopicPartition]) -> Fetched:
+    def _fetch_with_retry(self, job: Job, partitions: Sequence[TopicPartition]) -> Fetched:
         offsets: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, str] = dict.fromkeys(partitions, "")
         why = unsupported = ""
@@ -231,7 +231,7 @@ class OffsetsChannel:
                     continue
                 for tp, stored in answered.partitions.items():
                     if isinstance(stored, ErrorCode):
-                        failed[tp] = in_words(stored)
+                        failed[tp] = describe_error(stored)
                     else:
                         offsets[tp] = _offset_of(stored)
                         del failed[tp]
@@ -248,12 +248,12 @@ class OffsetsChannel:
 
     def _fetch_once(self, job: Job, partitions: Sequence[TopicPartition]) -> GroupOffsets | None:
         """One request; None: the coordinator has to be asked again."""
-        there = self._lookup.connected(job)
-        timeout_ms = min(self._settings.socket_timeout_ms, job.left_ms())
+        there = self._lookup.connect(job)
+        timeout_ms = min(self._settings.socket_timeout_ms, job.remaining_ms())
         try:
             answered = fetch_offsets(there.connection, there.ranges, self._settings.group, partitions, timeout_ms)
         except PeerTrouble as error:
-            self._lookup.drop()
+            self._lookup.disconnect()
             job.pause(str(error))
             return None
         if answered.error == NONE:
@@ -261,13 +261,13 @@ class OffsetsChannel:
         if answered.error in NEVER_TOLD:
             raise Refused(answered.error)
         if answered.error in MOVED:
-            self._lookup.drop()
+            self._lookup.disconnect()
         job.pause(f"{there.address} answered {answered.error}")
         return None
 
     # --- committing ---------------------------------------------------------------------------------------------
 
-    def _committed(
+    def _commit_with_retry(
         self, job: Job, offsets: Mapping[TopicPartition, int], attempts: int, check: Check
     ) -> Mapping[TopicPartition, KafkaWritten]:
         results: dict[TopicPartition, KafkaWritten] = {}
@@ -276,28 +276,28 @@ class OffsetsChannel:
             for attempt in range(1, attempts + 1):
                 answers = self._commit_once(job, left, check)
                 results |= answers
-                job.unsure |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
-                left = {tp: offset for tp, offset in left.items() if not _is_settled(answers[tp])}
+                job.possibly_written |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
+                left = {tp: offset for tp, offset in left.items() if not _is_finished(answers[tp])}
                 if not left or attempt == attempts:
                     break
                 job.pause(answers[next(iter(left))].why)
         except GivenUp as end:
             results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end)))
         except Unsupported as end:
-            results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end), is_final=True))
+            results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end), is_permanent=True))
         except Refused as end:
-            results |= dict.fromkeys(left, refusal(end.code))
+            results |= dict.fromkeys(left, commit_result(end.code))
         # What failed in the end may have been written by an attempt before.
-        failed = [tp for tp in job.unsure if results[tp].outcome is Outcome.FAILED]
+        failed = [tp for tp in job.possibly_written if results[tp].outcome is Outcome.FAILED]
         return results | {tp: replace(results[tp], outcome=Outcome.UNKNOWN) for tp in failed}
 
     def _commit_once(
         self, job: Job, offsets: Mapping[TopicPartition, int], check: Check
     ) -> dict[TopicPartition, KafkaWritten]:
         """One request, of what the check lets pass.  Between its look and the request nothing else happens."""
-        there = self._lookup.connected(job)
+        there = self._lookup.connect(job)
         results = dict(check(offsets))
-        job.left_ms()
+        job.remaining_ms()
         sent = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp not in results}
         if not sent:
             return results
@@ -305,19 +305,19 @@ class OffsetsChannel:
         try:
             answers = commit_offsets(there.connection, there.ranges, self._settings.group, sent, timeout_ms)
         except ConnectorClosed:
-            job.unsure |= sent.keys()  # it may be begun again, see _run
+            job.possibly_written |= sent.keys()  # it may be begun again, see _run
             raise
         except PeerTrouble as error:
-            self._lookup.drop()
+            self._lookup.disconnect()
             return results | dict.fromkeys(sent, KafkaWritten(Outcome.UNKNOWN, str(error)))
         if MOVED & set(answers.values()):
-            self._lookup.drop()
-        return results | {tp: refusal(code) for tp, code in answers.items()}
+            self._lookup.disconnect()
+        return results | {tp: commit_result(code) for tp, code in answers.items()}
 
 def _offset_of(stored: OffsetAndMetadata | None) -> int:
     """An answer as an offset; -1: nothing is stored, or what is stored is no offset (the original commits -1)."""
     return -1 if stored is None else max(stored.offset, -1)
 
 
-def _is_settled(written: KafkaWritten) -> bool:
-    return written.is_final or written.outcome in (Outcome.DONE, Outcome.NOT_OURS)
+def _is_finished(written: KafkaWritten) -> bool:
+    return written.is_permanent or written.outcome in (Outcome.DONE, Outcome.NOT_OWNER)

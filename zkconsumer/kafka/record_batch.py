@@ -48,7 +48,7 @@ class Fields(Protocol):
 
     def __len__(self) -> int: ...
 
-    def numbers(self) -> tuple[bytes, bytes, bytes]:
+    def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         """Offsets, timestamps in ms (both int64) and types of timestamps (int32)."""
 
     def keys(self) -> Gathered: ...
@@ -71,7 +71,7 @@ class TableFields:
     def __len__(self) -> int:
         return self._count
 
-    def numbers(self) -> tuple[bytes, bytes, bytes]:
+    def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         assert compiled.RECORDS is not None, "tables are made by it"
         found: tuple[bytes, bytes, bytes] = compiled.RECORDS.numbers(self._rows, 0, self._count, False)
         return found
@@ -116,7 +116,7 @@ class RecordFields:
     def __len__(self) -> int:
         return len(self._records)
 
-    def numbers(self) -> tuple[bytes, bytes, bytes]:
+    def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         return (
             array("q", [record.offset for record in self._records]).tobytes(),
             array("q", [record.timestamp for record in self._records]).tobytes(),
@@ -124,21 +124,21 @@ class RecordFields:
         )
 
     def keys(self) -> Gathered:
-        return _gathered([record.key for record in self._records])
+        return _byte_column_buffers([record.key for record in self._records])
 
     def values(self) -> Gathered:
-        return _gathered([record.value for record in self._records])
+        return _byte_column_buffers([record.value for record in self._records])
 
     def headers(self) -> tuple[bytes, Gathered, Gathered]:
         ends = array("i", accumulate((len(record.headers) for record in self._records), initial=0)).tobytes()
         pairs = [header for record in self._records for header in record.headers]
-        return ends, _gathered([name.encode() for name, _ in pairs]), _gathered([value for _, value in pairs])
+        return ends, _byte_column_buffers([name.encode() for name, _ in pairs]), _byte_column_buffers([value for _, value in pairs])
 
     def records(self, low: int, high: int) -> list[Record]:
         return self._records[low:high]
 
 
-def _gathered(fields: Sequence[bytes | None]) -> Gathered:
+def _byte_column_buffers(fields: Sequence[bytes | None]) -> Gathered:
     ends = array("i", accumulate((0 if field is None else len(field) for field in fields), initial=0)).tobytes()
     nulls = sum(field is None for field in fields)
     valid = None
@@ -262,7 +262,7 @@ class RecordBatch(Sequence[Any]):
 
     @cached_property
     def _numbers(self) -> tuple[bytes, bytes, bytes]:
-        return self._fields.numbers()
+        return self._fields.fixed_columns()
 
     @property
     def offsets(self) -> memoryview[int]:
@@ -298,7 +298,7 @@ class RecordBatch(Sequence[Any]):
         the program goes on with them before ``rebalance.drain.timeout.ms`` has passed."""
         return self._info.is_live and self._info.resets == self._resets
 
-    def done_through(self, offset: int) -> None:
+    def acknowledge_through(self, offset: int) -> None:
         """The program is done with the records up to this offset; a commit covers them from now on.
 
         Has no effect once the program has asked the stream for more.  Raises ``ValueError`` for an offset outside of
@@ -313,16 +313,16 @@ class RecordBatch(Sequence[Any]):
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
         """Arrow's PyCapsule interface; ``requested_schema`` is not looked at, as the interface allows."""
         if ARROW is None:
-            return self._by_pyarrow()
+            return self._pyarrow_capsules()
         found: tuple[Any, Any] = ARROW.capsules(self._node())
         return found
 
     def _node(self) -> tuple[Any, ...]:
         count = len(self)
         offsets, timestamps, types = self._numbers
-        times_valid, without_time = _times_valid(memoryview(types).cast("i"))
+        times_valid, without_time = _timestamp_validity(memoryview(types).cast("i"))
         header_ends, raw_names, header_values = self._fields.headers()
-        names = _texts(raw_names)
+        names = _utf8_names(raw_names)
         headers = memoryview(header_ends).cast("i")[-1]
         of_one = _binary("key", names, "u"), _binary("value", header_values)
         header = ("+s", "item", False, headers, 0, (None,), of_one)
@@ -336,7 +336,7 @@ class RecordBatch(Sequence[Any]):
         )
         return ("+s", "", False, count, 0, (None,), columns)
 
-    def _by_pyarrow(self) -> tuple[Any, Any]:
+    def _pyarrow_capsules(self) -> tuple[Any, Any]:
         try:
             import pyarrow as pa
         except ImportError as error:
@@ -349,12 +349,12 @@ class RecordBatch(Sequence[Any]):
         return found
 
 
-def _texts(names: Gathered) -> Gathered:
+def _utf8_names(names: Gathered) -> Gathered:
     """The same as UTF-8, with what is none replaced, as the Java client reads it."""
     if names.data.isascii():
         return names
     column = ByteColumn(names)
-    return _gathered([(name or b"").decode("utf-8", "replace").encode() for name in column])
+    return _byte_column_buffers([(name or b"").decode("utf-8", "replace").encode() for name in column])
 
 
 def _binary(name: str, fields: Gathered, kind: str = "z") -> tuple[Any, ...]:
@@ -362,7 +362,7 @@ def _binary(name: str, fields: Gathered, kind: str = "z") -> tuple[Any, ...]:
     return (kind, name, kind == "z", len(fields.ends) // 4 - 1, fields.nulls, buffers, ())
 
 
-def _times_valid(types: memoryview[int]) -> tuple[bytes | None, int]:
+def _timestamp_validity(types: memoryview[int]) -> tuple[bytes | None, int]:
     """One bit for each record that has a timestamp (None: all have one), and how many have none."""
     if b"\xff" not in types.tobytes():
         return None, 0

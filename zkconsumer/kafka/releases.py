@@ -82,32 +82,32 @@ class Release:
         return API_VERSIONS.key in self.ranges
 
     @property
-    def lists_itself(self) -> bool:
+    def reports_api_versions_range(self) -> bool:
         """A refused ApiVersions still says which versions of ApiVersions are known (2.4, KIP-511)."""
         return self.version >= (2, 4)
 
     @property
-    def reads_any_version(self) -> bool:
+    def accepts_newer_versions(self) -> bool:
         """A version above the range is read and answered in the layout of the highest one, if it can be read so."""
         return self.version < (0, 10)
 
     @property
-    def ignores_unreadable(self) -> bool:
+    def ignores_invalid_frames(self) -> bool:
         """What cannot be read is passed over in silence; other releases close the connection on it."""
         return (0, 9) <= self.version < (0, 10)
 
     @property
-    def needs_client_id(self) -> bool:
+    def requires_client_id(self) -> bool:
         """A request about a group without a client id ends the connection."""
         return (0, 9) <= self.version < (0, 10)
 
     @property
-    def knows_invalid_record(self) -> bool:
+    def supports_invalid_record_error(self) -> bool:
         """Error 87 tells a record that is sound and not allowed from one that is damaged (2.4, KIP-467)."""
         return self.version >= (2, 4)
 
     @property
-    def hangs_up_on_wrong_batches(self) -> bool:
+    def disconnects_on_invalid_batches(self) -> bool:
         """Produce v3 and later with anything but one batch of format 2 cannot be read at all (until 2.4)."""
         return self.version < (2, 4)
 
@@ -124,17 +124,17 @@ class Release:
         return self.version >= (2,)
 
     @property
-    def hides_unconvertible(self) -> bool:
+    def omits_unconvertible_entry(self) -> bool:
         """A first entry that does not fit, and would have to be converted, is left out; older ones send its head."""
         return self.version >= (2, 1)
 
     @property
-    def tells_last_stable_offset(self) -> bool:
+    def returns_last_stable_offset(self) -> bool:
         """Also to readers that do not ask for committed records only; older ones say −1."""
         return self.version >= (2, 1)
 
     @property
-    def knows_members(self) -> bool:
+    def supports_group_members(self) -> bool:
         """Groups have members, and while some are there nobody else may commit (0.9)."""
         return self.version >= (0, 9)
 
@@ -153,19 +153,19 @@ class Release:
         """OffsetFetch v1 answers error 3 for partitions that do not exist; later ones say that nothing is stored."""
         return self.version < (0, 9)
 
-    def means_more(self, time_ms: int) -> bool:
+    def is_special_timestamp(self, time_ms: int) -> bool:
         """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``TIMES``."""
         return time_ms in TIMES and self.version >= TIMES[time_ms].release
 
-    def refuses_time(self, time_ms: int, version: int) -> bool:
+    def rejects_timestamp(self, time_ms: int, version: int) -> bool:
         """Whether ListOffsets of this version is too old for what the time means to the broker (35)."""
-        return self.means_more(time_ms) and version < TIMES[time_ms].version
+        return self.is_special_timestamp(time_ms) and version < TIMES[time_ms].version
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known."""
         return self.ranges.get(api.key)
 
-    def narrowed(self, apis: Mapping[Api[Any, Any], int]) -> Release:
+    def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> Release:
         """The same release with only these APIs, each up to the version beside it."""
         spans = {api.key: (self.ranges[api.key], highest) for api, highest in apis.items() if api.key in self.ranges}
         ranges = {key: VersionRange(span.lowest, min(span.highest, highest)) for key, (span, highest) in spans.items()}

@@ -37,7 +37,7 @@ class SaslSettings:
     kerberos_service: str = "kafka"
     oauth_token: Callable[[], str] | None = field(default=None, repr=False)
 
-    def mechanism_for(self, host: str) -> Mechanism:
+    def new_mechanism(self, host: str) -> Mechanism:
         """A mechanism for one login at this broker.  ``InvalidConfigException``: something that it needs is missing."""
         match self.mechanism:
             case "PLAIN":
@@ -58,16 +58,16 @@ class SaslSettings:
                 "function without arguments that returns one (the command line cannot)"
             )
         if self.mechanism == "GSSAPI":
-            _gssapi()
+            _check_gssapi()
 
 
 class Mechanism(Protocol):
     """One login."""
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         """What we say before the broker says anything."""
 
-    def answer(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         """What we say to a challenge; None: the broker has proved itself, and nothing is left to say.
 
         Raises ``SaslAuthenticationException`` when the broker refuses, or has not proved itself, and
@@ -75,27 +75,27 @@ class Mechanism(Protocol):
         """
 
     @property
-    def is_content(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the broker has proved all that it must; a broker that stops before that is not believed."""
 
     @property
-    def speaks_last(self) -> bool:
+    def final_message_unanswered(self) -> bool:
         """Whether our last message needs no answer where messages are bare; with SaslAuthenticate each has one."""
 
 
 class Plain:
     """RFC 4616."""
 
-    is_content = True
-    speaks_last = False
+    is_complete = True
+    final_message_unanswered = False
 
     def __init__(self, username: str, password: str) -> None:
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         return self._message
 
-    def answer(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         if challenge:
             raise RemoteProtocolError("SASL PLAIN: the broker asks something more, and PLAIN has only one message")
         return None
@@ -104,7 +104,7 @@ class Plain:
 class Scram:
     """RFC 5802, without channel binding, which Kafka does not have."""
 
-    speaks_last = False
+    final_message_unanswered = False
 
     def __init__(self, mechanism: str, username: str, password: str) -> None:
         import scramp  # here, so that Spark's executors need it only for brokers that want it
@@ -113,12 +113,12 @@ class Scram:
         self._refused: type[Exception] = scramp.ScramException
         self._client = scramp.ScramClient([mechanism], username, password)
         self._steps = 0
-        self.is_content = False
+        self.is_complete = False
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         return str(self._client.get_client_first()).encode()
 
-    def answer(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         self._steps += 1
         words = challenge.decode("utf-8", "replace")
         try:
@@ -128,14 +128,14 @@ class Scram:
                 return str(self._client.get_client_final()).encode()
             if self._steps == 2 and not words.startswith("e="):
                 self._client.set_server_final(words)
-                self.is_content = True
+                self.is_complete = True
                 return None
         except self._refused as error:
             raise SaslAuthenticationException(
                 f"{self._mechanism}: the broker has not proved that it knows the password ({error}); either it is not "
                 "the broker that it seems to be, or it has another password of this user"
             ) from error
-        raise SaslAuthenticationException(f"{self._mechanism}: the broker refuses: {quoted(words)}")
+        raise SaslAuthenticationException(f"{self._mechanism}: the broker refuses: {printable_text(words)}")
 
     def _limit_work(self, words: str) -> None:
         iterations = re.search(r"(?:^|,)i=([0-9]{1,20})(?:,|$)", words)
@@ -149,13 +149,13 @@ class Scram:
 class OAuthBearer:
     """RFC 7628; a refusal is a challenge with the reason, to which a lone 0x01 must be answered."""
 
-    is_content = True
-    speaks_last = False
+    is_complete = True
+    final_message_unanswered = False
 
     def __init__(self, oauth_token: Callable[[], str] | None) -> None:
         self._oauth_token = oauth_token
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         if self._oauth_token is None:
             raise InvalidConfigException("sasl.mechanism=OAUTHBEARER needs oauth_token=")
         try:
@@ -171,7 +171,7 @@ class OAuthBearer:
             )
         return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
-    def answer(self, challenge: bytes) -> bytes | None:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         # The broker closes, or refuses in words, once it has this; the reason is in the challenge already.
         return b"\x01" if challenge else None
 
@@ -179,10 +179,10 @@ class OAuthBearer:
 class Gssapi:
     """RFC 4752 without a security layer, with the ticket of the environment."""
 
-    speaks_last = True
+    final_message_unanswered = True
 
     def __init__(self, service: str, host: str) -> None:
-        _gssapi()
+        _check_gssapi()
         self._where = f"{service}@{host}"
         try:
             self._client = KerberosClient(service, host)
@@ -190,17 +190,17 @@ class Gssapi:
             raise self._refused(error) from error
 
     @property
-    def is_content(self) -> bool:
+    def is_complete(self) -> bool:
         return self._client.is_complete
 
-    def first(self) -> bytes:
+    def initial_response(self) -> bytes:
         try:
             return self._client.first()
         except KerberosFailed as error:
             raise self._refused(error) from error
 
-    def answer(self, challenge: bytes) -> bytes | None:
-        if self.is_content:
+    def evaluate_challenge(self, challenge: bytes) -> bytes | None:
+        if self.is_complete:
             if challenge:
                 raise RemoteProtocolError("GSSAPI: the broker says something after the end")
             return None
@@ -215,12 +215,12 @@ class Gssapi:
 
     def _refused(self, error: Exception) -> SaslAuthenticationException:
         return SaslAuthenticationException(
-            f"GSSAPI: no login as a client of {self._where}: {quoted(str(error))}; is there a ticket (klist), and is "
+            f"GSSAPI: no login as a client of {self._where}: {printable_text(str(error))}; is there a ticket (klist), and is "
             "sasl.kerberos.service.name the service that the broker runs as?"
         )
 
 
-def _gssapi() -> None:
+def _check_gssapi() -> None:
     try:
         load_gssapi()
     except ImportError as error:
@@ -230,7 +230,7 @@ def _gssapi() -> None:
         ) from error
 
 
-def quoted(words: str) -> str:
+def printable_text(words: str) -> str:
     """What a broker says for people, made fit for one line."""
     shown = "".join(char if char.isprintable() else " " for char in words[:BROKER_WORDS_MAX])
     return f"{shown}…" if len(words) > BROKER_WORDS_MAX else shown

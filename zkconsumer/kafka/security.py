@@ -64,7 +64,7 @@ class BrokerSecurity:
     protocol: str = "PLAINTEXT"
     tls: TlsSettings = field(default_factory=TlsSettings)
     sasl: SaslSettings | None = None
-    asks_versions: bool = True
+    negotiates_versions: bool = True
 
     @property
     def has_tls(self) -> bool:
@@ -76,13 +76,13 @@ class BrokerSecurity:
         """Whether connections begin with a login."""
         return self.protocol.startswith("SASL_")
 
-    def told_of(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
+    def for_brokers(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
         """For another process, which need not find out what this one knows of these brokers (``unasked``)."""
-        asks = self.asks_versions and not any(UNASKED.has(broker.host, broker.port) for broker in brokers)
-        return self if asks == self.asks_versions else replace(self, asks_versions=asks)
+        asks = self.negotiates_versions and not any(UNASKED.contains(broker.host, broker.port) for broker in brokers)
+        return self if asks == self.negotiates_versions else replace(self, negotiates_versions=asks)
 
 
-def security_of(config: ConsumerConfig, oauth_token: Callable[[], str] | None = None) -> BrokerSecurity:
+def broker_security_from_config(config: ConsumerConfig, oauth_token: Callable[[], str] | None = None) -> BrokerSecurity:
     """What a configuration says about it."""
     tls = TlsSettings(
         ca_file=config.ssl_truststore_location or config.ssl_ca_location,
@@ -103,7 +103,7 @@ def security_of(config: ConsumerConfig, oauth_token: Callable[[], str] | None = 
     return BrokerSecurity(config.security_protocol, tls, sasl, config.api_version_request)
 
 
-def connect_of(
+def connection_factory_from_config(
     config: ConsumerConfig, oauth_token: Callable[[], str] | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> SecureConnect:
     """The ``Connect`` that a configuration asks for.
@@ -111,7 +111,7 @@ def connect_of(
     Raises ``InvalidConfigException`` for a file that cannot be read or is in another form than PEM, for OAUTHBEARER
     without ``oauth_token``, and for GSSAPI without its package.
     """
-    return SecureConnect(security_of(config, oauth_token), clock)
+    return SecureConnect(broker_security_from_config(config, oauth_token), clock)
 
 
 class SecureConnect:
@@ -140,8 +140,8 @@ class SecureConnect:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
     ) -> BlockingConnection:
-        if not self.security.asks_versions:
-            UNASKED.remember(host, port)
+        if not self.security.negotiates_versions:
+            UNASKED.add(host, port)
         return BlockingConnection(
             host,
             port,
@@ -172,7 +172,7 @@ class SecureConnect:
 
         Connects anew, at most twice, and says nothing there that is secret.  None: it does not, or cannot be asked.
         """
-        if not _could_be_another_protocol(error):
+        if not _may_be_other_protocol(error):
             return None
         found = self._protocol_of(host, port)
         wanted = self.security.protocol
@@ -222,12 +222,12 @@ class SecureConnect:
         return {ILLEGAL_SASL_STATE.code: plain, UNSUPPORTED_SASL_MECHANISM.code: sasl}.get(answer.error_code)
 
 
-def _could_be_another_protocol(error: Exception) -> bool:
+def _may_be_other_protocol(error: Exception) -> bool:
     match error:
         case NotTls() | RemoteProtocolError():
             return True
         case ConnectionFailed():
-            return error.reason in (Reason.CLOSED, Reason.BROKEN_OFF)
+            return error.reason in (Reason.CLOSED, Reason.CLOSED_IN_HANDSHAKE)
         case KafkaException():
             return False
     return isinstance(error, BrokerUnreachable)

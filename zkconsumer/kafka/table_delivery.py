@@ -67,7 +67,7 @@ if AVAILABLE:
             _delivery.Delivery.__init__(self, queue, lease, key_decoder, value_decoder)
             ChunkReader.__init__(self, queue, lease, timeout_ms)
             self._rows = bytearray(TABLE_ROWS * ROW.size)
-            self._joined_most = JOINED_BYTES_MAX
+            self._joined_bytes_max = JOINED_BYTES_MAX
             self._chunk: FetchedDataChunk | None = None
 
         def fail(self, error: BaseException) -> None:
@@ -81,19 +81,19 @@ if AVAILABLE:
             rows = min(max_records, BATCH_ROWS_MAX)
             if rows * ROW.size > len(self._rows):
                 self._rows = bytearray(rows * ROW.size)  # from the next chunk on
-                self._joined_most = min(max(max_bytes, JOINED_BYTES_MAX), BATCH_JOINED_BYTES_MAX)
+                self._joined_bytes_max = min(max(max_bytes, JOINED_BYTES_MAX), BATCH_JOINED_BYTES_MAX)
 
             def make(data: Any, table: bytes, count: int, topic: str, partition: int, delivery: int) -> RecordBatch:
                 assert self._chunk is not None, "a table is loaded"
-                done_through = partial(self.done_through, delivery)
+                done_through = partial(self.acknowledge_through, delivery)
                 fields = TableFields(data, table, count)
                 return RecordBatch(topic, partition, fields, self._chunk.info, make_message, done_through)
 
             found: Iterator[RecordBatch] = _delivery.BatchIterator(self, max_records, max_bytes, make)
             return found
 
-        def position_in_hand(self) -> tuple[PartitionTopicInfo, int] | None:
-            found = self.given
+        def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
+            found = self.delivered
             if found is None:
                 return None
             info, next_offset, resets = found
@@ -113,7 +113,7 @@ if AVAILABLE:
             """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
             return self._chunk is not None and self._wait_for_lease(self._chunk)
 
-        def _refuse(self, is_same_thread: bool) -> NoReturn:
+        def _raise_concurrent_use(self, is_same_thread: bool) -> NoReturn:
             raise UsageError(SIGNAL_HANDLER if is_same_thread else TWO_THREADS)
 
         # --- what ``ChunkReader`` calls ---------------------------------------------------------------------------
@@ -121,36 +121,36 @@ if AVAILABLE:
         def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Table]:
             assert compiled.RECORDS is not None, "see AVAILABLE"
             return read_tables(
-                compiled.RECORDS, chunk.records, self._rows, start_offset, joined_most=self._joined_most
+                compiled.RECORDS, chunk.records, self._rows, start_offset, joined_most=self._joined_bytes_max
             )
 
-        def _keep(self, chunk: FetchedDataChunk, table: Table) -> None:
+        def _store_decoded(self, chunk: FetchedDataChunk, table: Table) -> None:
             self._chunk = chunk
             data = table.data
             is_of_chunk = data is chunk.records or isinstance(data, memoryview)
-            self._queue.expanded_bytes = 0 if is_of_chunk else getsizeof(data)
+            self._queue.decompressed_bytes = 0 if is_of_chunk else getsizeof(data)
             info, tp = chunk.info, chunk.info.tp
             self.load(info, chunk.resets, tp.topic, tp.partition, table.data, table.rows, table.size)
 
-        def _has_kept(self) -> bool:
+        def _has_decoded(self) -> bool:
             if self.is_ready:
                 return True
             chunk = self._chunk
             self._drop_table()
-            if chunk is not None and (chunk.is_void or self._queue.is_ended):
+            if chunk is not None and (chunk.is_stale or self._queue.is_ended):
                 self._open = None
             return False
 
         def _drop_table(self) -> None:
             chunk, self._chunk = self._chunk, None
-            handed_out = self.rows_handed_out
+            handed_out = self.rows_delivered
             self.unload()
             if chunk is not None:
                 chunk.info.tally.count += handed_out
 
-        def _check_not_inside(self) -> None:
+        def _check_no_call_running(self) -> None:
             if self.inside:
-                self._refuse(self.inside == _delivery.calling_thread())
+                self._raise_concurrent_use(self.inside == _delivery.calling_thread())
 
     class TableIterator(_delivery.Iterator, Generic[M]):
         """An iterator over the messages of a delivery, or over what ``wrap`` makes of them."""

@@ -69,11 +69,11 @@ class TlsSettings:
         if self.ca_file is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
-            _look_at(self.ca_file, "the authorities' certificates", TRUST_ADVICE)
+            _check_pem(self.ca_file, "the authorities' certificates", TRUST_ADVICE)
             _load(lambda: context.load_verify_locations(self.ca_file), self.ca_file, "holds no certificate in PEM")
         if self.certificate_file is not None:
             for file in dict.fromkeys((self.certificate_file, self.key_file or self.certificate_file)):
-                _look_at(file, "our certificate and key", KEY_ADVICE)
+                _check_pem(file, "our certificate and key", KEY_ADVICE)
             # Never None: OpenSSL would ask for the password on the terminal.
             password = self.key_password or ""
             _load(
@@ -96,7 +96,7 @@ KEY_ADVICE = {
 """The command that turns a file of Java's into one that is read here."""
 
 
-def _look_at(file: str, what: str, advice: dict[str, str]) -> None:
+def _check_pem(file: str, what: str, advice: dict[str, str]) -> None:
     try:
         with Path(file).open("rb") as opened:
             start = opened.read(4)
@@ -143,26 +143,26 @@ class TlsTransport:
         tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._host)
         deadline_ms = min(deadline_ms, self._clock.now_ms() + HANDSHAKE_TIMEOUT_MS)
         try:
-            while not self._has_shaken_hands(tls):
+            while not self._handshake_step(tls):
                 self._flush(deadline_ms)
-                if self._take(deadline_ms) == 0:
+                if self._receive_encrypted(deadline_ms) == 0:
                     raise HandshakeBroken("the TLS handshake")
             self._flush(deadline_ms)
         except TimeoutError:
             raise HandshakeTimedOut("the TLS handshake") from None
         self._tls = tls
 
-    def _has_shaken_hands(self, tls: ssl.SSLObject) -> bool:
+    def _handshake_step(self, tls: ssl.SSLObject) -> bool:
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            self._say_goodbye()
-            raise self._explained(error) from error
+            self._send_alert()
+            raise self._translate_error(error) from error
         return True
 
-    def _say_goodbye(self) -> None:
+    def _send_alert(self) -> None:
         """Tell the other side why (an alert), as far as it goes without waiting."""
         alert = self._outgoing.read()
         if alert:
@@ -176,7 +176,7 @@ class TlsTransport:
         tls = self._opened()
         rest = memoryview(data)
         while rest:
-            rest = rest[self._translated(partial(tls.write, rest[:PIECE_BYTES])) :]
+            rest = rest[self._call_openssl(partial(tls.write, rest[:PIECE_BYTES])) :]
             self._flush(deadline_ms)
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
@@ -189,7 +189,7 @@ class TlsTransport:
         while True:
             try:
                 # With a buffer it gives the number of bytes, which its annotation does not know.
-                received: Any = self._translated(partial(tls.read, len(view), view))
+                received: Any = self._call_openssl(partial(tls.read, len(view), view))
                 return int(received)
             except ssl.SSLWantReadError:
                 pass
@@ -197,7 +197,7 @@ class TlsTransport:
                 return 0
             # TLS may have something to say by itself, such as new keys.
             self._flush(deadline_ms)
-            if self._take(deadline_ms) == 0:
+            if self._receive_encrypted(deadline_ms) == 0:
                 self._incoming.write_eof()
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
@@ -226,9 +226,9 @@ class TlsTransport:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return filled
             except ssl.SSLError as error:
-                raise self._explained(error) from error
+                raise self._translate_error(error) from error
             self._flush(deadline_ms)
-            if self._take(deadline_ms, size - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
+            if self._receive_encrypted(deadline_ms, size - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
                 self._incoming.write_eof()
 
     def wait(self, deadline_ms: int) -> bool:
@@ -236,7 +236,7 @@ class TlsTransport:
         tls = self._opened()
         while not self._plain:
             try:
-                self._plain = self._translated(partial(tls.read, PIECE_BYTES))
+                self._plain = self._call_openssl(partial(tls.read, PIECE_BYTES))
                 return True
             except ssl.SSLWantReadError:
                 self._flush(deadline_ms)
@@ -244,7 +244,7 @@ class TlsTransport:
                 return True
             if not self._below.wait(deadline_ms):
                 return False
-            if self._take(max(deadline_ms, self._clock.now_ms() + 1)) == 0:
+            if self._receive_encrypted(max(deadline_ms, self._clock.now_ms() + 1)) == 0:
                 self._incoming.write_eof()
         return True
 
@@ -271,26 +271,26 @@ class TlsTransport:
             try:
                 self._below.send_all(self._outgoing.read(), deadline_ms)
             except ConnectionError:
-                self._look_for_a_reason()
+                self._raise_pending_alert()
                 raise
 
-    def _look_for_a_reason(self) -> None:
+    def _raise_pending_alert(self) -> None:
         """The other side has gone; what it said before it went may be a refusal, which is raised.
 
         In TLS 1.3 a server looks at our certificate when our side of the handshake is over already.
         """
         while self._tls is not None:
             try:
-                if not self._below.wait(self._clock.now_ms()) or self._take(self._clock.now_ms() + 1) == 0:
+                if not self._below.wait(self._clock.now_ms()) or self._receive_encrypted(self._clock.now_ms() + 1) == 0:
                     return
-                while self._translated(partial(self._tls.read, PIECE_BYTES)):
+                while self._call_openssl(partial(self._tls.read, PIECE_BYTES)):
                     pass
             except ssl.SSLWantReadError:
                 pass
             except OSError:
                 return
 
-    def _take(self, deadline_ms: int, bytes_sure: int = 0) -> int:
+    def _receive_encrypted(self, deadline_ms: int, bytes_sure: int = 0) -> int:
         """Bytes from below for OpenSSL; ``bytes_sure``: how many will come if the other side does not end."""
         if bytes_sure > len(self._piece) < LARGE_PIECE_BYTES:
             self._piece = memoryview(bytearray(LARGE_PIECE_BYTES))
@@ -303,24 +303,24 @@ class TlsTransport:
         self._incoming.write(self._piece[:received])
         return received
 
-    def _translated(self, action: Callable[[], T]) -> T:
+    def _call_openssl(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
             raise
         except ssl.SSLError as error:
-            raise self._explained(error) from error
+            raise self._translate_error(error) from error
 
-    def _explained(self, error: ssl.SSLError) -> Exception:
+    def _translate_error(self, error: ssl.SSLError) -> Exception:
         """Who refuses whom and who must act; an end in the middle stays what it is, a broken connection."""
         where = f"{self._host}:{self._port}"
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return HandshakeBroken("the TLS handshake")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return SslAuthenticationException(f"{where}: {_certificate_words(error, self._host)}")
+            return SslAuthenticationException(f"{where}: {_certificate_message(error, self._host)}")
         reason = error.reason or str(error)
         if "ALERT" in reason:
-            return SslAuthenticationException(f"{where}: {_alert_words(reason)}")
+            return SslAuthenticationException(f"{where}: {_alert_message(reason)}")
         if reason in _NOT_TLS and self._start not in _TLS_STARTS:
             return NotTls(
                 f"{where}: what answers there is not TLS ({reason}); is this a PLAINTEXT port? "
@@ -346,7 +346,7 @@ _TLS_STARTS = (b"\x16\x03", b"\x15\x03")
 """How everything begins that a TLS server says first: a handshake, or an alert."""
 
 
-def _certificate_words(error: ssl.SSLCertVerificationError, host: str) -> str:
+def _certificate_message(error: ssl.SSLCertVerificationError, host: str) -> str:
     why = error.verify_message
     match error.verify_code:
         case code if code == _EXPIRED:
@@ -367,7 +367,7 @@ def _certificate_words(error: ssl.SSLCertVerificationError, host: str) -> str:
     return f"the broker's certificate is refused ({why}); see ssl.truststore.location, or renew it there"
 
 
-def _alert_words(reason: str) -> str:
+def _alert_message(reason: str) -> str:
     if "PROTOCOL_VERSION" in reason:
         return f"the broker speaks none of our versions of TLS ({reason}); see ssl.enabled.protocols on both sides"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "ACCESS_DENIED" in reason:

@@ -60,10 +60,10 @@ class _Known:
 
     partitions: tuple[int, ...] | None
     topic_id: bytes
-    generation: int = 0
-    absences: int = 0
+    incarnation: int = 0
+    missing_responses: int = 0
     former_id: bytes = b""
-    refusal: ErrorCode | None = None
+    final_error: ErrorCode | None = None
     racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
@@ -115,11 +115,11 @@ class TopicFinder:
         self._due_ms: int | None = None
         self._worker: Worker | None = None
         self._is_closed = False
-        self._has_complained = False
+        self._has_logged_failure = False
 
     # --- questions ----------------------------------------------------------------------------------------------
 
-    def want(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
+    def request_topics(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
         """Call ``done("")`` once these topics (None: all) are known, or ``done(why)`` after ``PATIENCE_MS``.
 
         What is wanted now takes the place of what was wanted before; whoever wanted all topics once is told of every
@@ -136,10 +136,10 @@ class TopicFinder:
                 waiting = _Waiting(self._clock.now_ms(), self._wanted, done)
             if is_known:
                 if self._answered_at_ms is None or self._clock.now_ms() - self._answered_at_ms > FRESH_MS:
-                    self._ask_soon()
+                    self._schedule_request()
             else:
                 self._waiting.append(waiting)
-                self._ask_soon()
+                self._schedule_request()
         if is_known:
             done("")
 
@@ -149,15 +149,15 @@ class TopicFinder:
             known = self._known.get(topic)
             return None if known is None else known.partitions
 
-    def has_answer(self, topic: str) -> bool:
+    def is_known(self, topic: str) -> bool:
         """Whether brokers have answered what they know of this topic; one that is missing may not have been asked."""
         with self._changed:
             return topic in self._known
 
-    def refused(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+    def rejected(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
         """Those of these topics that brokers refused in their last answer, and why (``metadata.REFUSALS``)."""
         with self._changed:
-            found = {topic: self._known[topic].refusal for topic in topics if topic in self._known}
+            found = {topic: self._known[topic].final_error for topic in topics if topic in self._known}
         return {topic: refusal for topic, refusal in found.items() if refusal is not None}
 
     def racks(self, topic: str) -> Mapping[int, frozenset[str]]:
@@ -166,11 +166,11 @@ class TopicFinder:
             known = self._known.get(topic)
             return {} if known is None else known.racks
 
-    def generation(self, topic: str) -> int:
+    def incarnation(self, topic: str) -> int:
         """How often a topic has come into being while it was known here."""
         with self._changed:
             known = self._known.get(topic)
-            return 0 if known is None else known.generation
+            return 0 if known is None else known.incarnation
 
     def all_topics(self) -> tuple[str, ...]:
         """The names of all topics that are known, sorted."""
@@ -182,12 +182,12 @@ class TopicFinder:
         with self._changed:
             now_ms = self._clock.now_ms()
             if self._answered_at_ms is None or now_ms - self._answered_at_ms > FRESH_MS:
-                self._ask_soon()
+                self._schedule_request()
             else:
                 self._due_ms = min(self._due_ms or now_ms + FRESH_MS, now_ms + FRESH_MS)
                 self._changed.notify_all()
 
-    def _ask_soon(self) -> None:
+    def _schedule_request(self) -> None:
         """With the lock held."""
         self._due_ms = self._clock.now_ms()
         if self._worker is None and not self._is_closed:
@@ -203,7 +203,7 @@ class TopicFinder:
             self._is_closed = True
             worker = self._worker
         if worker is not None:
-            worker.ask_to_stop()
+            worker.request_stop()
 
     def join(self, timeout_ms: int) -> bool:
         """Wait for the end of the thread."""
@@ -229,11 +229,11 @@ class TopicFinder:
                 waiting, self._waiting = self._waiting, []
                 asked = self._wanted.union(*(each.names for each in waiting if each.names is not None))
                 names = None if self._wants_all else sorted(asked)
-            self._ask(names, waiting, stop)
+            self._request_metadata(names, waiting, stop)
 
-    def _ask(self, names: list[str] | None, waiting: list[_Waiting], stop: StopSignal) -> None:
+    def _request_metadata(self, names: list[str] | None, waiting: list[_Waiting], stop: StopSignal) -> None:
         try:
-            told, brokers = self._brokers.ask(
+            told, brokers = self._brokers.execute(
                 lambda connection, ranges, timeout_ms: fetch_topics(connection, ranges, names, timeout_ms),
                 stop.is_set,
                 limit_ms=ASK_LIMIT_MS,
@@ -241,40 +241,40 @@ class TopicFinder:
         except ConnectorClosed:
             return
         except WorldError as error:
-            self._unanswered(error, waiting)
+            self._handle_failure(error, waiting)
             return
         self._on_brokers(brokers)
         with self._changed:
-            has_changed = self._take(told, names)
+            has_changed = self._apply_response(told, names)
             first = self._answered_at_ms is None
             self._answered_at_ms = self._clock.now_ms()
-            self._has_complained = False
-            self._plan(is_answered=True)
+            self._has_logged_failure = False
+            self._schedule_next(is_answered=True)
         for each in waiting:
             each.done("")
         if has_changed and not first:
             self._on_change()
 
-    def _unanswered(self, error: WorldError, waiting: list[_Waiting]) -> None:
+    def _handle_failure(self, error: WorldError, waiting: list[_Waiting]) -> None:
         with self._changed:
             now_ms = self._clock.now_ms()
             self._waiting += [each for each in waiting if now_ms - each.since_ms < PATIENCE_MS]
-            self._plan(is_answered=False)
+            self._schedule_next(is_answered=False)
             has_answered = self._answered_at_ms is not None
             # The text names the broker that was asked last, which is another one every time.
-            is_news, self._has_complained = not self._has_complained, True
-        if isinstance(error, NoBrokerAnswers) and error.refused is not None and not has_answered:
-            self._on_refused(error.refused)
+            is_news, self._has_logged_failure = not self._has_logged_failure, True
+        if isinstance(error, NoBrokerAnswers) and error.authentication_error is not None and not has_answered:
+            self._on_refused(error.authentication_error)
         if is_news:
             log.warning("topics-unanswered why=%r", str(error))
         for each in waiting:
             if now_ms - each.since_ms >= PATIENCE_MS:
                 each.done(str(error))
 
-    def _plan(self, *, is_answered: bool) -> None:
+    def _schedule_next(self, *, is_answered: bool) -> None:
         """When to ask next; with the lock held."""
         pause_ms = self._max_age_ms
-        if not is_answered or any(known.absences for known in self._known.values()):
+        if not is_answered or any(known.missing_responses for known in self._known.values()):
             pause_ms = min(pause_ms, ABSENCE_POLL_MS)
         elif any(self._known[name].partitions is None for name in self._wanted if name in self._known):
             pause_ms = min(pause_ms, MISSING_POLL_MS)
@@ -283,31 +283,31 @@ class TopicFinder:
 
     # --- an answer ----------------------------------------------------------------------------------------------
 
-    def _take(self, told: Mapping[str, Topic], names: Collection[str] | None) -> bool:
+    def _apply_response(self, told: Mapping[str, Topic], names: Collection[str] | None) -> bool:
         """Remember an answer; whether it says something new.  With the lock held."""
         wanted = set(told) | set(self._known) | self._wanted if names is None else set(names)
         has_changed = False
         for name in wanted:
-            has_changed |= self._take_one(name, told.get(name))
+            has_changed |= self._apply_topic(name, told.get(name))
         self._knows_all |= names is None
         # Of what nobody asks any more nothing says when it changes; what is gone is kept only for those who want it.
         kept = self._wanted | (wanted if names is not None else {n for n, k in self._known.items() if k.partitions})
-        self._known = {name: known for name, known in self._known.items() if name in kept or known.absences}
+        self._known = {name: known for name, known in self._known.items() if name in kept or known.missing_responses}
         return has_changed
 
-    def _take_one(self, name: str, told: Topic | None) -> bool:
+    def _apply_topic(self, name: str, told: Topic | None) -> bool:
         before = self._known.get(name) or _Known(None, b"")
         is_first = name not in self._known
         self._known[name] = before
-        refusal_before, before.refusal = before.refusal, None if told is None else told.refusal
-        if before.refusal is not None:
-            return before.refusal != refusal_before
+        refusal_before, before.final_error = before.final_error, None if told is None else told.final_error
+        if before.final_error is not None:
+            return before.final_error != refusal_before
         if told is None or told.is_unknown:
             if before.partitions is None:
                 return False
-            before.absences += 1
-            if before.absences >= ABSENCES_MIN:
-                self._known[name] = _Known(None, b"", before.generation, former_id=before.former_id)
+            before.missing_responses += 1
+            if before.missing_responses >= ABSENCES_MIN:
+                self._known[name] = _Known(None, b"", before.incarnation, former_id=before.former_id)
                 return True
             return False
         if told.error is not None and not told.partitions:
@@ -316,7 +316,7 @@ class TopicFinder:
         if told.topic_id != NO_UUID and told.topic_id == before.former_id:
             # This broker has not learnt yet that it was deleted and made anew; a topic's id never comes back.
             return False
-        partitions, generation, former_id = told.partitions, before.generation, before.former_id
+        partitions, generation, former_id = told.partitions, before.incarnation, before.former_id
         # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
         topic_id = before.topic_id if told.topic_id == NO_UUID else told.topic_id
         is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
@@ -330,4 +330,4 @@ class TopicFinder:
         self._known[name] = _Known(partitions, topic_id, generation, former_id=former_id, racks=racks)
         if self._watches_racks and racks != before.racks:
             return True
-        return is_first or (before.partitions, before.generation) != (partitions, generation)
+        return is_first or (before.partitions, before.incarnation) != (partitions, generation)

@@ -62,7 +62,7 @@ class Transport(Protocol):
         """Give the descriptor back; not while another thread is inside a call."""
 
 
-def fill_by_pieces(transport: Transport, view: memoryview, deadline_ms: int) -> int:
+def fill_by_receiving(transport: Transport, view: memoryview, deadline_ms: int) -> int:
     """``Transport.fill`` by ``receive_into``, for transports that have nothing faster."""
     filled = 0
     while filled < len(view) and (received := transport.receive_into(view[filled:], deadline_ms)):

@@ -35,7 +35,7 @@ class Unasked:
         self._until_ms: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
 
-    def remember(self, host: str, port: int) -> None:
+    def add(self, host: str, port: int) -> None:
         """Do not ask this one for ``REMEMBERED_MS`` from now on."""
         with self._lock:
             self._until_ms.pop((host, port), None)
@@ -43,19 +43,19 @@ class Unasked:
             while len(self._until_ms) > ADDRESSES_MAX:
                 del self._until_ms[next(iter(self._until_ms))]
 
-    def forget(self, host: str, port: int) -> None:
+    def remove(self, host: str, port: int) -> None:
         """It may be asked."""
         with self._lock:
             self._until_ms.pop((host, port), None)
 
-    def registered(self, host: str, port: int, version: int) -> None:
+    def update_from_registration(self, host: str, port: int, version: int) -> None:
         """What a broker's registration in ZooKeeper says (its ``version``)."""
         if version == REGISTERED_BY_0_9:
-            self.remember(host, port)
+            self.add(host, port)
         else:
-            self.forget(host, port)
+            self.remove(host, port)
 
-    def has(self, host: str, port: int) -> bool:
+    def contains(self, host: str, port: int) -> bool:
         """Whether this one must not be asked now."""
         with self._lock:
             return self._until_ms.get((host, port), 0) > self._clock.now_ms()

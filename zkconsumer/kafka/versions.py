@@ -97,7 +97,7 @@ class ApiRanges:
             )
         return version
 
-    def knows(self, api: Api[Any, Any], version: int) -> bool:
+    def supports(self, api: Api[Any, Any], version: int) -> bool:
         """Whether the broker speaks this version."""
         there = self.ranges.get(api.key)
         return there is not None and there.lowest <= version <= there.highest
@@ -137,26 +137,26 @@ def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
     ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
     refuses to tell.
     """
-    if UNASKED.has(connection.host, connection.port):
+    if UNASKED.contains(connection.host, connection.port):
         return ASSUMED_OF_0_9
     try:
-        response = _ask_patiently(connection, timeout_ms)
+        response = _request_or_probe(connection, timeout_ms)
         if response is None:
-            UNASKED.remember(connection.host, connection.port)
+            UNASKED.add(connection.host, connection.port)
             return ASSUMED_OF_0_9
         if response.error_code == UNSUPPORTED_VERSION.code:
-            response = _ask(connection, _version_offered(response), timeout_ms)
+            response = _request_api_versions(connection, _version_offered(response), timeout_ms)
     except ConnectionFailed as error:
         if error.reason is not Reason.CLOSED:
             raise
-        return _negotiate_with_the_old(connection, timeout_ms)
-    return _ranges(connection, response)
+        return _negotiate_legacy(connection, timeout_ms)
+    return _supported_versions(connection, response)
 
 
-def _ask_patiently(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
+def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
     """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
     asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _QUESTION, timeout_ms)
-    if connection.has_answer(min(SILENCE_MS, timeout_ms)):
+    if connection.has_response(min(SILENCE_MS, timeout_ms)):
         return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
     probe = connection.send(LIST_OFFSETS, 0, _NOTHING, timeout_ms)
     answered, body = connection.receive_next(timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
@@ -172,7 +172,7 @@ def _ask_patiently(connection: Connection, timeout_ms: int) -> ApiVersionsRespon
     return response
 
 
-def _ask(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
+def _request_api_versions(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
     return connection.request(API_VERSIONS, version, _QUESTION, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
 
 
@@ -184,17 +184,17 @@ def _version_offered(response: ApiVersionsResponse) -> int:
     return 0
 
 
-def _ranges(connection: Connection, response: ApiVersionsResponse) -> ApiRanges:
+def _supported_versions(connection: Connection, response: ApiVersionsResponse) -> ApiRanges:
     if response.error_code != NONE.code:
         raise BrokerError(error_code(response.error_code), f"{connection.host}:{connection.port}: ApiVersions")
     ranges = {api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys}
     return ApiRanges(MappingProxyType(ranges))
 
 
-def _negotiate_with_the_old(connection: Connection, timeout_ms: int) -> ApiRanges:
+def _negotiate_legacy(connection: Connection, timeout_ms: int) -> ApiRanges:
     """The first connection was closed.  Perhaps only by chance, so the simplest form of the question comes first."""
     try:
-        return _ranges(connection, _ask(connection, 0, timeout_ms))
+        return _supported_versions(connection, _request_api_versions(connection, 0, timeout_ms))
     except ConnectionFailed as error:
         if error.reason is not Reason.CLOSED:
             raise

@@ -24,7 +24,7 @@ class FetchMetrics:
     """
 
     def __init__(self, registry: Registry, broker: BrokerAddress) -> None:
-        self.where = where = broker.host, str(broker.port)
+        self.address = where = broker.host, str(broker.port)
         self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
         self._bytes = registry.meter(names.FETCHER_BYTES, *where)
         self._bytes_all = registry.meter(names.BYTES_ALL)
@@ -43,9 +43,9 @@ class FetchMetrics:
     def remove(self) -> None:
         """No thread reads from the broker any more: it is gone, or leads nothing of ours.  The totals stay."""
         for row in PER_BROKER:
-            self._registry.remove(row, *self.where)
+            self._registry.remove(row, *self.address)
 
-    def answered(self, elapsed_ms: int, records_bytes: int, throttle_ms: int) -> None:
+    def record_response(self, elapsed_ms: int, records_bytes: int, throttle_ms: int) -> None:
         """A fetch request was answered."""
         self.requests.mark()
         for timer in self._times:
@@ -55,11 +55,11 @@ class FetchMetrics:
         for throttle in self._throttles:
             throttle.update(throttle_ms)
 
-    def held_back(self) -> None:
+    def record_deferred(self) -> None:
         """Nothing was asked for, because there is no room for an answer."""
         self._held_back.mark()
 
-    def handed_over(self, complete_bytes: Mapping[str, int]) -> None:
+    def record_queued(self, complete_bytes: Mapping[str, int]) -> None:
         """Chunks of one answer go to the streams: how many bytes of each topic."""
         if not complete_bytes:
             return

@@ -37,13 +37,13 @@ class Look:
     rebalance: str
     partitions_owned: int
     partitions_fetching: int
-    missing: Mapping[str, str] = field(default_factory=dict)
+    failed_partitions: Mapping[str, str] = field(default_factory=dict)
     """What of its share the member does not read: partition -> why."""
 
     missing_topics: tuple[str, ...] = ()
     """Topics of its subscription that do not exist."""
 
-    failures: tuple[str, ...] = ()
+    broker_failures: tuple[str, ...] = ()
     """Why partitions have no leader, or leaders do not answer."""
 
 
@@ -51,7 +51,7 @@ class Look:
     def is_reading_all(self) -> bool:
         """Whether every topic is there, and every partition of the share has a leader that answers."""
         is_fetched = self.partitions_fetching >= self.partitions_owned
-        return is_fetched and not (self.missing_topics or self.failures or self.missing)
+        return is_fetched and not (self.missing_topics or self.broker_failures or self.failed_partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class MemberHealth:
 
     member: str
     group: str
-    look: Look | None
+    snapshot: Look | None
     waited_ms: int
     failure: str
     last_record_ms_ago: int | None
     counters: Mapping[str, int]
-    keeper: str = ZOOKEEPER
+    coordination_service: str = ZOOKEEPER
     """Who keeps the group."""
 
     @property
     def is_alive(self) -> bool:
         """Whether to go on waiting for it can help."""
-        return self.look is not None and not self.failure
+        return self.snapshot is not None and not self.failure
 
     @property
     def is_healthy(self) -> bool:
@@ -81,7 +81,7 @@ class MemberHealth:
     @property
     def problems(self) -> list[str]:
         """What makes it unhealthy, a sentence each."""
-        look, found = self.look, []
+        look, found = self.snapshot, []
         if self.failure:
             found.append(f"an error ended this member: {self.failure}")
         if look is None:
@@ -90,33 +90,33 @@ class MemberHealth:
         if look.membership != REGISTERED:
             found.append(f"not registered in its group: {look.membership}")
         if look.session != CONNECTED:
-            found.append(f"no connection to {self.keeper}: {look.session}")
+            found.append(f"no connection to {self.coordination_service}: {look.session}")
         if look.lease_ms_left <= 0:
-            silent = f"{self.keeper} has not answered for two thirds of the session time-out"
+            silent = f"{self.coordination_service} has not answered for two thirds of the session time-out"
             found.append(f"{silent}: nothing is handed out")
         return found
 
     @property
-    def obstacles(self) -> list[str]:
+    def reading_problems(self) -> list[str]:
         """What keeps the member from reading all of its share, a sentence each."""
-        if self.is_healthy and self.look is not None and self.look.is_reading_all:
+        if self.is_healthy and self.snapshot is not None and self.snapshot.is_reading_all:
             return []
         return [*self.problems, *self.notes]
 
     @property
     def notes(self) -> list[str]:
         """What is worth knowing, and makes nobody unhealthy."""
-        if self.look is None:
+        if self.snapshot is None:
             return []
         found = [
             f"the topic {topic} does not exist: create it, or correct its name or the chroot"
-            for topic in self.look.missing_topics
+            for topic in self.snapshot.missing_topics
         ]
-        found += self.look.failures
-        if self.look.missing:
-            named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.look.missing.items())[:NAMED_MAX])
-            found.append(f"{len(self.look.missing)} partitions of its share are not read: {named}")
-        waiting = self.look.partitions_owned - self.look.partitions_fetching
+        found += self.snapshot.broker_failures
+        if self.snapshot.failed_partitions:
+            named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.snapshot.failed_partitions.items())[:NAMED_MAX])
+            found.append(f"{len(self.snapshot.failed_partitions)} partitions of its share are not read: {named}")
+        waiting = self.snapshot.partitions_owned - self.snapshot.partitions_fetching
         if waiting > 0:
             some = "1 partition of its share is" if waiting == 1 else f"{waiting} partitions of its share are"
             found.append(f"{some} not fetched yet, or without a leader that answers")
@@ -124,7 +124,7 @@ class MemberHealth:
 
     def as_json(self) -> dict[str, Any]:
         """The member's part of the answer."""
-        look = self.look
+        look = self.snapshot
         return {
             "member": self.member,
             "group": self.group,

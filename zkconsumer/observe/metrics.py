@@ -79,7 +79,7 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._lock = threading.Lock()
         self._count = 0
-        self._tallies: list[Tally] = []
+        self._counters: list[Tally] = []
         self._rates = Rates(clock)
 
     def mark(self, by: int = 1) -> None:
@@ -87,16 +87,16 @@ class Meter:
         with self._lock:
             self._count += by
 
-    def adopt(self, tally: Tally) -> None:
+    def add_counter(self, tally: Tally) -> None:
         """Count this in as well: one thread raises it, without a lock."""
         with self._lock:
-            self._tallies.append(tally)
+            self._counters.append(tally)
 
     @property
     def count(self) -> int:
         """Everything so far."""
         with self._lock:
-            return self._count + sum(tally.count for tally in self._tallies)
+            return self._count + sum(tally.count for tally in self._counters)
 
     def tick(self) -> None:
         self._rates.tick(self.count)

@@ -13,7 +13,7 @@ from zkconsumer.errors import InvalidConfigException, WorldError
 from zkconsumer.kafka.any_broker import AnyBroker, Diagnose, NoBrokerAnswers
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.security import connect_of
+from zkconsumer.kafka.security import connection_factory_from_config
 from zkconsumer.kafka.unasked import UNASKED
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
@@ -35,7 +35,7 @@ CHECK_MS = 8_000
 log = logging.getLogger("zkconsumer.member")
 
 
-def nobody_for(protocol: str) -> str:
+def no_endpoint_message(protocol: str) -> str:
     """What to say where ZooKeeper names no broker that can be connected to with this ``security.protocol``."""
     return (
         f"no broker is registered in ZooKeeper (/brokers/ids) with an endpoint for security.protocol={protocol}: start "
@@ -48,15 +48,15 @@ class BrokerAccess:
     """``find`` blocks and raises ``WorldError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
 
     connect: Connect
-    find: Callable[[], Sequence[BrokerAddress]]
+    find_brokers: Callable[[], Sequence[BrokerAddress]]
     bootstrap: BootstrapBrokers | None
     diagnose: Diagnose | None
     metadata_max_age_ms: int
-    nobody: str = UNREGISTERED
+    no_broker_message: str = UNREGISTERED
     """What to say when there is none."""
 
     @classmethod
-    def of(
+    def from_config(
         cls,
         config: ConsumerConfig,
         store: ZkStore | None,
@@ -74,7 +74,7 @@ class BrokerAccess:
         diagnose: Diagnose | None = None
         is_real = connect is None
         if connect is None:
-            secure = connect_of(config, oauth_token, clock)
+            secure = connection_factory_from_config(config, oauth_token, clock)
             connect, diagnose = secure, secure.diagnose
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
@@ -83,14 +83,14 @@ class BrokerAccess:
             return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
         if store is None:
             raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
-        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol, registered=UNASKED.registered)
-        nobody = nobody_for(config.security_protocol)
+        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol, registered=UNASKED.update_from_registration)
+        nobody = no_endpoint_message(config.security_protocol)
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
 
-    def any_broker(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
+    def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
         """One more that asks, for a thread of its own."""
         return AnyBroker(
-            self.connect, self.find, client_id, timeout_ms, diagnose=self.diagnose, nobody=self.nobody, clock=clock
+            self.connect, self.find_brokers, client_id, timeout_ms, diagnose=self.diagnose, nobody=self.no_broker_message, clock=clock
         )
 
 
@@ -100,12 +100,12 @@ def check_brokers(brokers: AnyBroker) -> None:
     Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
     """
     try:
-        brokers.ask(
+        brokers.execute(
             lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms), limit_ms=CHECK_MS
         )
     except NoBrokerAnswers as error:
-        if error.refused is not None:
-            raise error.refused from error
+        if error.authentication_error is not None:
+            raise error.authentication_error from error
         log.warning("brokers-silent why=%r", str(error))
     except WorldError as error:
         log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")

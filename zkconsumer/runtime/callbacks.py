@@ -37,7 +37,7 @@ class CallbackThread:
         """Whether the caller is in such a call."""
         return self._ident == threading.get_ident()
 
-    def put(self, call: Callable[[], None]) -> bool:
+    def enqueue(self, call: Callable[[], None]) -> bool:
         """Run this soon; False: the queue is full, or closed, and it never will be."""
         with self._changed:
             if self._closed or len(self._calls) >= self._calls_max:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Performs(Protocol):
     """Whoever acts on the commands."""
 
-    def perform(self, command: Command) -> None:
+    def execute(self, command: Command) -> None:
         """Do it, or start it; never wait for the world."""
 
 
@@ -34,24 +34,24 @@ class Control(ControlThread[Event, Timer]):
     def __init__(self, group: Group, clock: Clock) -> None:
         super().__init__(clock)
         self._group = group
-        self._performer: Performs | None = None
+        self._executor: Performs | None = None
 
     def start(self, name: str, performer: Performs, on_death: Callable[[str, BaseException], None]) -> None:
         """Run from now on; commands go to ``performer``."""
-        self._performer = performer
-        self.run(name, on_death)
+        self._executor = performer
+        self.start_thread(name, on_death)
 
-    def feed(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """Handle an event now; only on the control thread."""
-        assert self._performer is not None, "started before it is fed"
+        assert self._executor is not None, "started before it is fed"
         for command in self._group.handle(event, self._clock.now_ms()):
             if isinstance(command, StartTimer):
                 self.set_timer(command.timer, self._clock.now_ms() + command.delay_ms)
             elif isinstance(command, StopTimer):
                 self.cancel_timer(command.timer)
             else:
-                self._performer.perform(command)
+                self._executor.execute(command)
 
-    def fire(self, timer: Timer, due_ms: int) -> None:
+    def handle_timer(self, timer: Timer, due_ms: int) -> None:
         """See ``ControlThread``."""
-        self.feed(TimerFired(timer))
+        self.handle_event(TimerFired(timer))

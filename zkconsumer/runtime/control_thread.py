@@ -30,40 +30,40 @@ class ControlThread(ABC, Generic[E, T]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._inbox: queue.SimpleQueue[E | Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[E | Callable[[], None] | None] = queue.SimpleQueue()
         self._timers: dict[T, int] = {}
-        self._regular: list[tuple[int, Callable[[], None]]] = []
-        self._regular_due_ms: list[int] = []
+        self._periodic_actions: list[tuple[int, Callable[[], None]]] = []
+        self._periodic_due_ms: list[int] = []
         self._worker: Worker | None = None
 
     @abstractmethod
-    def feed(self, event: E) -> None:
+    def handle_event(self, event: E) -> None:
         """Handle an event now; only on the thread."""
 
     @abstractmethod
-    def fire(self, timer: T, due_ms: int) -> None:
+    def handle_timer(self, timer: T, due_ms: int) -> None:
         """This timer was due then, and is set no more."""
 
-    def run(self, name: str, on_death: Callable[[str, BaseException], None]) -> None:
+    def start_thread(self, name: str, on_death: Callable[[str, BaseException], None]) -> None:
         """Begin."""
-        self._worker = spawn(name, self._run, on_death, wake=lambda: self._inbox.put(None))
+        self._worker = spawn(name, self._run, on_death, wake=lambda: self._queue.put(None))
 
     def stop(self, timeout_ms: int) -> bool:
         """End the thread; what was posted before may not be handled any more."""
         return self._worker is None or self._worker.stop(timeout_ms)
 
-    def post(self, event: E) -> None:
+    def submit(self, event: E) -> None:
         """Hand an event over, from any thread."""
-        self._inbox.put(event)
+        self._queue.put(event)
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Run something on the thread, in its turn."""
-        self._inbox.put(action)
+        self._queue.put(action)
 
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+    def call_every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the thread again and again, not exactly; before it runs."""
-        self._regular.append((interval_ms, action))
-        self._regular_due_ms.append(self._clock.now_ms() + interval_ms)
+        self._periodic_actions.append((interval_ms, action))
+        self._periodic_due_ms.append(self._clock.now_ms() + interval_ms)
 
     def set_timer(self, timer: T, due_ms: int) -> None:
         """Fire then; one that is set already is set anew.  Only on the thread."""
@@ -79,23 +79,23 @@ class ControlThread(ABC, Generic[E, T]):
             if callable(item):
                 item()
             elif item is not None:
-                self.feed(item)
+                self.handle_event(item)
             self._fire_timers()
-            self._do_regular()
+            self._run_periodic_actions()
 
     def _next(self) -> E | Callable[[], None] | None:
-        due_ms = min((*self._timers.values(), *self._regular_due_ms), default=None)
+        due_ms = min((*self._timers.values(), *self._periodic_due_ms), default=None)
         wait_ms = IDLE_WAIT_MS if due_ms is None else max(0, due_ms - self._clock.now_ms())
         try:
-            return self._inbox.get(timeout=min(wait_ms, IDLE_WAIT_MS) / 1000)
+            return self._queue.get(timeout=min(wait_ms, IDLE_WAIT_MS) / 1000)
         except queue.Empty:
             return None
 
-    def _do_regular(self) -> None:
+    def _run_periodic_actions(self) -> None:
         now_ms = self._clock.now_ms()
-        for i, (interval_ms, action) in enumerate(self._regular):
-            if self._regular_due_ms[i] <= now_ms:
-                self._regular_due_ms[i] = now_ms + interval_ms
+        for i, (interval_ms, action) in enumerate(self._periodic_actions):
+            if self._periodic_due_ms[i] <= now_ms:
+                self._periodic_due_ms[i] = now_ms + interval_ms
                 action()
 
     def _fire_timers(self) -> None:
@@ -104,4 +104,4 @@ class ControlThread(ABC, Generic[E, T]):
             due_ms = self._timers.get(timer, now_ms + 1)
             if due_ms <= now_ms:
                 del self._timers[timer]
-                self.fire(timer, due_ms)
+                self.handle_timer(timer, due_ms)

@@ -34,11 +34,11 @@ def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
 def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: bool | None = None) -> GroupSettings:
     """The settings that decisions depend on; ``auto_commit`` wins over ``auto.commit.enable``."""
     return GroupSettings(
-        member=consumer_id,
+        member_id=consumer_id,
         rebalance_backoff_ms=config.rebalance_backoff_ms,
         debounce_ms=config.rebalance_debounce_ms,
         drain_timeout_ms=config.rebalance_drain_timeout_ms,
-        settle_ms=config.release_settle_ms,
+        release_settle_ms=config.release_settle_ms,
         auto_commit=config.auto_commit_enable if auto_commit is None else auto_commit,
         auto_commit_interval_ms=config.auto_commit_interval_ms,
         diagnose_after_ms=max(
@@ -48,7 +48,7 @@ def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: 
         new_from_beginning=config.new_partitions_from_beginning,
         ignores_older_offsets=config.offsets_older_than_topic == "ignore",
         listener_timeout_ms=config.rebalance_listener_timeout_ms,
-        stores=stores_of(config),
+        offset_stores=offset_stores_of(config),
         kafka_timeout_ms=config.rebalance_offsets_timeout_ms,
         kafka_close_timeout_ms=min(
             config.rebalance_offsets_timeout_ms
@@ -59,7 +59,7 @@ def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: 
     )
 
 
-def planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
+def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
     """Who computes this member's share.
 
     Raises ``InvalidConfigException`` for a strategy that only a coordinator's group has.
@@ -77,7 +77,7 @@ def planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
     )
 
 
-def stores_of(config: ConsumerConfig) -> Stores:
+def offset_stores_of(config: ConsumerConfig) -> Stores:
     """Where the group's offsets are kept."""
     if config.offsets_storage == "zookeeper":
         return Stores.ZOOKEEPER
@@ -86,7 +86,7 @@ def stores_of(config: ConsumerConfig) -> Stores:
 
 def channel_settings_of(config: ConsumerConfig) -> ChannelSettings | None:
     """How the group's coordinator is asked, where it keeps offsets."""
-    if not stores_of(config).in_kafka:
+    if not offset_stores_of(config).uses_kafka:
         return None
     return ChannelSettings(
         config.group_id,

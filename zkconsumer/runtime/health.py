@@ -23,7 +23,7 @@ from typing import Protocol
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, Worker, spawn
 from zkconsumer.observe.health import MemberHealth, process_health
-from zkconsumer.runtime.health_socket import identity, listen, socket_path
+from zkconsumer.runtime.health_socket import socket_identity, open_listening_socket, socket_path
 
 LOOK_TIMEOUT_MS = 1_000
 """How long the members of a process may take to answer, all together."""
@@ -41,7 +41,7 @@ log = logging.getLogger("zkconsumer.health")
 class Watched(Protocol):
     """A member that can be looked at."""
 
-    def begin_look(self) -> None:
+    def request_snapshot(self) -> None:
         """Ask for a look; returns at once."""
 
     def health(self, timeout_ms: int) -> MemberHealth:
@@ -54,8 +54,8 @@ class HealthServer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.members: list[Watched] = []
-        self._socket = listen(path)
-        self._identity = identity(path)
+        self._socket = open_listening_socket(path)
+        self._identity = socket_identity(path)
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
         self._answer = b""
@@ -70,12 +70,12 @@ class HealthServer:
         """End the thread, and remove the socket unless another has taken its place."""
         if self._worker is not None:
             self._worker.stop(STOP_TIMEOUT_MS)
-        self.abandon()
-        if identity(self.path) == self._identity:
+        self.close_descriptors()
+        if socket_identity(self.path) == self._identity:
             with suppress(OSError):
                 self.path.unlink()
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Give the descriptors back, and leave the file: for a forked child, whose parent still answers there."""
         for each in (self._socket, self._wake_in, self._wake_out):
             each.close()
@@ -102,9 +102,9 @@ class HealthServer:
                 stop.wait(PAUSE_AFTER_ERROR_MS)
                 continue
             with asking:
-                self._tell(asking)
+                self._send_report(asking)
 
-    def _tell(self, asking: socket.socket) -> None:
+    def _send_report(self, asking: socket.socket) -> None:
         try:
             asking.settimeout(SEND_TIMEOUT_MS / 1000)
             asking.sendall(self._current())
@@ -119,7 +119,7 @@ class HealthServer:
         if SYSTEM_CLOCK.now_ms() - self._answered_at_ms >= FRESH_MS:
             members = list(self.members)
             for member in members:
-                member.begin_look()
+                member.request_snapshot()
             end_ms = SYSTEM_CLOCK.now_ms() + LOOK_TIMEOUT_MS
             healths = [member.health(max(0, end_ms - SYSTEM_CLOCK.now_ms())) for member in members]
             self._answer = json.dumps(process_health(os.getpid(), healths)).encode() + b"\n"
@@ -131,7 +131,7 @@ _servers: dict[Path, HealthServer] = {}
 _lock = threading.Lock()
 
 
-def show(member: Watched, setting: str) -> HealthServer:
+def register_health_source(member: Watched, setting: str) -> HealthServer:
     """Let supervisors ask for this member at the path of ``health.socket``.  Raises ``UsageError``."""
     path = socket_path(setting)
     with _lock:
@@ -146,7 +146,7 @@ def show(member: Watched, setting: str) -> HealthServer:
     return server
 
 
-def hide(member: Watched, server: HealthServer) -> None:
+def unregister_health_source(member: Watched, server: HealthServer) -> None:
     """The member is closed; with the last one the socket goes.
 
     Under the lock, or a connector that is just being made would find somebody at its path.
@@ -164,7 +164,7 @@ def _forget_in_child() -> None:
     global _lock
     _lock = threading.Lock()  # the old one may be held by a thread that does not exist here
     for server in _servers.values():
-        server.abandon()
+        server.close_descriptors()
     _servers.clear()
 
 

@@ -49,7 +49,7 @@ def socket_path(setting: str) -> Path:
     return path
 
 
-def listen(path: Path) -> socket.socket:
+def open_listening_socket(path: Path) -> socket.socket:
     """A listening socket at the path.  Raises ``UsageError``."""
     if not hasattr(socket, "AF_UNIX"):
         raise UsageError("health.socket: this system has no unix sockets; leave the setting out")
@@ -69,7 +69,7 @@ def listen(path: Path) -> socket.socket:
     return made
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def socket_identity(path: Path) -> tuple[int, int] | None:
     """What tells this socket from another that was put in its place; None when there is none."""
     try:
         found = path.lstat()
@@ -78,7 +78,7 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def ask(path: Path, timeout_ms: int, *, owner: int | None = None, pid: int | None = None) -> dict[str, Any]:
+def query_health(path: Path, timeout_ms: int, *, owner: int | None = None, pid: int | None = None) -> dict[str, Any]:
     """The answer of whoever listens there.
 
     ``owner`` and ``pid``: whose socket it must be, and which process must answer, when that is to be checked.
@@ -90,7 +90,7 @@ def ask(path: Path, timeout_ms: int, *, owner: int | None = None, pid: int | Non
             raise HealthUnknown(f"{path} is no socket")
         if owner is not None and found.st_uid != owner:
             raise HealthUnknown(f"{path} belongs to user {found.st_uid} and not to user {owner}: it is not believed")
-        heard = _heard(path, timeout_ms, pid)
+        heard = _receive_answer(path, timeout_ms, pid)
     except OSError as error:
         raise HealthUnknown(f"{path}: {error.strerror or error}") from error
     try:
@@ -103,14 +103,14 @@ def ask(path: Path, timeout_ms: int, *, owner: int | None = None, pid: int | Non
     return dict(answer)
 
 
-def ask_process(pid: int, timeout_ms: int) -> dict[str, Any]:
+def query_process_health(pid: int, timeout_ms: int) -> dict[str, Any]:
     """The answer of a process with ``health.socket=auto``.  Raises ``HealthUnknown``."""
     owner = _user_of(pid)
     folders = _folders(owner)
     for folder in folders:
         path = folder / f"{pid}.sock"
-        if identity(path) is not None:
-            return ask(path, timeout_ms, owner=owner, pid=pid)
+        if socket_identity(path) is not None:
+            return query_health(path, timeout_ms, owner=owner, pid=pid)
     places = " or ".join(str(folder) for folder in folders)
     raise HealthUnknown(f"there is no {pid}.sock in {places}: is health.socket=auto set in that process?")
 
@@ -155,7 +155,7 @@ def _user_of(pid: int) -> int:
 
 def _remove_stale(path: Path) -> None:
     """Make room at the path.  Raises ``UsageError`` when what is there is not ours to remove."""
-    before = identity(path)
+    before = socket_identity(path)
     if before is None:
         return
     found = path.lstat()
@@ -166,7 +166,7 @@ def _remove_stale(path: Path) -> None:
         try:
             other.connect(str(path))
         except ConnectionRefusedError:
-            if identity(path) == before:
+            if socket_identity(path) == before:
                 path.unlink(missing_ok=True)
             return
         except FileNotFoundError:
@@ -176,7 +176,7 @@ def _remove_stale(path: Path) -> None:
     raise UsageError(f"health.socket={path}: another process answers there; put {{pid}} into the path")
 
 
-def _heard(path: Path, timeout_ms: int, pid: int | None) -> bytes:
+def _receive_answer(path: Path, timeout_ms: int, pid: int | None) -> bytes:
     end_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
     heard = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:

@@ -52,13 +52,13 @@ class Holder(Protocol):
     def drain(self, command: do.Drain) -> None:
         """Stop working on these; say ``PartitionsDrained`` once each is at rest."""
 
-    def give_up_drain(self, command: do.GiveUpDrain) -> None:
+    def force_drain(self, command: do.GiveUpDrain) -> None:
         """They were waited for long enough: say ``PartitionsDrained`` with what is certain now."""
 
-    def drop(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.Drop) -> None:
         """These are not ours any more."""
 
-    def move_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveThread) -> None:
         """These stay ours, under the id of another thread; they are worked on again."""
 
     def collect_positions(self) -> None:
@@ -69,11 +69,11 @@ class Holder(Protocol):
         """What is worked on now: partition -> thread id."""
 
     @property
-    def holds_nothing(self) -> bool:
+    def has_no_partitions(self) -> bool:
         """Whether nothing is ours, what is on its way out included."""
 
     @property
-    def busy(self) -> Busy | None:
+    def busy_stream(self) -> Busy | None:
         """The stream whose program has been working on one record for the longest time; None: no program has one.
 
         A program that waits for a record has none, and neither has one that came back from its record.
@@ -82,7 +82,7 @@ class Holder(Protocol):
     def end(self, error: BaseException | None) -> None:
         """Nothing may be worked on any more, because of ``error`` or because it is over; may be called twice."""
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """End all threads soon; does not wait."""
 
     def join(self, timeout_ms: int) -> bool:
@@ -92,13 +92,13 @@ class Holder(Protocol):
 class Inbox(Protocol):
     """How a holder speaks to its membership, whose thread handles one thing after the other."""
 
-    def post(self, event: Told) -> None:
+    def submit(self, event: Told) -> None:
         """Tell this, from any thread; it is handled in its turn."""
 
-    def feed(self, event: Told) -> None:
+    def handle_event(self, event: Told) -> None:
         """Tell this and have it handled now: only inside of ``call``."""
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Run something on the membership's thread, in its turn."""
 
 
@@ -106,7 +106,7 @@ class Membership(Protocol):
     """Being a member of a group, whoever keeps the group."""
 
     @property
-    def inbox(self) -> Inbox:
+    def event_loop(self) -> Inbox:
         """Where a holder tells what it has to tell."""
 
     @property
@@ -117,7 +117,7 @@ class Membership(Protocol):
     def failure(self) -> ZkConsumerError | None:
         """The error that ended this membership, if one did."""
 
-    def run_with(self, holder: Holder) -> None:
+    def attach_processor(self, holder: Holder) -> None:
         """Begin to work, with this holder; nothing is asked of the world before ``start``."""
 
     def start(self, timeout_ms: int) -> None:
@@ -126,7 +126,7 @@ class Membership(Protocol):
     def join(self, subscription: Subscription) -> None:
         """Become a member with this subscription."""
 
-    def wait_for_share(self, timeout_ms: int) -> bool:
+    def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the membership, if one did."""
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:

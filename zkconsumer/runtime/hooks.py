@@ -31,14 +31,14 @@ class HookCalls:
         self._hooks = hooks
         self._counters = counters
         self._thread = CallbackThread(f"{member}-hooks", CALLS_MAX, on_death)
-        self._said: set[str] = set()
+        self._logged_hooks: set[str] = set()
 
     def __bool__(self) -> bool:
         return self._hooks is not None
 
     def call(self, name: str, *values: Any) -> None:
         """Have this hook called soon; from any thread."""
-        if self._hooks is not None and not self._thread.put(partial(self._call, name, values)):
+        if self._hooks is not None and not self._thread.enqueue(partial(self._call, name, values)):
             self._counters.add("hooks_dropped")
 
     def _call(self, name: str, values: tuple[Any, ...]) -> None:
@@ -46,8 +46,8 @@ class HookCalls:
             getattr(self._hooks, name)(*values)
         except BaseException as error:
             self._counters.add("hooks_failed")
-            if name not in self._said:
-                self._said.add(name)
+            if name not in self._logged_hooks:
+                self._logged_hooks.add(name)
                 log.error("hook-raised member=%s hook=%s: told once", self._member, name, exc_info=error)
 
     def close(self) -> None:

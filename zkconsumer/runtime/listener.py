@@ -32,7 +32,7 @@ log = logging.getLogger("zkconsumer.member")
 class Posts(Protocol):
     """Who is told what becomes of the listener: a control thread."""
 
-    def post(self, event: ev.ListenerSet | ev.ListenerReturned) -> None:
+    def submit(self, event: ev.ListenerSet | ev.ListenerReturned) -> None:
         """Hand this to the core, from any thread."""
 
 
@@ -52,38 +52,38 @@ class ListenerCalls:
     def set(self, listener: ConsumerRebalanceListener) -> None:
         """Call this one from now on."""
         self.listener = listener
-        self._control.post(ev.ListenerSet())
+        self._control.submit(ev.ListenerSet())
 
-    def before_releasing(self, command: do.CallBeforeReleasing) -> None:
+    def call_before_releasing(self, command: do.CallBeforeReleasing) -> None:
         assert self.listener is not None, "the core knows of a listener only when there is one"
         call = partial(self.listener.before_releasing_partitions, _by_topic(command.partitions))
-        self._put(ev.ListenerReturned(command.ticket, "before_releasing_partitions"), call)
+        self._enqueue(ev.ListenerReturned(command.ticket, "before_releasing_partitions"), call)
 
-    def before_starting(self, command: do.CallBeforeStarting) -> None:
+    def call_before_starting(self, command: do.CallBeforeStarting) -> None:
         assignment: dict[str, dict[int, ConsumerThreadId]] = {}
         for (topic, number), thread in command.assignment.items():
             assignment.setdefault(topic, {})[number] = thread
         assert self.listener is not None, "the core knows of a listener only when there is one"
         call = partial(self.listener.before_starting_fetchers, self.member, assignment)
-        self._put(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
+        self._enqueue(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
 
-    def lost(self, command: do.CallLost) -> None:
+    def call_partitions_lost(self, command: do.CallLost) -> None:
         """Nothing waits for this call; it names everything that is lost before it is made."""
         if isinstance(self.listener, PartitionsLostListener):
             with self._lock:
                 is_waiting = bool(self._lost)
                 self._lost.update(command.partitions)
             if not is_waiting:
-                self._thread.put(partial(self._call_lost, self.listener))
+                self._thread.enqueue(partial(self._call_lost, self.listener))
 
-    def return_early(self) -> None:
+    def report_early_return(self) -> None:
         """Called in the listener itself, which is about to wait for what waits for it: take it for returned."""
         if self._thread.is_current and self._running is not None:
             running, self._running = self._running, None
-            self._control.post(running)
+            self._control.submit(running)
 
     @property
-    def is_waited_for_here(self) -> bool:
+    def is_inside_awaited_call(self) -> bool:
         """Whether the caller is in a call for which the rebalance, or a close, still waits."""
         return self._thread.is_current and self._running is not None and not self._closed
 
@@ -96,19 +96,19 @@ class ListenerCalls:
         """Wait for a call that runs, unless the caller is in it."""
         return self._thread.join(timeout_ms)
 
-    def _put(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
-        self._thread.put(partial(self._call, returned, call))
+    def _enqueue(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
+        self._thread.enqueue(partial(self._call, returned, call))
 
     def _call(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
         self._running = returned
         try:
             call()
         except BaseException as error:
-            log.error("listener-raised member=%s call=%s", self.member, returned.call, exc_info=error)
-            returned = ev.ListenerReturned(returned.ticket, returned.call, f"{type(error).__name__}: {error}")
+            log.error("listener-raised member=%s call=%s", self.member, returned.method_name, exc_info=error)
+            returned = ev.ListenerReturned(returned.ticket, returned.method_name, f"{type(error).__name__}: {error}")
         running, self._running = self._running, None
         if running is not None:
-            self._control.post(returned)
+            self._control.submit(returned)
 
     def _call_lost(self, listener: PartitionsLostListener) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.member import Member
     from zkconsumer.runtime.streams_member import StreamsMember
 
-NOT_OWNED = (PartitionState.CLAIMING, PartitionState.GONE)
+NOT_OWNED = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
 UNREADABLE = "it is held and not read: its stored offset cannot be read"
 
 
@@ -31,22 +31,22 @@ class Looker:
         keeper: str = ZOOKEEPER,
     ) -> None:
         self._member = member
-        self._take_look = look
-        self._keeper = keeper
+        self._take_snapshot = look
+        self._coordination_service = keeper
         self._group = group
         self._handed_out_at_ms = handed_out_at_ms
         self._clock = clock
-        self._look: Look | None = None
+        self._snapshot: Look | None = None
         self._done = threading.Event()
         self._done.set()
         self._asked_at_ms = 0
 
-    def begin_look(self) -> None:
+    def request_snapshot(self) -> None:
         """Ask the control thread, unless it has not answered the last time."""
         if self._done.is_set():
             self._done.clear()
             self._asked_at_ms = self._clock.now_ms()
-            self._member.membership.inbox.call(self._take)
+            self._member.membership.inbox.call(self._on_event_loop)
 
     def health(self, timeout_ms: int) -> MemberHealth:
         """What the control thread said; without a look when it did not in time."""
@@ -57,26 +57,26 @@ class Looker:
         return MemberHealth(
             member=self._member.id,
             group=self._group,
-            look=self._look if is_answered else None,
+            snapshot=self._snapshot if is_answered else None,
             waited_ms=now_ms - self._asked_at_ms,
             failure=str(failure) or type(failure).__name__ if failure is not None else "",
             last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
             counters=self._member.counters.snapshot(),
-            keeper=self._keeper,
+            coordination_service=self._coordination_service,
         )
 
-    def _take(self) -> None:
-        self._look = self._take_look()
+    def _on_event_loop(self) -> None:
+        self._snapshot = self._take_snapshot()
         self._done.set()
 
 
-def look_at(member: Member, clock: Clock) -> Look:
+def take_member_snapshot(member: Member, clock: Clock) -> Look:
     """A member of a ZooKeeper group as it is now; on its control thread."""
-    group, infos = member.group, member.streams.infos
+    group, infos = member.state_machine, member.streams.partition_infos
     live = {tp for tp, info in infos.items() if info.is_live}
     session = group.session
-    missing = {str(tp): why for tp, why in group.refused.items()}
-    missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.STUCK}
+    missing = {str(tp): why for tp, why in group.not_acquired.items()}
+    missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.POSITION_UNREADABLE}
     return Look(
         membership=group.membership.state.value,
         session=session.state.value,
@@ -85,7 +85,7 @@ def look_at(member: Member, clock: Clock) -> Look:
         rebalance=group.rebalance.state.value,
         partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
         partitions_fetching=len(live - member.fetchers.leaderless()),
-        missing=missing,
+        failed_partitions=missing,
         missing_topics=tuple(sorted(group.missing_topics)),
-        failures=tuple(member.fetchers.failures()),
+        broker_failures=tuple(member.fetchers.failures()),
     )

@@ -44,7 +44,7 @@ class Member(StreamsMember[ZooKeeperMembership]):
         hooks: Hooks | None = None,
     ) -> None:
         super().__init__(
-            settings.member,
+            settings.member_id,
             group,
             fetch,
             num_fetchers,
@@ -62,9 +62,9 @@ class Member(StreamsMember[ZooKeeperMembership]):
                 lease=lease,
                 meters=meters,
                 security=security,
-                channel=channel,
+                coordinator_channel=channel,
                 hooks=hooks,
             ),
         )
-        self.group = self.membership.group
-        self.control = self.membership.control
+        self.state_machine = self.membership.state_machine
+        self.event_loop = self.membership.event_loop

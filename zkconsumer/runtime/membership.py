@@ -82,66 +82,66 @@ class ZooKeeperMembership:
         hooks: Hooks | HookCalls | None = None,
         counters: Counters | None = None,
     ) -> None:
-        self.id = settings.member
+        self.id = settings.member_id
         self.counters = Counters() if counters is None else counters
         self.lease = lease
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observing = Observing(meters, self.hooks, lambda: self._holder.assignment)
-        self.group = Group(settings, planner)
-        self.any_broker = brokers.any_broker(client_id, socket_timeout_ms, clock)
-        self.inbox = self.control = Control(self.group, clock)
+        self.observer = Observing(meters, self.hooks, lambda: self._holder.assignment)
+        self.state_machine = Group(settings, planner)
+        self.bootstrap_client = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
+        self.event_loop = self.event_loop = Control(self.state_machine, clock)
         self._settings = settings
         self._store = store
         self._clock = clock
         self._holder: Holder
-        self._share_known = threading.Event()
+        self._assignment_known = threading.Event()
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
-        self._has_given_up = threading.Event()
-        self._giving_up: Worker | None = None
+        self._end_handled = threading.Event()
+        self._closing_worker: Worker | None = None
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
         self.topic_finder: TopicFinder | None = None
         if brokers.bootstrap is not None:
-            asks = brokers.any_broker(client_id, socket_timeout_ms, clock)
+            asks = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
             self.topic_finder = TopicFinder(
                 self.id,
                 asks,
                 brokers.metadata_max_age_ms,
                 clock,
-                on_brokers=brokers.bootstrap.learn,
-                on_change=lambda: self.control.post(ev.GroupChanged("topics in Kafka")),
-                on_refused=self.refused_by_brokers,
+                on_brokers=brokers.bootstrap.update,
+                on_change=lambda: self.event_loop.submit(ev.GroupChanged("topics in Kafka")),
+                on_refused=self.authentication_failed,
                 on_death=self.thread_died,
             )
-        self._refusals = TopicRefusals(self.id, clock, self.hooks, self._refused)
-        topics = None if self.topic_finder is None else KafkaTopics(self.topic_finder, self.topics_refused)
-        rights = Rights(security.acl, security.who, lambda: self._holder.holds_nothing, self._not_authorized)
+        self._topic_errors = TopicRefusals(self.id, clock, self.hooks, self._on_topic_error)
+        topics = None if self.topic_finder is None else KafkaTopics(self.topic_finder, self.topics_rejected)
+        rights = Rights(security.acl, security.user_description, lambda: self._holder.has_no_partitions, self._not_authorized)
         self._zookeeper = ZooKeeperHalf(
-            group, self.id, store, GroupReader(group, topics), self.control, clock, self.observing, rights
+            group, self.id, store, GroupReader(group, topics), self.event_loop, clock, self.observer, rights
         )
-        self.listener = ListenerCalls(self.id, self.control, self.thread_died)
-        self.channel: OffsetsChannel | None = None
+        self.listener = ListenerCalls(self.id, self.event_loop, self.thread_died)
+        self.coordinator_channel: OffsetsChannel | None = None
         self._kafka: KafkaHalf | None = None
         if channel is not None:
-            self.channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find, clock, self.thread_died)
-            self._kafka = KafkaHalf(group, store, self.channel, self.lease, self.control, self.observing)
+            self.coordinator_channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find_brokers, clock, self.thread_died)
+            self._kafka = KafkaHalf(group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer)
 
-    def run_with(self, holder: Holder) -> None:
+    def attach_processor(self, holder: Holder) -> None:
         """Start the control thread; ``holder`` is told what is ours."""
         self._holder = holder
         halves = self._zookeeper, self._kafka, holder
-        performer = Performer(self.id, *halves, self.lease, self.listener, self.counters, self.observing, self)
-        self.control.start(f"{self.id}-control", performer, self.thread_died)
+        performer = Performer(self.id, *halves, self.lease, self.listener, self.counters, self.observer, self)
+        self.event_loop.start(f"{self.id}-control", performer, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the control thread again and again, not exactly; before ``run_with``."""
-        self.control.every(interval_ms, action)
+        self.event_loop.call_every(interval_ms, action)
 
     # --- what the program asks for ------------------------------------------------------------------------------
 
@@ -150,22 +150,22 @@ class ZooKeeperMembership:
         try:
             self._store.start(timeout_ms)
         except BaseException:
-            self.control.stop(CLOSE_STEP_MS)
+            self.event_loop.stop(CLOSE_STEP_MS)
             self._store.close(CLOSE_STEP_MS)
             self.hooks.close()
             raise
 
     def check_brokers(self) -> None:
         """See ``brokers.check_brokers``."""
-        check_brokers(self.any_broker)
+        check_brokers(self.bootstrap_client)
 
     def join(self, subscription: Subscription) -> None:
         """Become a member with this subscription; asked again, the next registration has the new one."""
-        self.control.post(ev.JoinWanted(subscription))
+        self.event_loop.submit(ev.JoinWanted(subscription))
 
-    def wait_for_share(self, timeout_ms: int) -> bool:
+    def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the member, if one did."""
-        known = self._share_known.wait(timeout_ms / 1000)
+        known = self._assignment_known.wait(timeout_ms / 1000)
         if self._failure is not None:
             raise self._failure
         return known
@@ -183,34 +183,34 @@ class ZooKeeperMembership:
             self._calls_made += 1
             number = self._calls_made
             self._calls[number] = (done, refused)
-        self.control.post(ev.CommitWanted(number, dict(positions), self._clock.now_ms() + timeout_ms))
+        self.event_loop.submit(ev.CommitWanted(number, dict(positions), self._clock.now_ms() + timeout_ms))
         if not done.wait(timeout_ms / 1000):
             with self._calls_lock:
                 self._calls.pop(number, None)
-            asked = "ZooKeeper" if self.channel is None else "ZooKeeper, or the group's coordinator,"
+            asked = "ZooKeeper" if self.coordinator_channel is None else "ZooKeeper, or the group's coordinator,"
             return dict.fromkeys(positions, NotWritten(f"{asked} did not answer within {timeout_ms} ms"))
         if self._failure is not None:
             raise self._failure
         return refused
 
-    def commit_later(self, positions: Mapping[TopicPartition, int]) -> None:
+    def commit_async(self, positions: Mapping[TopicPartition, int]) -> None:
         """Write these positions, and wait for nothing: what cannot be written is logged and counted."""
         with self._calls_lock:
             self._calls_made += 1
             number = self._calls_made
-        self.control.post(ev.CommitWanted(number, dict(positions)))
+        self.event_loop.submit(ev.CommitWanted(number, dict(positions)))
 
     def leave(self) -> bool:
         """Give everything back and leave the group; False when that could not be done in time.
 
         A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
         """
-        self.listener.return_early()
-        self.control.post(ev.LeaveWanted())
-        patience_ms = self._settings.drain_timeout_ms + self._settings.settle_ms + LEAVE_GRACE_MS
+        self.listener.report_early_return()
+        self.event_loop.submit(ev.LeaveWanted())
+        patience_ms = self._settings.drain_timeout_ms + self._settings.release_settle_ms + LEAVE_GRACE_MS
         if self.listener.listener is not None:
             patience_ms += self._settings.listener_timeout_ms
-        if self.channel is not None:
+        if self.coordinator_channel is not None:
             patience_ms += self._settings.kafka_close_timeout_ms
         return self._has_left.wait(patience_ms / 1000) and not self._not_released
 
@@ -223,17 +223,17 @@ class ZooKeeperMembership:
         """
         self._holder.end(None)
         if self._failure is not None:  # the listener is called about what was lost, also when a close follows at once
-            self._has_given_up.wait(CLOSE_STEP_MS / 1000)
+            self._end_handled.wait(CLOSE_STEP_MS / 1000)
         self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
-        self.control.post(ev.SessionClosed())
+        self.event_loop.submit(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
-        clean = (self._giving_up is None or self._giving_up.join(CLOSE_STEP_MS)) and clean
+        clean = (self._closing_worker is None or self._closing_worker.join(CLOSE_STEP_MS)) and clean
         clean = self._holder.join(CLOSE_STEP_MS) and clean
         clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
-        clean = (self.channel is None or self.channel.join(CLOSE_STEP_MS)) and clean
-        clean = self.control.stop(CLOSE_STEP_MS) and clean
-        self._share_known.set()
+        clean = (self.coordinator_channel is None or self.coordinator_channel.join(CLOSE_STEP_MS)) and clean
+        clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
+        self._assignment_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
             log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
@@ -243,7 +243,7 @@ class ZooKeeperMembership:
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Run this in that session, or have its requests refused; each step, and ``then``, on the control thread."""
-        self._zookeeper.run(procedure, session_id, then)
+        self._zookeeper.run_procedure(procedure, session_id, then)
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -259,37 +259,37 @@ class ZooKeeperMembership:
 
     def commit_completed(self, command: do.CompleteCommit) -> None:
         with self._calls_lock:
-            waiting = self._calls.pop(command.call, None)
+            waiting = self._calls.pop(command.call_id, None)
         if waiting is not None:
-            waiting[1].update(command.refused)
+            waiting[1].update(command.failures)
             waiting[0].set()
 
-    def share_held(self, _: do.AnnounceShare) -> None:
-        self._share_known.set()
+    def assignment_complete(self, _: do.AnnounceShare) -> None:
+        self._assignment_known.set()
 
     def left(self, command: do.AnnounceLeft) -> None:
-        self._not_released = command.not_released
+        self._not_released = command.unreleased
         self._has_left.set()
 
-    def control_seen(self, command: do.AnnounceControl) -> None:
+    def control_changed(self, command: do.AnnounceControl) -> None:
         """For members that follow it (``GroupSettings.follows_control``), who say what is to be done."""
 
     def failed(self, command: do.Fail) -> None:
-        kind = getattr(errors, command.kind, WorldError)
-        self._end(kind(command.words))
+        kind = getattr(errors, command.error_class, WorldError)
+        self._end(kind(command.message))
 
-    def refused_by_brokers(self, error: AuthenticationException) -> None:
+    def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
         self._end(error)
 
-    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+    def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on any thread: a topic that the program named must be read; a filter only happens to match others."""
-        subscription = self.group.subscription
+        subscription = self.state_machine.subscription
         is_named = subscription is not None and not subscription.is_filter
-        self._refusals.refused(errors, subscription.topics if subscription is not None and is_named else ())
+        self._topic_errors.on_topic_errors(errors, subscription.topics if subscription is not None and is_named else ())
 
-    def _refused(self, error: ZkConsumerError) -> None:
+    def _on_topic_error(self, error: ZkConsumerError) -> None:
         log.error("member-refused member=%s why=%r", self.id, str(error))
         self._end(error)
 
@@ -307,14 +307,14 @@ class ZooKeeperMembership:
         is_first = self._failure is None
         self._failure = self._failure or error
         self._holder.end(self._failure)
-        self.lease.set(0)
+        self.lease.set_until(0)
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.control.post(ev.Ended(str(error)))
-            self.control.call(self._has_given_up.set)
-            self._giving_up = spawn(f"{self.id}-give-up", lambda _: self._give_up(), self.thread_died)
-        self._share_known.set()
+            self.event_loop.submit(ev.Ended(str(error)))
+            self.event_loop.call_soon(self._end_handled.set)
+            self._closing_worker = spawn(f"{self.id}-give-up", lambda _: self._close_session(), self.thread_died)
+        self._assignment_known.set()
         self._has_left.set()
         with self._calls_lock:
             calls, self._calls = list(self._calls.values()), {}
@@ -322,13 +322,13 @@ class ZooKeeperMembership:
             done.set()
 
     def _ask_to_stop(self) -> None:
-        self._holder.ask_to_stop()
+        self._holder.request_stop()
         if self.topic_finder is not None:
             self.topic_finder.ask_to_stop()
-        if self.channel is not None:
-            self.channel.ask_to_stop()
+        if self.coordinator_channel is not None:
+            self.coordinator_channel.ask_to_stop()
 
-    def _give_up(self) -> None:
+    def _close_session(self) -> None:
         self._store.close(CLOSE_STEP_MS)
 
 

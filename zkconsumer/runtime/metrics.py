@@ -44,7 +44,7 @@ class MemberMetrics:
         self._infos = infos
         self._queues = queues
         self._tallies: dict[tuple[str, str], Tally] = {}
-        self._not_whole_since_ms: int | None = None
+        self._rebalance_since_ms: int | None = None
         self._rebalances = registry.timer(names.REBALANCES)
         self.zookeeper_commits = registry.meter(names.ZOOKEEPER_COMMITS)
         self.kafka_commits = registry.meter(names.KAFKA_COMMITS)
@@ -66,19 +66,19 @@ class MemberMetrics:
         if (topic, thread) not in self._tallies:
             tally = self._tallies[topic, thread] = Tally()
             for meter in (self._messages, self.registry.meter(names.MESSAGES, topic)):
-                meter.adopt(tally)
+                meter.add_counter(tally)
         return self._tallies[topic, thread]
 
-    def share_is_missing(self) -> None:
+    def rebalance_started(self) -> None:
         """The group is read: from now on the share is not known to be whole."""
-        if self._not_whole_since_ms is None:
-            self._not_whole_since_ms = self._clock.now_ms()
+        if self._rebalance_since_ms is None:
+            self._rebalance_since_ms = self._clock.now_ms()
 
-    def share_is_whole(self) -> None:
+    def rebalance_completed(self) -> None:
         """The end of a rebalance."""
-        if self._not_whole_since_ms is not None:
-            self._rebalances.update(self._clock.now_ms() - self._not_whole_since_ms)
-        self._not_whole_since_ms = None
+        if self._rebalance_since_ms is not None:
+            self._rebalances.update(self._clock.now_ms() - self._rebalance_since_ms)
+        self._rebalance_since_ms = None
 
     # --- gauges -------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class MemberMetrics:
         largest = max(lags, default=0)
         if largest > 0:
             return largest
-        since_ms = self._not_whole_since_ms
+        since_ms = self._rebalance_since_ms
         stands_still = since_ms is not None and now_ms - since_ms > KNOWN_MS
         # Without a lease nothing is handed out, though the session may seem to live.
         is_joined = bool(self._queues())
@@ -114,6 +114,6 @@ def _lag(info: PartitionTopicInfo, now_ms: int) -> int:
     lag = info.high_watermark - consumed
     if info.high_watermark == INVALID_OFFSET or consumed < 0:
         return UNKNOWN
-    if lag <= 0 and now_ms - info.answered_at_ms > KNOWN_MS:
+    if lag <= 0 and now_ms - info.last_response_ms > KNOWN_MS:
         return UNKNOWN
     return max(0, lag)

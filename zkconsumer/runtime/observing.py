@@ -40,10 +40,10 @@ class Meters(Protocol):
     def kafka_commits(self) -> Meter:
         """Offsets told to Kafka."""
 
-    def share_is_missing(self) -> None:
+    def rebalance_started(self) -> None:
         """From now on the share is not known to be whole."""
 
-    def share_is_whole(self) -> None:
+    def rebalance_completed(self) -> None:
         """The end of a rebalance."""
 
 
@@ -56,34 +56,34 @@ class Observing:
         self.metrics = metrics
         self.hooks = hooks
         self._assignment = assignment
-        self._said_share: dict[TopicPartition, str] | None = None
+        self._reported_assignment: dict[TopicPartition, str] | None = None
 
-    def performed(self, command: Command) -> None:
+    def command_executed(self, command: Command) -> None:
         """The core asked for this, and it was done or begun; on the control thread."""
         match command:
             case do.ReadGroup():
-                self.metrics.share_is_missing()
-            case do.SetLease(until_ms) if until_ms == NO_LEASE_MS and self._said_share is not None:
-                self._said_share = None
-                self.metrics.share_is_missing()
+                self.metrics.rebalance_started()
+            case do.SetLease(until_ms) if until_ms == NO_LEASE_MS and self._reported_assignment is not None:
+                self._reported_assignment = None
+                self.metrics.rebalance_started()
             case do.AnnounceShare():
-                self.metrics.share_is_whole()
+                self.metrics.rebalance_completed()
                 self._share_held()
             case _ if self.hooks:
-                self._tell_hooks(command)
+                self._call_hooks(command)
 
     def _share_held(self) -> None:
         share = self._assignment()
-        if share != self._said_share:
-            self._said_share = share
+        if share != self._reported_assignment:
+            self._reported_assignment = share
             self.hooks.call("share_held", dict(share))
 
-    def _tell_hooks(self, command: Command) -> None:
+    def _call_hooks(self, command: Command) -> None:
         match command:
             case do.Drop(partitions, why) if why == RELEASED:
                 self.hooks.call("partitions_revoked", partitions)
             case do.Drop(partitions, why):
-                self._said_share = None
+                self._reported_assignment = None
                 self.hooks.call("partitions_lost", partitions, why)
             case do.GiveUpDrain(partitions):
                 self.hooks.call("drain_timed_out", partitions)
@@ -93,7 +93,7 @@ class Observing:
                 if name in ("offset-reset", "offset-rewound"):
                     self.hooks.call(name.replace("-", "_"), *about)
 
-    def settled(
+    def commit_completed(
         self,
         store: str,
         asked: Mapping[TopicPartition, int | None],
@@ -110,7 +110,7 @@ class Observing:
             refused = {tp: answered[tp].why if tp in answered else NO_ANSWER for tp in offsets if tp not in written}
             self.hooks.call("commit_settled", store, written, refused)
 
-    def session(self, event: StoreEvent) -> None:
+    def session_changed(self, event: StoreEvent) -> None:
         """The store says how the session stands; on the control thread."""
         match event:
             case SessionConnected(session_id, timeout_ms):
@@ -124,7 +124,7 @@ class Observing:
         """A broker cannot be asked (no partitions), or some of its partitions cannot be read; on a fetcher's thread."""
         self.hooks.call("fetch_failed", broker, partitions, why)
 
-    def poisoned(self, partition: TopicPartition, why: str) -> None:
+    def poison_record_found(self, partition: TopicPartition, why: str) -> None:
         """A stream cannot hand out what comes next; on the thread of the program that reads it."""
         self.hooks.call("record_poisoned", partition, why)
 

@@ -58,31 +58,31 @@ class KafkaHalf:
     def fetch(self, command: do.FetchOffsets) -> None:
         def done(fetched: Fetched) -> None:
             event = ev.OffsetsFetched(command.ticket, fetched.offsets, fetched.failed, fetched.unsupported)
-            self._control.call(partial(self._settled, command.ticket, event))
+            self._control.call_soon(partial(self._completed, command.ticket, event))
 
         self._jobs[command.ticket] = self._channel.fetch(command.partitions, command.timeout_ms, done)
 
     def commit(self, command: do.CommitToKafka) -> None:
         def done(results: Mapping[TopicPartition, KafkaWritten]) -> None:
-            self._control.call(partial(self._committed, command, results))
+            self._control.call_soon(partial(self._committed, command, results))
 
-        check = partial(self._look, command.session_id, command.control_version)
+        check = partial(self._check_ownership, command.session_id, command.control_version)
         self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
 
     def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaWritten]) -> None:
-        self._observing.settled(KAFKA, command.offsets, results)
-        self._settled(command.ticket, ev.KafkaCommitSettled(command.ticket, results))
+        self._observing.commit_completed(KAFKA, command.offsets, results)
+        self._completed(command.ticket, ev.KafkaCommitSettled(command.ticket, results))
 
     def cancel(self, command: do.CancelKafka) -> None:
-        job = self._jobs.pop(command.of, None)
+        job = self._jobs.pop(command.cancelled_ticket, None)
         if job is not None:
             self._channel.cancel(job)
 
-    def _settled(self, ticket: int, event: ev.Event) -> None:
+    def _completed(self, ticket: int, event: ev.Event) -> None:
         self._jobs.pop(ticket, None)
-        self._control.feed(event)
+        self._control.handle_event(event)
 
-    def _look(
+    def _check_ownership(
         self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaWritten]:
         """What must not be committed, and why; on the channel's thread."""
@@ -102,7 +102,7 @@ class KafkaHalf:
             return dict.fromkeys(wanted, silent)
         [[nodes]] = answers
         assert isinstance(nodes, list), "reading many gives a list"
-        if not self._lease.holds:
+        if not self._lease.is_valid:
             return dict.fromkeys(wanted, KafkaWritten(Outcome.FAILED, "the ZooKeeper session is in doubt"))
         if control_version is not None:
             told, *nodes = nodes
@@ -114,9 +114,9 @@ class KafkaHalf:
             if isinstance(node, Node) and node.stat.ephemeral_owner == session_id:
                 continue
             if isinstance(node, Node):
-                found[tp] = KafkaWritten(Outcome.NOT_OURS, f"the owner node is another's: {node.data[:200]!r}")
+                found[tp] = KafkaWritten(Outcome.NOT_OWNER, f"the owner node is another's: {node.data[:200]!r}")
             elif isinstance(node, NoNode):
-                found[tp] = KafkaWritten(Outcome.NOT_OURS, "the owner node is gone")
+                found[tp] = KafkaWritten(Outcome.NOT_OWNER, "the owner node is gone")
             else:
                 found[tp] = KafkaWritten(Outcome.FAILED, f"the owner node could not be read: {type(node).__name__}")
         return found

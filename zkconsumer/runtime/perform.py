@@ -18,7 +18,7 @@ from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
 from zkconsumer.runtime.observing import ZOOKEEPER
 from zkconsumer.zk import paths, writes
 from zkconsumer.zk.denials import Denials
-from zkconsumer.zk.procedures import Claims, Elsewhere, deregister, list_owners, read_positions, register
+from zkconsumer.zk.procedures import Claims, Elsewhere, deregister_member, list_owners, read_positions, register_member
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import (
     Exists,
@@ -85,51 +85,51 @@ class ZooKeeperHalf:
         self._ids = paths.ids(group)
         self._owners = paths.owners(group)
         self._control_path = paths.control(group)
-        self._listed = WatchedOwners()
+        self._owner_lists = WatchedOwners()
 
     # --- what the store tells -----------------------------------------------------------------------------------
 
     def on_store_event(self, event: StoreEvent) -> None:
         """Called on the library's thread: only enqueues."""
-        self._control.call(partial(self._store_event, event))
+        self._control.call_soon(partial(self._store_event, event))
 
     def _store_event(self, event: StoreEvent) -> None:
-        self._observing.session(event)
+        self._observing.session_changed(event)
         match event:
             case SessionConnected(session_id, timeout_ms):
                 self._forget_watches()
-                self._control.feed(ev.SessionConnected(session_id, timeout_ms))
+                self._control.handle_event(ev.SessionConnected(session_id, timeout_ms))
             case SessionSuspended():
                 self._forget_watches()
-                self._control.feed(ev.SessionSuspended())
+                self._control.handle_event(ev.SessionSuspended())
             case SessionLost(session_id):
                 self._forget_watches()
-                self._control.feed(ev.SessionLost(session_id))
+                self._control.handle_event(ev.SessionLost(session_id))
             case WatchFired(path):
                 self._watch_fired(path)
 
     def _forget_watches(self) -> None:
-        self._reader.forget()
-        self._listed.forget()
+        self._reader.clear()
+        self._owner_lists.clear()
 
     def _watch_fired(self, path: str) -> None:
         self._reader.invalidate(path)
         parent, _, name = path.rpartition("/")
         if parent == self._owners:
-            self._listed.fired(name)
-            self._control.feed(ev.OwnersChanged(name))
+            self._owner_lists.invalidate(name)
+            self._control.handle_event(ev.OwnersChanged(name))
         elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
-            self._control.feed(ev.GroupChanged(path, is_control=path == self._control_path))
+            self._control.handle_event(ev.GroupChanged(path, is_control=path == self._control_path))
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def probe(self, command: do.Probe) -> None:
+    def probe_session(self, command: do.Probe) -> None:
         """A cheap read, stamped before it is written: the lease is counted from the stamp."""
         sent_at_ms = self._clock.now_ms()
 
         def answered(results: list[Result]) -> None:
             if not isinstance(results[0], StoreError):
-                self._control.post(ev.SessionAnswered(command.session_id, sent_at_ms))
+                self._control.submit(ev.SessionAnswered(command.session_id, sent_at_ms))
 
         self._store.submit(command.session_id, [Exists(paths.registration(self._group, self._member))], answered)
 
@@ -146,7 +146,7 @@ class ZooKeeperHalf:
                 return ev.RegistrationHeld(command.ticket, session_id, age_ms, self._host_of(session_id))
             return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
 
-        self._run(register(self._group, self._member, data, command.session_id), command.session_id, finish)
+        self._run_and_handle(register_member(self._group, self._member, data, command.session_id), command.session_id, finish)
 
     def _host_of(self, session_id: int) -> str:
         """Where the session that holds our id comes from, as far as that is known by now; asks the servers once."""
@@ -164,7 +164,7 @@ class ZooKeeperHalf:
             why = "" if error is None else f"{type(error).__name__} {error.path}"
             return ev.Deregistered(command.ticket, why)
 
-        self._run(deregister(self._group, self._member, command.session_id), command.session_id, finish)
+        self._run_and_handle(deregister_member(self._group, self._member, command.session_id), command.session_id, finish)
 
     def read_group(self, command: do.ReadGroup) -> None:
         def finish(view: GroupView | str) -> ev.Event:
@@ -178,27 +178,27 @@ class ZooKeeperHalf:
             with_owners=command.with_owners,
             owners_max=command.owners_max,
         )
-        self._run(procedure, command.session_id, finish)
+        self._run_and_handle(procedure, command.session_id, finish)
 
     def list_owners(self, command: do.ListOwners) -> None:
         def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
             return ev.OwnersListed(command.ticket, owned)
 
-        procedure = list_owners(self._group, command.topics, command.mine, command.session_id, self._listed)
-        self._run(procedure, command.session_id, finish)
+        procedure = list_owners(self._group, command.topics, command.own_partitions, command.session_id, self._owner_lists)
+        self._run_and_handle(procedure, command.session_id, finish)
 
-    def claim(self, command: do.Claim) -> None:
+    def acquire_ownership(self, command: do.Claim) -> None:
         claims = Claims(
-            self._group, command.session_id, command.owners, command.control_version, self._rights.acl, self._listed
+            self._group, command.session_id, command.owners, command.control_version, self._rights.acl, self._owner_lists
         )
 
         def finish(_: None) -> ev.Event:
-            self._rights.claimed(claims)
+            self._rights.on_acquired(claims)
             unsettled = {tp: Claimed(Outcome.FAILED, why="not tried") for tp in command.owners}
             return ev.ClaimSettled(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
 
-        self._run(
-            claims.run(look_first=command.look_first, look_closely=command.look_closely), command.session_id, finish
+        self._run_and_handle(
+            claims.run(look_first=command.list_owners_first, look_closely=command.identify_owners), command.session_id, finish
         )
 
     def read_positions(self, command: do.ReadPositions) -> None:
@@ -207,40 +207,40 @@ class ZooKeeperHalf:
         ) -> ev.Event:
             return ev.PositionsRead(command.ticket, *found)
 
-        self._run(read_positions(self._group, command.partitions), command.session_id, finish)
+        self._run_and_handle(read_positions(self._group, command.partitions), command.session_id, finish)
 
     def commit(self, command: do.Commit) -> None:
         denials = Denials()
 
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
-            self._rights.denied(denials)
+            self._rights.report_denials(denials)
             asked = {tp: of.offset for tp, of in command.offsets.items()}
-            self._observing.settled(ZOOKEEPER, asked, results)
+            self._observing.commit_completed(ZOOKEEPER, asked, results)
             return ev.CommitSettled(command.ticket, results)
 
-        procedure = writes.commit(
+        procedure = writes.commit_partitions(
             self._group, command.session_id, command.offsets, command.control_version, self._rights.acl, denials
         )
-        self._run(procedure, command.session_id, finish)
+        self._run_and_handle(procedure, command.session_id, finish)
 
-    def release(self, command: do.Release) -> None:
+    def release_ownership(self, command: do.Release) -> None:
         denials = Denials()
 
         def finish(results: dict[TopicPartition, Written]) -> ev.Event:
-            self._rights.denied(denials)
+            self._rights.report_denials(denials)
             asked = {tp: part.offset for tp, part in command.partitions.items()}
-            self._observing.settled(ZOOKEEPER, asked, results)
+            self._observing.commit_completed(ZOOKEEPER, asked, results)
             return ev.ReleaseSettled(command.ticket, results)
 
-        procedure = writes.release(
+        procedure = writes.release_partitions(
             self._group, command.session_id, command.partitions, command.control_version, self._rights.acl, denials
         )
-        self._run(procedure, command.session_id, finish)
+        self._run_and_handle(procedure, command.session_id, finish)
 
-    def _run(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
-        self.run(procedure, session_id, lambda result: self._control.feed(finish(result)))
+    def _run_and_handle(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
+        self.run_procedure(procedure, session_id, lambda result: self._control.handle_event(finish(result)))
 
-    def run(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Drive a procedure round by round; every step, and ``then``, runs on the control thread."""
 
         def step(results: Any) -> None:
@@ -250,13 +250,13 @@ class ZooKeeperHalf:
                 then(end.value)
                 return
             if isinstance(requests, Elsewhere):
-                requests.ask(lambda: self._control.call(partial(step, [])))
+                requests.start(lambda: self._control.call_soon(partial(step, [])))
             elif requests:
-                self._store.submit(session_id, requests, lambda answers: self._control.call(partial(step, answers)))
+                self._store.submit(session_id, requests, lambda answers: self._control.call_soon(partial(step, answers)))
             else:
                 step([])
 
-        self._control.call(partial(step, None))
+        self._control.call_soon(partial(step, None))
 
 
 class Outcomes(Protocol):
@@ -265,13 +265,13 @@ class Outcomes(Protocol):
     def commit_completed(self, command: do.CompleteCommit) -> None:
         """A call of ``commit_offsets`` is answered."""
 
-    def share_held(self, command: do.AnnounceShare) -> None:
+    def assignment_complete(self, command: do.AnnounceShare) -> None:
         """The member holds its share."""
 
     def left(self, command: do.AnnounceLeft) -> None:
         """The member has left the group."""
 
-    def control_seen(self, command: do.AnnounceControl) -> None:
+    def control_changed(self, command: do.AnnounceControl) -> None:
         """The group's control znode was read, and is another one."""
 
     def failed(self, command: do.Fail) -> None:
@@ -296,36 +296,36 @@ class Performer:
         self._member = member
         self._observing = observing
         self._counters = counters
-        self._do: dict[type, Callable[[Any], None]] = {
-            do.Probe: zookeeper.probe,
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            do.Probe: zookeeper.probe_session,
             do.Register: zookeeper.register,
             do.Deregister: zookeeper.deregister,
             do.ReadGroup: zookeeper.read_group,
             do.ListOwners: zookeeper.list_owners,
-            do.Claim: zookeeper.claim,
+            do.Claim: zookeeper.acquire_ownership,
             do.ReadPositions: zookeeper.read_positions,
             do.Commit: zookeeper.commit,
-            do.Release: zookeeper.release,
-            do.SetLease: lambda command: lease.set(command.until_ms),
+            do.Release: zookeeper.release_ownership,
+            do.SetLease: lambda command: lease.set_until(command.until_ms),
             do.StartFetching: holder.start_fetching,
             do.Drain: holder.drain,
-            do.GiveUpDrain: holder.give_up_drain,
-            do.Drop: holder.drop,
-            do.MoveThread: holder.move_thread,
+            do.GiveUpDrain: holder.force_drain,
+            do.Drop: holder.drop_partitions,
+            do.MoveThread: holder.move_to_thread,
             do.CollectPositions: lambda _: holder.collect_positions(),
-            do.CallBeforeReleasing: listener.before_releasing,
-            do.CallBeforeStarting: listener.before_starting,
-            do.CallLost: listener.lost,
-            do.Tell: self._tell,
+            do.CallBeforeReleasing: listener.call_before_releasing,
+            do.CallBeforeStarting: listener.call_before_starting,
+            do.CallLost: listener.call_partitions_lost,
+            do.Tell: self._log_event,
             do.Count: lambda command: counters.add(command.name, command.by),
             do.CompleteCommit: outcome.commit_completed,
-            do.AnnounceShare: outcome.share_held,
+            do.AnnounceShare: outcome.assignment_complete,
             do.AnnounceLeft: outcome.left,
-            do.AnnounceControl: outcome.control_seen,
+            do.AnnounceControl: outcome.control_changed,
             do.Fail: outcome.failed,
         }
         if kafka is not None:
-            self._do |= {
+            self._handlers |= {
                 do.FetchOffsets: kafka.fetch,
                 do.CommitToKafka: kafka.commit,
                 do.CancelKafka: kafka.cancel,
@@ -333,8 +333,8 @@ class Performer:
 
     def perform(self, command: Command) -> None:
         """Do it, or start it."""
-        self._do[type(command)](command)
-        self._observing.performed(command)
+        self._handlers[type(command)](command)
+        self._observing.command_executed(command)
 
-    def _tell(self, command: do.Tell) -> None:
-        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.words)
+    def _log_event(self, command: do.Tell) -> None:
+        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.message)

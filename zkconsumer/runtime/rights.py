@@ -29,23 +29,23 @@ class Rights:
         self, acl: tuple[Acl, ...] | None, who: str, holds_nothing: Callable[[], bool], end: Callable[[str], None]
     ) -> None:
         self.acl = acl
-        self._who = who
+        self._user = who
         self._holds_nothing = holds_nothing
         self._end = end
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
-    def claimed(self, claims: Claims) -> None:
+    def on_acquired(self, claims: Claims) -> None:
         """Claims were settled."""
-        self.denied(claims.denials)
+        self.report_denials(claims.denials)
         results = claims.results.values()
-        words = [denial.words for denial in claims.denials.found.values()]
+        words = [denial.message for denial in claims.denials.by_path.values()]
         is_hopeless = words and all(claimed.outcome is Outcome.FAILED for claimed in results)
         if is_hopeless and self._holds_nothing():
-            self._end(f"{words[0]}; we are {self._who}, and leave the group so that others may read: {ADVICE}")
+            self._end(f"{words[0]}; we are {self._user}, and leave the group so that others may read: {ADVICE}")
 
-    def denied(self, denials: Denials) -> None:
+    def report_denials(self, denials: Denials) -> None:
         """Say what was refused for want of rights, each once."""
-        for denial in denials.found.values():
-            if denial.words and denial.words not in self._said:
-                self._said.add(denial.words)
-                log.warning("not-authorized path=%s who=%r why=%r: %s", denial.path, self._who, denial.words, ADVICE)
+        for denial in denials.by_path.values():
+            if denial.message and denial.message not in self._logged:
+                self._logged.add(denial.message)
+                log.warning("not-authorized path=%s who=%r why=%r: %s", denial.path, self._user, denial.message, ADVICE)

@@ -42,7 +42,7 @@ class StreamHolder:
         tally_of: Callable[[str, str], Tally],
     ) -> None:
         self.queues: dict[QueueKey, ChunkQueue] = {}
-        self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
+        self.partition_infos: dict[TopicPartition, PartitionTopicInfo] = {}
         self._tally_of = tally_of
         self._fetchers = fetchers
         self._lease = lease
@@ -52,7 +52,7 @@ class StreamHolder:
         """By topic and thread id; those of a filter by thread id."""
         self.queues.update(queues)
         for queue in queues.values():
-            self._fetchers.feed(queue)
+            self._fetchers.add_queue(queue)
 
     def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
         """Whose chunks of this topic are this thread's: the streams of a filter take every topic."""
@@ -64,7 +64,7 @@ class StreamHolder:
         for tp, offset in command.positions.items():
             thread = command.threads[tp]
             info = self._info(tp, thread, offset, command.sources[tp])
-            self.infos[tp] = info
+            self.partition_infos[tp] = info
             started.append(info)
         self._fetchers.start(started)
 
@@ -81,70 +81,70 @@ class StreamHolder:
             if threading.get_ident() == here:
                 drained[info.tp] = info.consumed_offset
             else:
-                self._inbox.call(partial(self._came_back, info))
+                self._inbox.call_soon(partial(self._on_acknowledged, info))
 
         for tp in command.partitions:
-            self.infos[tp].stop(on_back)
+            self.partition_infos[tp].stop(on_back)
         self._fetchers.wake()
         self._lease.wake()
         if drained:
-            self._inbox.post(ev.PartitionsDrained(drained))
+            self._inbox.submit(ev.PartitionsDrained(drained))
 
-    def _came_back(self, info: PartitionTopicInfo) -> None:
-        if self.infos.get(info.tp) is info:
-            self._inbox.feed(ev.PartitionsDrained({info.tp: info.consumed_offset}))
+    def _on_acknowledged(self, info: PartitionTopicInfo) -> None:
+        if self.partition_infos.get(info.tp) is info:
+            self._inbox.handle_event(ev.PartitionsDrained({info.tp: info.consumed_offset}))
 
-    def give_up_drain(self, command: do.GiveUpDrain) -> None:
-        positions = {tp: self.infos[tp].consumed_offset for tp in command.partitions if tp in self.infos}
-        self._inbox.post(ev.PartitionsDrained(positions))
+    def force_drain(self, command: do.GiveUpDrain) -> None:
+        positions = {tp: self.partition_infos[tp].consumed_offset for tp in command.partitions if tp in self.partition_infos}
+        self._inbox.submit(ev.PartitionsDrained(positions))
 
-    def drop(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.Drop) -> None:
         queues: set[ChunkQueue] = set()
         for tp in command.partitions:
-            info = self.infos.pop(tp, None)
+            info = self.partition_infos.pop(tp, None)
             if info is not None:
-                info.kill()
+                info.invalidate()
                 queues.add(info.queue)
-        self._drop_void(queues)
+        self._drop_stale(queues)
 
-    def move_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveThread) -> None:
         """What the old stream did not hand out goes to the front of the new stream's queue."""
         moved: list[PartitionTopicInfo] = []
         queues: set[ChunkQueue] = set()
         for tp, thread in command.threads.items():
-            old = self.infos[tp]
+            old = self.partition_infos[tp]
             # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
             offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
             new = self._info(tp, thread, offset, old.source)
-            new.high_watermark, new.answered_at_ms = old.high_watermark, old.answered_at_ms
+            new.high_watermark, new.last_response_ms = old.high_watermark, old.last_response_ms
             chunks = []
-            for chunk in old.not_handed_out():
+            for chunk in old.undelivered_chunks():
                 if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
                     chunks.append(replace(chunk, info=new, resets=new.resets))
                     new.fetch_offset = chunk.next_offset
-            new.queue.put_first(chunks)
+            new.queue.prepend(chunks)
             queues.add(old.queue)
-            self.infos[tp] = new
+            self.partition_infos[tp] = new
             moved.append(new)
-        self._drop_void(queues)
+        self._drop_stale(queues)
         self._fetchers.start(moved)
 
-    def held(self) -> dict[TopicPartition, PartitionTopicInfo]:
+    def all_partitions(self) -> dict[TopicPartition, PartitionTopicInfo]:
         """Everything that is ours, what is on its way out included; from any thread."""
-        return dict(self.infos)
+        return dict(self.partition_infos)
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
         """What is read now: partition -> thread id; from any thread."""
-        return {tp: info.thread for tp, info in self.held().items() if info.is_live}
+        return {tp: info.thread for tp, info in self.all_partitions().items() if info.is_live}
 
     @property
-    def holds_nothing(self) -> bool:
-        return not self.infos
+    def has_no_partitions(self) -> bool:
+        return not self.partition_infos
 
     @property
-    def busy(self) -> Busy | None:
-        found = ((queue.in_hand_since_ms, thread) for (_, thread), queue in list(self.queues.items()))
+    def busy_stream(self) -> Busy | None:
+        found = ((queue.unacknowledged_since_ms, thread) for (_, thread), queue in list(self.queues.items()))
         return min((Busy(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
 
     def end(self, error: BaseException | None) -> None:
@@ -153,7 +153,7 @@ class StreamHolder:
             queue.end(ShutdownMarker(error))
         self._lease.wake()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         self._fetchers.ask_to_stop()
 
     def join(self, timeout_ms: int) -> bool:
@@ -161,18 +161,18 @@ class StreamHolder:
 
     def collect_positions(self) -> None:
         """Of what is being handed out; what is on its way out is committed with its release."""
-        positions = {tp: info.consumed_offset for tp, info in self.infos.items() if info.is_live}
-        self._inbox.post(ev.PositionsCollected(positions))
+        positions = {tp: info.consumed_offset for tp, info in self.partition_infos.items() if info.is_live}
+        self._inbox.submit(ev.PositionsCollected(positions))
 
     def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
         """Called on a fetcher's thread."""
-        self._inbox.call(partial(self._was_reset, info, offset))
+        self._inbox.call_soon(partial(self._on_offset_reset, info, offset))
 
-    def _was_reset(self, info: PartitionTopicInfo, offset: int) -> None:
-        if self.infos.get(info.tp) is info:
-            self._inbox.feed(ev.OffsetReset(info.tp, offset))
+    def _on_offset_reset(self, info: PartitionTopicInfo, offset: int) -> None:
+        if self.partition_infos.get(info.tp) is info:
+            self._inbox.handle_event(ev.OffsetReset(info.tp, offset))
 
-    def _drop_void(self, queues: Iterable[ChunkQueue]) -> None:
+    def _drop_stale(self, queues: Iterable[ChunkQueue]) -> None:
         for queue in queues:
-            queue.drop_void()
+            queue.drop_stale()
         self._fetchers.wake()

@@ -42,8 +42,8 @@ class StreamsMembership(Membership, Protocol):
 
     counters: Counters
     listener: ListenerCalls
-    observing: Observing
-    any_broker: AnyBroker
+    observer: Observing
+    bootstrap_client: AnyBroker
     topic_finder: TopicFinder | None
 
     @property
@@ -59,10 +59,10 @@ class StreamsMembership(Membership, Protocol):
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread."""
 
-    def refused_by_brokers(self, error: AuthenticationException) -> None:
+    def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
 
-    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+    def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers: brokers refuse these topics, of which we have partitions."""
 
 
@@ -89,7 +89,7 @@ class StreamsMember(Generic[M]):
             self.registry,
             clock,
             self.lease,
-            lambda: self.streams.held().values(),
+            lambda: self.streams.all_partitions().values(),
             lambda: self.streams.queues,
             lambda: self.fetchers.min_fetch_rate(),
             lambda: self.fetchers.budget.held_bytes,
@@ -97,7 +97,7 @@ class StreamsMember(Generic[M]):
         self.membership = make_membership(self.lease, self.metrics)
         self.counters = self.membership.counters
         self.listener = self.membership.listener
-        self.observing = self.membership.observing
+        self.observing = self.membership.observer
         self.topic_finder = self.membership.topic_finder
         self.membership.every(TICK_MS, self.registry.tick)
         self.fetchers = ConsumerFetcherManager(
@@ -105,18 +105,18 @@ class StreamsMember(Generic[M]):
             fetch,
             num_fetchers,
             brokers.connect,
-            self.membership.any_broker,
+            self.membership.bootstrap_client,
             clock,
             lambda info, offset: self.streams.on_reset(info, offset),
             self.membership.thread_died,
-            self.membership.refused_by_brokers,
+            self.membership.authentication_failed,
             self.registry,
             self.observing.fetch_failed,
             on_unknown=self.topic_finder.refresh if self.topic_finder is not None else None,
-            on_topics_refused=self.membership.topics_refused,
+            on_topics_refused=self.membership.topics_rejected,
         )
-        self.streams = StreamHolder(self.fetchers, self.lease, self.membership.inbox, self.metrics.tally_of)
-        self.membership.run_with(self.streams)
+        self.streams = StreamHolder(self.fetchers, self.lease, self.membership.event_loop, self.metrics.tally_of)
+        self.membership.attach_processor(self.streams)
 
     def start(self, timeout_ms: int) -> None:
         """Connect to who keeps the group; raises with nothing left running when that cannot be done."""
@@ -133,7 +133,7 @@ class StreamsMember(Generic[M]):
 
     def wait_for_share(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the member, if one did."""
-        return self.membership.wait_for_share(timeout_ms)
+        return self.membership.wait_for_assignment(timeout_ms)
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
         """Write these positions; gives back what was not written, with the reason."""

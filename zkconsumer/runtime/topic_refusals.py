@@ -43,7 +43,7 @@ class TopicRefusals:
         self._has_ended = False
         self._lock = threading.Lock()
 
-    def refused(self, errors: Mapping[str, ErrorCode], needed: Collection[str]) -> None:
+    def on_topic_errors(self, errors: Mapping[str, ErrorCode], needed: Collection[str]) -> None:
         """Brokers refuse these topics; the member cannot do its work without those that are ``needed``."""
         in_the_way = {topic: error for topic, error in errors.items() if topic in needed}
         with self._lock:
@@ -51,16 +51,16 @@ class TopicRefusals:
                 return
             self._has_ended = bool(in_the_way)
             left_out = {topic: error for topic, error in errors.items() if topic not in needed}
-            due = self._reminders.due(left_out, self._clock.now_ms())
+            due = self._reminders.select_due(left_out, self._clock.now_ms())
         for topic in due:
             words = f"topic={topic} why={str(left_out[topic])!r}"
             log.warning("topic-left-out member=%s %s: it is not read, and the others are", self._member, words)
             self._hooks.call("told", "WARNING", "topic-left-out", words)
         if in_the_way:
-            self._end(error_of(in_the_way))
+            self._end(topic_exception_of(in_the_way))
 
 
-def error_of(refused: Mapping[str, ErrorCode]) -> UsageError:
+def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:
     """The error of Kafka's own client for these; a right that is missing is named before a wrong name."""
     denied = sorted(topic for topic, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED)
     names = _names(denied or sorted(refused))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.zk.procedures import Elsewhere, Procedure
-from zkconsumer.zk.topics import Unreadable, is_safe
+from zkconsumer.zk.topics import Unreadable, is_usable_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,17 +27,17 @@ class KafkaTopics:
     def __init__(self, finder: TopicFinder, on_refused: Callable[[Mapping[str, ErrorCode]], None]) -> None:
         self._finder = finder
         self._on_refused = on_refused
-        self.births: dict[str, int] = {}
+        self.topic_czxids: dict[str, int] = {}
         """Not transactions of ZooKeeper, but small numbers that grow when a topic is created again."""
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """See ``TopicSource``."""
-        wanted = sorted(topic for topic in topics if is_safe(topic))
+        wanted = sorted(topic for topic in topics if is_usable_topic_name(topic))
         yield from self._known(wanted)
-        refused = self._finder.refused(wanted)
+        refused = self._finder.rejected(wanted)
         if refused:
             self._on_refused(refused)
-        self.births = {topic: self._finder.generation(topic) for topic in wanted}
+        self.topic_czxids = {topic: self._finder.incarnation(topic) for topic in wanted}
         return {topic: self._finder.partitions(topic) for topic in wanted}
 
     def read_all(self) -> Procedure[tuple[str, ...]]:
@@ -48,7 +48,7 @@ class KafkaTopics:
     def invalidate(self, path: str) -> None:
         """No node of ZooKeeper matters here."""
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """What Kafka said stays true when ZooKeeper's connection breaks."""
 
     def _known(self, names: list[str] | None) -> Procedure[None]:
@@ -59,7 +59,7 @@ class KafkaTopics:
                 answer.append(why)
                 done()
 
-            self._finder.want(names, answered)
+            self._finder.request_topics(names, answered)
 
         yield Elsewhere(ask)
         [why] = answer

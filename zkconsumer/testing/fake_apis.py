@@ -68,7 +68,7 @@ def metadata(
     """The live brokers and the topics that were asked for; ``errors``: by topic, what is answered in their place."""
     brokers = [
         MetadataBroker(node_id=a.broker_id, host=a.host, port=a.port)
-        for a in map(state.addresses.__getitem__, sorted(state.up))
+        for a in map(state.addresses.__getitem__, sorted(state.running_brokers))
     ]
     wants_all = not body.topics if version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
     if wants_all:
@@ -81,7 +81,7 @@ def metadata(
         for name in names
     ]  # fmt: skip
     return MetadataResponse(
-        brokers=brokers, cluster_id=state.cluster_id, controller_id=min(state.up, default=-1), topics=topics
+        brokers=brokers, cluster_id=state.cluster_id, controller_id=min(state.running_brokers, default=-1), topics=topics
     )
 
 
@@ -105,7 +105,7 @@ def _metadata_partition(
 ) -> MetadataPartition:
     leader = state.leader_of(partition)
     error = codes.LEADER_NOT_AVAILABLE if leader is None else codes.NONE
-    alive = [replica for replica in partition.replicas if replica in state.up]
+    alive = [replica for replica in partition.replicas if replica in state.running_brokers]
     return MetadataPartition(
         error_code=fault.code if isinstance(fault, PartitionError) else error.code,
         partition_index=index,
@@ -113,7 +113,7 @@ def _metadata_partition(
         leader_epoch=partition.log.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=alive,
-        offline_replicas=[replica for replica in partition.replicas if replica not in state.up],
+        offline_replicas=[replica for replica in partition.replicas if replica not in state.running_brokers],
     )
 
 
@@ -150,8 +150,8 @@ def list_offsets(
             fault = faults.get(tp)
             if isinstance(fault, PartitionError):
                 partition = codes.error_code(fault.code)
-            asks_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME and release.means_more(asked.timestamp)
-            if asks_newest and release.refuses_time(asked.timestamp, version):
+            asks_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME and release.is_special_timestamp(asked.timestamp)
+            if asks_newest and release.rejects_timestamp(asked.timestamp, version):
                 partition = codes.UNSUPPORTED_VERSION
             if isinstance(partition, ErrorCode):
                 rows.append(ListOffsetsPartitionResponse(partition_index=tp.partition, error_code=partition.code))
@@ -260,13 +260,13 @@ def fetch(
             at_least_one=version >= AT_LEAST_ONE_FROM and stored_bytes == 0,
             empty_if_cut=version >= AT_LEAST_ONE_FROM,
             converts_lazily=release.converts_lazily,
-            hides_unconvertible=release.hides_unconvertible,
+            hides_unconvertible=release.omits_unconvertible_entry,
         )
         bytes_max = max(0, min(room, asked.partition_max_bytes))
         row, took = _fetch_partition(state, broker_id, tp, asked, bytes_max, how, faults.get(tp))
         if row.error_code == codes.NONE.code:
             is_committed_only = body.isolation_level == READ_COMMITTED
-            if is_committed_only or release.tells_last_stable_offset:
+            if is_committed_only or release.returns_last_stable_offset:
                 row.last_stable_offset = row.high_watermark
             row.aborted_transactions = [] if is_committed_only else None
         stored_bytes += took
@@ -274,7 +274,7 @@ def fetch(
         topics.setdefault(name, []).append(row)
     if stored_bytes < body.min_bytes and topics and not has_error and not is_final:
         return None
-    return context.answer([FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
+    return context.build_response([FetchTopicResponse(topic=name, partitions=rows) for name, rows in topics.items()])
 
 
 def _asked(topics: Iterable[FetchTopic]) -> Iterator[tuple[str, FetchPartition]]:

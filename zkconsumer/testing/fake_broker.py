@@ -17,7 +17,7 @@ from typing import Any, cast
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
-from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, admit, api_versions
+from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, decode_frame, api_versions_response
 from zkconsumer.kafka.releases import Release
 from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
@@ -62,7 +62,7 @@ class Reply:
     """What goes to the client; ``hangs_up``: and then the connection ends."""
 
     data: bytes
-    hangs_up: bool = False
+    closes_connection: bool = False
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Work:
         for injected in self.faults:
             match injected.fault:
                 case CloseConnection(after_bytes):
-                    return Reply(frame[:after_bytes], hangs_up=True)
+                    return Reply(frame[:after_bytes], closes_connection=True)
                 case Garbage(data):
                     return Reply(data)
                 case _:
@@ -117,16 +117,16 @@ class FakeBroker:
 
     def begin(self, frame: bytes) -> Work | Reply:
         """Take a request (without its size)."""
-        outcome = admit(frame, self.release)
+        outcome = decode_frame(frame, self.release)
         match outcome:
             case Refusal(refused):
                 return Reply(refused)
             case Unreadable():
-                return Reply(b"", hangs_up=outcome is Unreadable.HANG_UP)
+                return Reply(b"", closes_connection=outcome is Unreadable.CLOSE_CONNECTION)
         asked = outcome.header
-        fetch = self.fetch_sessions.begin(outcome.body, outcome.version) if outcome.api is FETCH else None
+        fetch = self.fetch_sessions.new_context(outcome.body, outcome.version) if outcome.api is FETCH else None
         topics = fetch.topics if isinstance(fetch, FetchContext) else ()
-        self._state.seen.append(
+        self._state.requests.append(
             Seen(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body, topics)
         )
         self._state.changed.notify_all()
@@ -148,7 +148,7 @@ class FakeBroker:
         hit = []
         for injected in self._state.faults:
             is_of_partition = isinstance(injected.fault, PartitionFault)
-            if not injected.concerns(request.api.key, self.broker_id):
+            if not injected.applies_to(request.api.key, self.broker_id):
                 continue
             if is_of_partition and not _names(request, fetch, cast(PartitionFault, injected.fault).tp):
                 continue
@@ -205,7 +205,7 @@ class FakeBroker:
         errors = {tp: error_code(fault.code) for tp, fault in faults.items() if isinstance(fault, PartitionError)}
         match request.api.key:
             case API_VERSIONS.key:
-                return api_versions(self.release)
+                return api_versions_response(self.release)
             case METADATA.key:
                 return fake_apis.metadata(state, version, body, faults, topic_errors)
             case LIST_OFFSETS.key:
@@ -295,11 +295,11 @@ class BrokerSession:
         return bool(self._output)
 
     @property
-    def owes_an_answer(self) -> bool:
+    def has_pending_request(self) -> bool:
         """Whether a request is still waiting for its reply."""
         return not self._has_hung_up and (self._work is not None or bool(self._requests))
 
-    def feed(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Bytes from the client."""
         if self._has_hung_up:
             return
@@ -312,10 +312,10 @@ class BrokerSession:
                 self._requests.append(bytes(self._received[SIZE_BYTES:after]))
                 del self._received[:after]
         except RemoteProtocolError:
-            self.hang_up()
+            self.disconnect()
         self.advance()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """End it; what was not sent yet is lost."""
         self._has_hung_up = True
         self._output.clear()
@@ -325,9 +325,9 @@ class BrokerSession:
 
     def advance(self) -> None:
         """Answer what can be answered now, in order."""
-        if self._broker.broker_id not in self._state.up and not self._has_hung_up:
-            self.hang_up()
-        while self.owes_an_answer:
+        if self._broker.broker_id not in self._state.running_brokers and not self._has_hung_up:
+            self.disconnect()
+        while self.has_pending_request:
             reply: Work | Reply | None = self._work or self._broker.begin(self._requests.popleft())
             if isinstance(reply, Work):
                 self._work = reply
@@ -336,7 +336,7 @@ class BrokerSession:
                 return
             self._work = None
             self._output += reply.data
-            if reply.hangs_up:
+            if reply.closes_connection:
                 self._requests.clear()
                 self._has_hung_up = True
 

@@ -87,7 +87,7 @@ class FakeCluster:
             self._state.magics[broker_id] = self._brokers[broker_id].release.magic
             # No name and no port that exists, so that nothing real is ever reached by mistake.
             self._state.addresses[broker_id] = BrokerAddress(broker_id, f"broker-{broker_id}.fake.invalid", 9092)
-            self._state.up.add(broker_id)
+            self._state.running_brokers.add(broker_id)
 
     # --- reaching the brokers ---
 
@@ -150,7 +150,7 @@ class FakeCluster:
     def stop_broker(self, broker_id: int) -> None:
         """Kill a broker: its connections break, new ones are refused, nobody leads what it led."""
         with self._changing():
-            self._state.up.discard(self._known(broker_id))
+            self._state.running_brokers.discard(self._known(broker_id))
             self._brokers[broker_id].fetch_sessions.drop_all()
         server = self._servers.pop(broker_id, None)
         if server is not None:
@@ -164,7 +164,7 @@ class FakeCluster:
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again, with its logs and its address."""
         with self._changing():
-            self._state.up.add(self._known(broker_id))
+            self._state.running_brokers.add(self._known(broker_id))
             port = self._state.addresses[broker_id].port
         if self._is_serving and broker_id not in self._servers:
             self._listen(broker_id, port)
@@ -271,7 +271,7 @@ class FakeCluster:
         with self._changing():
             self._group(group).moved_to = self._known(broker_id)
 
-    def set_modern_members(self, group: str, are_there: bool) -> None:
+    def set_coordinator_members(self, group: str, are_there: bool) -> None:
         """Let modern consumers be members of the group, or leave: while they are there commits answer error 25."""
         with self._changing():
             self._group(group).has_members = are_there
@@ -310,14 +310,14 @@ class FakeCluster:
     def requests(self) -> list[Seen]:
         """The requests that brokers could read, oldest first (the newest ten thousand)."""
         with self._state.changed:
-            return list(self._state.seen)
+            return list(self._state.requests)
 
     def wait_for_request(self, matches: Callable[[Seen], bool], timeout_ms: int) -> Seen:
         """The first request that matches, now or within the time-out; ``TimeoutError`` otherwise."""
         deadline_ms = self._state.clock.now_ms() + timeout_ms
         with self._state.changed:
             while True:
-                for seen in self._state.seen:
+                for seen in self._state.requests:
                     if matches(seen):
                         return seen
                 left_ms = deadline_ms - self._state.clock.now_ms()
@@ -325,7 +325,7 @@ class FakeCluster:
                     raise TimeoutError(f"no such request within {timeout_ms} ms")
                 self._state.changed.wait(left_ms / 1000)
 
-    def poke(self) -> None:
+    def wake_waiting_requests(self) -> None:
         """Make waiting requests look at the clock again: after a clock was moved by hand."""
         with self._changing():
             pass
@@ -361,7 +361,7 @@ class FakeCluster:
     def _listening(self, host: str, port: int) -> FakeBroker | None:
         """With the lock held."""
         for address in self._state.addresses.values():
-            if address[1:] == (host, port) and address.broker_id in self._state.up:
+            if address[1:] == (host, port) and address.broker_id in self._state.running_brokers:
                 return self._brokers[address.broker_id]
         return None
 

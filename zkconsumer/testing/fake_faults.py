@@ -132,6 +132,6 @@ class Injected:
         """Take it out of force.  (``FakeCluster.lift`` also wakes who waits for it.)"""
         self._is_lifted = True
 
-    def concerns(self, api_key: int, broker_id: int) -> bool:
+    def applies_to(self, api_key: int, broker_id: int) -> bool:
         """Whether it is meant for a request of this API to this broker."""
         return self.is_in_force and self._api_key in (None, api_key) and self._broker_id in (None, broker_id)

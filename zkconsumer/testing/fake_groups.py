@@ -132,7 +132,7 @@ def coordinator_of(state: ClusterState, group: str) -> int | None:
     chosen = known.moved_to if known is not None and known.moved_to is not None else None
     if chosen is None:
         chosen = ids[zlib.crc32(group.encode()) % len(ids)]
-    return chosen if chosen in state.up else None
+    return chosen if chosen in state.running_brokers else None
 
 
 def find_coordinator(
@@ -262,7 +262,7 @@ def _refused_commit(
     state: ClusterState, broker_id: int, release: Release, body: OffsetCommitRequest, errors: GroupErrors
 ) -> ErrorCode:
     refused = _refusal(state, broker_id, body.group_id, errors)
-    if refused != codes.NONE or not release.knows_members:
+    if refused != codes.NONE or not release.supports_group_members:
         return refused
     group = state.groups.get(body.group_id)
     if group is not None and group.has_members:

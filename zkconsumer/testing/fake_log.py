@@ -13,8 +13,8 @@ from typing import NamedTuple
 from zkconsumer.errors import UsageError
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, Entry, Record, walk
-from zkconsumer.wire.records import iter_records, scan
+from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, Entry, Record, iter_entries
+from zkconsumer.wire.records import iter_records, scan_record_set
 
 _CODEC_MASK = 0x07
 _LEGACY_ATTRIBUTES_AT = 17
@@ -96,7 +96,7 @@ class FakeLog:
         """
         first_offset = next_offset = self.end
         pieces = []
-        for entry in walk(record_set):
+        for entry in iter_entries(record_set):
             data = bytes(record_set[entry.position : entry.end])
             records = list(iter_records(data))
             pieces.append(self._numbered(entry, data, records, next_offset))
@@ -180,14 +180,14 @@ class FakeLog:
         return build_record_set(moved, self.magic, _codec(data, entry.magic))
 
     def _store_all(self, record_set: bytes) -> None:
-        for entry in walk(record_set):
+        for entry in iter_entries(record_set):
             data = record_set[entry.position : entry.end]
             codec = _codec(data, entry.magic)
             first = entry.offset
             if codec and entry.magic < 2:
                 first = next(iter_records(data)).offset
             self._stored.append(Stored(first, entry.last_offset, entry.magic, codec, data))
-        self.end = scan(record_set).next_offset
+        self.end = scan_record_set(record_set).next_offset
 
 
 def _codec(data: bytes, magic: int) -> int:

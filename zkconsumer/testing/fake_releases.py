@@ -38,7 +38,7 @@ _ANSWERED = (
 )
 
 RELEASES: dict[str, Release] = {
-    name: PLAYED[name].narrowed({api: api.client_highest for api in _ANSWERED}) for name in _NAMES
+    name: PLAYED[name].restricted_to({api: api.client_highest for api in _ANSWERED}) for name in _NAMES
 }
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import scramp
 
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
-from zkconsumer.kafka.gate import api_versions
-from zkconsumer.kafka.transport import Transport, fill_by_pieces
+from zkconsumer.kafka.gate import api_versions_response
+from zkconsumer.kafka.transport import Transport, fill_by_receiving
 from zkconsumer.testing.fake_releases import NEWEST, release_named
 from zkconsumer.wire.frames import REQUEST_BYTES_MAX, SIZE_BYTES, decode_request, decode_request_header, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -53,7 +53,7 @@ class FakeSecurity:
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     session_lifetime_ms: int = 0
     has_authenticate: bool = True
-    misbehave: Misbehave | None = None
+    tamper: Misbehave | None = None
     logins: list[str] = field(default_factory=list)
 
     def context(self) -> ssl.SSLContext | None:
@@ -95,7 +95,7 @@ class FakeLogin:
         header = decode_request_header(frame)
         if header.api_key == API_VERSIONS.key:
             version = min(header.api_version, API_VERSIONS.highest)
-            answer = api_versions(release_named(NEWEST))
+            answer = api_versions_response(release_named(NEWEST))
             modern = self._security.has_authenticate
             answer.api_keys.append(ApiVersion(api_key=SASL_HANDSHAKE.key, min_version=0, max_version=int(modern)))
             if modern:
@@ -122,9 +122,9 @@ class FakeLogin:
 
     def _sent(self, answer: bytes) -> bytes:
         self._answers += 1
-        if self._security.misbehave is None:
+        if self._security.tamper is None:
             return answer
-        changed = self._security.misbehave(self._answers, answer)
+        changed = self._security.tamper(self._answers, answer)
         self.has_ended |= changed is None
         return changed or b""
 
@@ -243,7 +243,7 @@ class SecuredTransport:
         return size
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        return fill_by_pieces(self, view, deadline_ms)
+        return fill_by_receiving(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         return bool(self._out) or self._has_ended or self._below.wait(deadline_ms)

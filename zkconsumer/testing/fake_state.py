@@ -54,13 +54,13 @@ class ClusterState:
     cluster_id: str
     changed: threading.Condition = field(default_factory=threading.Condition)
     addresses: dict[int, BrokerAddress] = field(default_factory=dict)
-    up: set[int] = field(default_factory=set)
+    running_brokers: set[int] = field(default_factory=set)
     magics: dict[int, int] = field(default_factory=dict)
     topics: dict[str, list[FakePartition]] = field(default_factory=dict)
     groups: dict[str, FakeGroup] = field(default_factory=dict)
     znodes: Znodes = field(default_factory=ZnodesInMemory)
     faults: list[Injected] = field(default_factory=list)
-    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
+    requests: deque[Seen] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
 
     def partition(self, tp: TopicPartition) -> FakePartition | None:
         """The partition, if it exists."""
@@ -77,7 +77,7 @@ class ClusterState:
 
     def leader_of(self, partition: FakePartition) -> int | None:
         """The leader, if it is alive."""
-        return partition.leader if partition.leader in self.up else None
+        return partition.leader if partition.leader in self.running_brokers else None
 
 
 def topic_id(topic: str) -> bytes:

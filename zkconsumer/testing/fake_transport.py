@@ -9,7 +9,7 @@ from itertools import count
 
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import OnDeath, StopSignal, Worker, spawn
-from zkconsumer.kafka.transport import fill_by_pieces
+from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.testing.fake_broker import BrokerSession, FakeBroker
 from zkconsumer.testing.fake_state import ClusterState
 
@@ -40,7 +40,7 @@ class MemoryTransport:
     def send_all(self, data: bytes, deadline_ms: int) -> None:
         with self._state.changed:
             session = self._opened()
-            session.feed(data)
+            session.receive(data)
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         with self._state.changed:
@@ -51,7 +51,7 @@ class MemoryTransport:
             return len(data)
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        return fill_by_pieces(self, view, deadline_ms)
+        return fill_by_receiving(self, view, deadline_ms)
 
     def wait(self, deadline_ms: int) -> bool:
         with self._state.changed:
@@ -80,7 +80,7 @@ class MemoryTransport:
         with self._state.changed:
             session, self._session = self._session, None
             if session is not None:
-                session.hang_up()
+                session.disconnect()
 
     def _opened(self) -> BrokerSession:
         self._refuse_if_aborted()
@@ -112,7 +112,7 @@ class TcpServer:
         ended = self._acceptor.stop(STOP_TIMEOUT_MS)
         self._listener.close()
         for client in self._clients:
-            client.ask_to_stop()
+            client.request_stop()
         joined = [client.join(STOP_TIMEOUT_MS) for client in self._clients]
         return ended and all(joined)
 
@@ -151,18 +151,18 @@ class Conversation:
                     break
                 self._serve(data, stop)
         with self._state.changed:
-            self._session.hang_up()
+            self._session.disconnect()
 
     def _serve(self, data: bytes, stop: StopSignal) -> None:
         """Feed the session, and send until it owes nothing."""
         with self._state.changed:
-            self._session.feed(data)
+            self._session.receive(data)
         while not stop.is_set():
             with self._state.changed:
                 self._session.advance()
                 reply = self._session.take(PIECE_BYTES)
                 if not reply:
-                    if not self._session.owes_an_answer:
+                    if not self._session.has_pending_request:
                         return
                     self._session.wait(None)
             if reply:

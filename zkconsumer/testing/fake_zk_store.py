@@ -51,7 +51,7 @@ from zkconsumer.zk.requests import (
     WatchKind,
     check_path,
     paths_of,
-    same_error,
+    lost_request_result,
 )
 from zkconsumer.zk.security import Login, SaslGssapi, identities
 
@@ -134,7 +134,7 @@ class FakeZkStore:
         self, server: FakeZooKeeper, chroot: str = "", session_timeout_ms: int = 6_000, login: Login | None = None
     ) -> None:
         self.server = server
-        self._who = _identities(login)
+        self._auth_ids = _identities(login)
         self.packets_sent = 0
         self._chroot = chroot.rstrip("/")
         least, most = server.timeout_range_ms
@@ -167,10 +167,10 @@ class FakeZkStore:
         with server._lock:
             if not server.is_up:
                 raise ZkTimeoutException(f"no session with the fake ZooKeeper within {timeout_ms} ms")
-            if self._chroot and not server.tree.holds(self._chroot):
+            if self._chroot and not server.tree.has_node(self._chroot):
                 raise ChrootMissing(f"the chroot {self._chroot} does not exist")
             self._connect()
-        server._go()
+        server._deliver()
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         for request in requests:
@@ -185,7 +185,7 @@ class FakeZkStore:
                 self._settle(asked, SessionGone)
             else:
                 self._inbox.extend(asked)
-        server._go()
+        server._deliver()
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
         """Every session of a fake comes from this machine."""
@@ -199,7 +199,7 @@ class FakeZkStore:
             if self._state != "closed":
                 self._confirmed = self._state in ("connected", "new")
                 self._end()
-        server._go()
+        server._deliver()
         if server._delivery == "thread":
             with server._wake:
                 server._wake.wait_for(lambda: not self._outbox, timeout_ms / 1000)
@@ -214,13 +214,13 @@ class FakeZkStore:
         is_new = self._session is None or not self._session.is_alive
         if is_new:
             if self._session is not None:
-                self._tell(SessionLost(self._session.session_id))
+                self._queue_event(SessionLost(self._session.session_id))
                 gone = [asked for asked in self._inbox if asked.batch.session_id == self._session.session_id]
                 self._inbox = deque(asked for asked in self._inbox if asked.batch.session_id is None)
                 self._settle(gone, SessionGone)
             self._session = self.server._open_session(self)
         assert self._session is not None
-        self._tell(SessionConnected(self._session.session_id, self._timeout_ms, is_new))
+        self._queue_event(SessionConnected(self._session.session_id, self._timeout_ms, is_new))
 
     def _drop(self) -> bool:
         """Lose the connection and all that was on it; False when there is none."""
@@ -233,10 +233,10 @@ class FakeZkStore:
         self._outbox = deque(item for item in self._outbox if not _is_watch_event(item))
         for item in self._outbox:
             if isinstance(item, _Answer) and not item.is_local and item.asked.request is not None:
-                item.result, item.is_local = same_error(item.asked.request, ConnectionLost), True
+                item.result, item.is_local = lost_request_result(item.asked.request, ConnectionLost), True
         self._settle(self._inbox, ConnectionLost)
         self._inbox.clear()
-        self._tell(SessionSuspended())
+        self._queue_event(SessionSuspended())
         return True
 
     def _end(self) -> None:
@@ -264,19 +264,19 @@ class FakeZkStore:
             self._outbox.extend(_Event(self.server._next_seq(), item.event) for item in late)
             self._late = []
 
-    def _notice(self, path: str, kind: WatchKind) -> None:
+    def _queue_watch_event(self, path: str, kind: WatchKind) -> None:
         item = _Event(self.server._next_seq(), WatchFired(self._below(path), kind))
         if "events" in self._held:
             self._late.append(item)
         else:
             self._outbox.append(item)
 
-    def _tell(self, event: StoreEvent) -> None:
+    def _queue_event(self, event: StoreEvent) -> None:
         self._outbox.append(_Event(self.server._next_seq(), event))
 
     def _settle(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
         for each in asked:
-            result = None if each.request is None else same_error(each.request, kind)
+            result = None if each.request is None else lost_request_result(each.request, kind)
             self._outbox.append(_Answer(self.server._next_seq(), each, result, is_local=True))
         if self._outbox and self not in self.server.stores:
             self.server.stores.append(self)
@@ -348,29 +348,29 @@ class FakeZkStore:
         session, tree = self._session, self.server.tree
         match request:
             case Get(path, watch):
-                node = tree.get(self._above(path), self._who)
+                node = tree.get(self._above(path), self._auth_ids)
                 if watch and isinstance(node, Node):
                     session.data_watches.add(self._above(path))
                 return self._relative(node)
             case Exists(path, watch):
                 if watch:
                     session.data_watches.add(self._above(path))
-                stat = tree.exists(self._above(path), self._who)
+                stat = tree.exists(self._above(path), self._auth_ids)
                 return self._relative(stat) if isinstance(stat, StoreError) else stat
             case Children(path, watch):
-                children = tree.children(self._above(path), self._who)
+                children = tree.children(self._above(path), self._auth_ids)
                 if watch and isinstance(children, ChildrenOf):
                     session.child_watches.add(self._above(path))
                 return self._relative(children)
             case GetMany(paths):
-                return [self._relative(tree.get(self._above(path), self._who)) for path in paths]
+                return [self._relative(tree.get(self._above(path), self._auth_ids)) for path in paths]
             case GetAcl(path):
-                acl = tree.get_acl(self._above(path), self._who)
+                acl = tree.get_acl(self._above(path), self._auth_ids)
                 return self._relative(acl) if isinstance(acl, StoreError) else acl
             case GetAcls(paths):
-                return AclsRead([self._relative(tree.node_acl(self._above(path), self._who)) for path in paths])
+                return AclsRead([self._relative(tree.node_acl(self._above(path), self._auth_ids)) for path in paths])
             case SetAcl(path, acl, version):
-                changed = tree.change_acl(self._above(path), acl, version, self._who)
+                changed = tree.change_acl(self._above(path), acl, version, self._auth_ids)
                 return self._relative(changed) if isinstance(changed, StoreError) else changed
             case Multi(ops):
                 return self._transact(ops)
@@ -384,7 +384,7 @@ class FakeZkStore:
     def _transact(self, ops: Sequence[Op]) -> MultiOk | StoreError:
         assert self._session is not None, "only a connected store executes"
         absolute = [replace(op, path=self._above(op.path)) for op in ops]
-        result = self.server._transact(absolute, self._session.session_id, self._who)
+        result = self.server._transact(absolute, self._session.session_id, self._auth_ids)
         if isinstance(result, MultiFailed):
             return MultiFailed(ops[result.failed].path, result.failed, self._relative(result.error))
         return MultiOk(tuple(self._below(each) if isinstance(each, str) else each for each in result.results))

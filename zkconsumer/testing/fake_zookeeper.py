@@ -88,16 +88,16 @@ class FakeZooKeeper:
         """Make a persistent node and its parents, or give it this data; watches fire as for anybody."""
         with self._lock:
             parents = [path[:at] for at in range(1, len(path)) if path[at] == "/"]
-            ops: list[Op] = [CreateOp(parent) for parent in parents if not self.tree.holds(parent)]
-            is_there = self.tree.holds(path)
+            ops: list[Op] = [CreateOp(parent) for parent in parents if not self.tree.has_node(parent)]
+            is_there = self.tree.has_node(path)
             self._transact([*ops, SetOp(path, data) if is_there else CreateOp(path, data)], 0)
-        self._go()
+        self._deliver()
 
     def remove(self, path: str) -> None:
         """Delete a node without children; nothing happens when it is missing."""
         with self._lock:
             self._transact([DeleteOp(path)], 0)
-        self._go()
+        self._deliver()
 
     def data(self, path: str) -> bytes | None:
         """The data of a node by absolute path, None when it is missing."""
@@ -131,13 +131,13 @@ class FakeZooKeeper:
         """Break the connection: what was sent and not delivered is lost, executed or not; watches are gone."""
         with self._lock:
             store._drop()
-        self._go()
+        self._deliver()
 
     def reconnect(self, store: FakeZkStore) -> None:
         """Let a disconnected store connect again: the same session if it is alive, else a new one."""
         with self._lock:
             store._connect()
-        self._go()
+        self._deliver()
 
     def expire(self, store: FakeZkStore, *, reconnects: bool = True) -> None:
         """End the store's session at the server.
@@ -150,14 +150,14 @@ class FakeZooKeeper:
                 self._end_session(store.session_id)
             if store._drop() and reconnects:
                 store._connect()
-        self._go()
+        self._deliver()
 
     def end_session(self, session_id: int) -> None:
         """What the server does when a session times out: that of a store that was closed while suspended."""
         with self._lock:
             assert all(store.session_id != session_id for store in self.stores), "a store has it: use expire"
             self._end_session(session_id)
-        self._go()
+        self._deliver()
 
     def hold(self, what: Held, store: FakeZkStore | None = None) -> None:
         """Stop something on its way, for one store or for all there are, until ``release``.
@@ -175,9 +175,9 @@ class FakeZooKeeper:
         with self._lock:
             for each in self._these(store):
                 each._release(what, drop)
-        self._go()
+        self._deliver()
 
-    def lose_next(
+    def lose_connection_on_next(
         self, matches: Matches, *, is_done: bool, store: FakeZkStore | None = None, reconnects: bool = True
     ) -> None:
         """Break the connection at the next request that matches, after or before it was executed.
@@ -188,7 +188,7 @@ class FakeZooKeeper:
         with self._lock:
             self._faults.append(Fault(matches, store, is_done=is_done, reconnects=reconnects))
 
-    def refuse_next(
+    def fail_next(
         self, matches: Matches, error: Callable[[str], StoreError], *, store: FakeZkStore | None = None
     ) -> None:
         """Answer the next request that matches with ``error(path)``, and do not execute it."""
@@ -234,12 +234,12 @@ class FakeZooKeeper:
                 if kind == "deleted":
                     session.child_watches.discard(path)
                 if was_watched:
-                    session.store._notice(path, kind)
+                    session.store._queue_watch_event(path, kind)
             parent = parent_of(path)
             for session in sessions:
                 if kind != "data" and parent in session.child_watches:
                     session.child_watches.discard(parent)
-                    session.store._notice(parent, "children")
+                    session.store._queue_watch_event(parent, "children")
 
     def _fault_for(self, store: FakeZkStore, request: Request) -> Fault | None:
         for fault in self._faults:
@@ -250,7 +250,7 @@ class FakeZooKeeper:
 
     # --- steps
 
-    def _go(self) -> None:
+    def _deliver(self) -> None:
         """Something may have become possible."""
         match self._delivery:
             case "direct":

@@ -76,49 +76,49 @@ class Diary:
     def __init__(self, member: str, writer: HistoryWriter) -> None:
         self.member = member
         self._writer = writer
-        self._in_hand: dict[int, tuple[str, int]] = {}
+        self._unacknowledged: dict[int, tuple[str, int]] = {}
 
     def now_ms(self) -> int:
         return self._writer.now_ms()
 
     def note(self, word: str, rest: str = "") -> None:
         """A line for people, and for ``PythonMember``."""
-        self._writer.write(Note(self.now_ms(), f"{word} {rest}".strip()))
+        self._writer.write_offsets(Note(self.now_ms(), f"{word} {rest}".strip()))
 
-    def known(self, consumer_id: str, streams: int) -> None:
-        self._writer.write(MemberKnown(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams))
+    def declared(self, consumer_id: str, streams: int) -> None:
+        self._writer.write_offsets(MemberKnown(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams))
 
     def joined(self) -> None:
-        self._writer.write(Joined(self.now_ms(), self.member))
+        self._writer.write_offsets(Joined(self.now_ms(), self.member))
 
     def leaving(self) -> None:
-        self._writer.write(Leaving(self.now_ms(), self.member))
+        self._writer.write_offsets(Leaving(self.now_ms(), self.member))
 
     def left(self) -> None:
-        self._writer.write(Left(self.now_ms(), self.member))
+        self._writer.write_offsets(Left(self.now_ms(), self.member))
 
     def commit_called(self) -> None:
-        self._writer.write(CommitCalled(self.now_ms(), self.member))
+        self._writer.write_offsets(CommitCalled(self.now_ms(), self.member))
 
-    def handed(self, thread: int, topic: str, partition: int, offset: int) -> None:
+    def delivered(self, thread: int, topic: str, partition: int, offset: int) -> None:
         """A record was returned to this thread."""
-        self._in_hand[thread] = (topic, partition)
-        self._writer.handed(self.member, topic, partition, offset)
+        self._unacknowledged[thread] = (topic, partition)
+        self._writer.delivered(self.member, topic, partition, offset)
 
     def consumed(self, thread: int, topic: str, partition: int, offset: int) -> None:
         """This thread is about to ask for the next record."""
-        self._writer.write(Consumed(self.now_ms(), self.member, topic, partition, offset))
-        self._in_hand.pop(thread, None)
+        self._writer.write_offsets(Consumed(self.now_ms(), self.member, topic, partition, offset))
+        self._unacknowledged.pop(thread, None)
 
-    def claimed(self, tp: TopicPartition) -> None:
-        self._writer.write(Claimed(self.now_ms(), self.member, tp.topic, tp.partition))
+    def acquired(self, tp: TopicPartition) -> None:
+        self._writer.write_offsets(Claimed(self.now_ms(), self.member, tp.topic, tp.partition))
 
     def released(self, tp: TopicPartition, *, keeps_it: bool) -> None:
         """An owner node of ours is gone; ``keeps_it``: for another thread of this member."""
-        if (tp.topic, tp.partition) in list(self._in_hand.values()):
-            self._writer.write(DrainTimedOut(self.now_ms(), self.member, tp.topic, tp.partition))
+        if (tp.topic, tp.partition) in list(self._unacknowledged.values()):
+            self._writer.write_offsets(DrainTimedOut(self.now_ms(), self.member, tp.topic, tp.partition))
         if not keeps_it:
-            self._writer.write(Released(self.now_ms(), self.member, tp.topic, tp.partition))
+            self._writer.write_offsets(Released(self.now_ms(), self.member, tp.topic, tp.partition))
 
 
 class DiaryStore:
@@ -133,12 +133,12 @@ class DiaryStore:
         def look_and_pass_on(results: list[Result]) -> None:
             for request, result in zip(requests, results, strict=True):
                 if isinstance(request, Multi) and isinstance(result, MultiOk):
-                    self._look(request)
+                    self._log_owner_changes(request)
             done(results)
 
         self._store.submit(session_id, requests, look_and_pass_on)
 
-    def _look(self, multi: Multi) -> None:
+    def _log_owner_changes(self, multi: Multi) -> None:
         owners = [op for op in multi.ops if op.path.startswith(self._owners)]
         deleted = {op.path for op in owners if isinstance(op, DeleteOp)}
         created = {op.path for op in owners if isinstance(op, CreateOp)}
@@ -149,7 +149,7 @@ class DiaryStore:
             if path in deleted:
                 self._diary.released(tp, keeps_it=path in created)
             else:
-                self._diary.claimed(tp)
+                self._diary.acquired(tp)
 
     # --- passed on as it is -------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Filtered(NamedTuple):
     streams: int
 
 
-def in_zookeeper(settings: Settings, diary: Diary) -> ConsumerConnector[Any]:
+def zookeeper_connector(settings: Settings, diary: Diary) -> ConsumerConnector[Any]:
     """A member of ZooKeeper's group, whose claims are written down."""
     config = ConsumerConfig.from_properties(settings)
 
@@ -212,7 +212,7 @@ class Program:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
-        spawn("member-input", self._obey, self._died)
+        spawn("member-input", self._read_commands, self._died)
         try:
             readers = self._start(settings, wanted)
         except ZkConsumerError as error:
@@ -225,7 +225,7 @@ class Program:
     def _start(self, settings: Settings, wanted: dict[str, int] | Filtered) -> list[Worker]:
         connector = self._connector = self._connect(settings, self._diary)
         count = wanted.streams if isinstance(wanted, Filtered) else sum(wanted.values())
-        self._diary.known(connector.consumer_id, max(1, count))
+        self._diary.declared(connector.consumer_id, max(1, count))
         self._diary.note(CONNECTED, connector.consumer_id)
         if isinstance(wanted, Filtered):
             rows = connector.create_message_streams_by_filter(wanted.topic_filter, wanted.streams)
@@ -254,7 +254,7 @@ class Program:
                 except StopIteration:
                     return
                 place = message.topic, message.partition, message.offset
-                self._diary.handed(number, *place)
+                self._diary.delivered(number, *place)
                 if self._handle_ms:
                     stop.wait(self._handle_ms)
                 count += 1
@@ -273,7 +273,7 @@ class Program:
             # What was not written is handed out again elsewhere; the history shows whether it was.
             self._diary.note("not-committed", str(error))
 
-    def _obey(self, _: StopSignal) -> None:
+    def _read_commands(self, _: StopSignal) -> None:
         for line in sys.stdin:
             match line.strip():
                 case "stop":
@@ -298,18 +298,18 @@ class Program:
         self._diary.note(FAILED, f"{type(error).__name__}: {error}")
 
 
-def parse_topic(text: str) -> tuple[str, int]:
+def parse_topic_threads(text: str) -> tuple[str, int]:
     """``name:threads``, or ``name`` for one."""
     name, colon, threads = text.rpartition(":")
     return (name, int(threads)) if colon else (text, 1)
 
 
-def main(arguments: Sequence[str] | None = None, connect: Connect = in_zookeeper) -> int:
+def main(arguments: Sequence[str] | None = None, connect: Connect = zookeeper_connector) -> int:
     """The program with this connector; gives its exit code."""
     parser = argparse.ArgumentParser(prog="member_program", description="A member of a group that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
     wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--topic", action="append", type=parse_topic, metavar="NAME[:THREADS]")
+    wanted.add_argument("--topic", action="append", type=parse_topic_threads, metavar="NAME[:THREADS]")
     wanted.add_argument("--whitelist", type=Whitelist, metavar="PATTERN")
     wanted.add_argument("--blacklist", type=Blacklist, metavar="PATTERN")
     parser.add_argument("--streams", type=int, default=1, help="of a filter")

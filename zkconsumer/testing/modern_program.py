@@ -89,42 +89,42 @@ class Diary:
         return self._writer.now_ms()
 
     def note(self, text: str) -> None:
-        self._writer.write(Note(self.now_ms(), text))
+        self._writer.write_offsets(Note(self.now_ms(), text))
 
-    def known(self) -> None:
-        self._writer.write(MemberKnown(self.now_ms(), self.name, "ours", os.getpid()))
+    def declared(self) -> None:
+        self._writer.write_offsets(MemberKnown(self.now_ms(), self.name, "ours", os.getpid()))
 
-    def handed(self, record: Record) -> None:
-        self._writer.write(Handed(self.now_ms(), self.name, *record))
+    def delivered(self, record: Record) -> None:
+        self._writer.write_offsets(Handed(self.now_ms(), self.name, *record))
 
     def assigned(self, places: Iterable[Place]) -> None:
         """These are new."""
         for place in places:
             self._owned.add(place)
-            self._writer.write(Claimed(self.now_ms(), self.name, *place))
+            self._writer.write_offsets(Claimed(self.now_ms(), self.name, *place))
         if not self._has_joined:
             self._has_joined = True
-            self._writer.write(Joined(self.now_ms(), self.name))
+            self._writer.write_offsets(Joined(self.now_ms(), self.name))
         self.note(f"assigned {len(self._owned)}")
 
     def revoked(self, places: Iterable[Place]) -> None:
         """These go to somebody else, who waits until this returns."""
         self.commit()
-        self.give_up(places)
+        self.release(places)
 
     def lost(self, places: Iterable[Place]) -> None:
         """These may be somebody else's already."""
         places = list(places)
         self.note(f"lost {len(places)}")
-        self._writer.write(Expired(self.now_ms(), self.name))
-        self.give_up(places)
+        self._writer.write_offsets(Expired(self.now_ms(), self.name))
+        self.release(places)
 
-    def give_up(self, places: Iterable[Place]) -> None:
+    def release(self, places: Iterable[Place]) -> None:
         for place in places:
             self.processed.pop(place, None)
             if place in self._owned:
                 self._owned.discard(place)
-                self._writer.write(Released(self.now_ms(), self.name, *place))
+                self._writer.write_offsets(Released(self.now_ms(), self.name, *place))
 
     def commit(self) -> None:
         """What was processed; see ``committing``."""
@@ -150,11 +150,11 @@ class Diary:
                 del self.processed[place]
 
     def leaving(self) -> None:
-        self._writer.write(Leaving(self.now_ms(), self.name))
+        self._writer.write_offsets(Leaving(self.now_ms(), self.name))
 
     def left(self) -> None:
-        self.give_up(list(self._owned))
-        self._writer.write(Left(self.now_ms(), self.name))
+        self.release(list(self._owned))
+        self._writer.write_offsets(Left(self.now_ms(), self.name))
 
 
 class Confluent:
@@ -255,7 +255,7 @@ class KafkaPython:
                 with diary.committing() as offsets:
                     if offsets:
                         await commit(offsets)
-                diary.give_up([(each.topic, each.partition) for each in revoked])
+                diary.release([(each.topic, each.partition) for each in revoked])
 
             async def on_partitions_lost(self, lost: Any) -> None:
                 diary.lost([(each.topic, each.partition) for each in lost])
@@ -301,8 +301,8 @@ class Program:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
-        spawn("member-input", self._obey, lambda *_: self._end())
-        self._diary.known()
+        spawn("member-input", self._read_commands, lambda *_: self._end())
+        self._diary.declared()
         try:
             self._library.subscribe(topics, self._diary)
             self._read()
@@ -320,7 +320,7 @@ class Program:
         committed_ms = SYSTEM_CLOCK.now_ms()
         while not self._is_stopping:
             for record in self._library.poll():
-                self._diary.handed(record)
+                self._diary.delivered(record)
                 if self._handle_ms:
                     pause_ms(self._handle_ms)
                 self._diary.processed[record[:2]] = record[2] + 1
@@ -332,7 +332,7 @@ class Program:
                 committed_ms = SYSTEM_CLOCK.now_ms()
                 self._diary.commit()
 
-    def _obey(self, _: StopSignal) -> None:
+    def _read_commands(self, _: StopSignal) -> None:
         for line in sys.stdin:
             match line.strip():
                 case "stop":

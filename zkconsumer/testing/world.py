@@ -21,7 +21,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.security import OPEN, ZkSecurity, security_of
+from zkconsumer.zk.security import OPEN, ZkSecurity, zk_security_of
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class FakeWorld:
     def connector(self, *, hooks: Hooks | None = None, **settings: Any) -> ZookeeperConsumerConnector:
         """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
-        store = partial(self.store, security=security_of(config))
+        store = partial(self.store, security=zk_security_of(config))
         connector = ZookeeperConsumerConnector(config, store=store, connect=self.connect, hooks=hooks)
         self.connectors.append(connector)
         return connector

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from zkconsumer.zk.packets import error_of
+from zkconsumer.zk.packets import store_error_of
 from zkconsumer.zk.requests import (
     ANY_VERSION,
     OPEN_ACL,
@@ -107,7 +107,7 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _in_force(acl: tuple[Acl, ...], who: Who) -> tuple[Acl, ...]:
+def _effective_acl(acl: tuple[Acl, ...], who: Who) -> tuple[Acl, ...]:
     """A list as it is kept: ``auth`` stands for everybody as whom the session is logged in; nothing, when nobody."""
     kept: list[Acl] = []
     for entry in acl:
@@ -168,7 +168,7 @@ class ZnodeTree:
         acl = self.get_acl(path, who)
         return acl if isinstance(acl, StoreError) else NodeAcl(acl, self._nodes[path].stat())
 
-    def holds(self, path: str) -> bool:
+    def has_node(self, path: str) -> bool:
         """Whether there is such a node, for who runs the server."""
         return path in self._nodes
 
@@ -223,9 +223,9 @@ class ZnodeTree:
         """The same for a client: the list is looked at first, then the node, the right to administer, and the version
         of the list."""
         self.zxid += 1
-        in_force = _in_force(acl, who)
+        in_force = _effective_acl(acl, who)
         if not in_force:
-            return error_of(_INVALID_ACL, path)
+            return store_error_of(_INVALID_ACL, path)
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
@@ -256,9 +256,9 @@ class ZnodeTree:
     def _create(self, op: CreateOp, session_id: int, wall_ms: int, who: Who, changes: list[Change]) -> str | StoreError:
         if op.path == "/":
             return NodeExists(op.path)
-        acl = _in_force(op.acl or OPEN_ACL, who)
+        acl = _effective_acl(op.acl or OPEN_ACL, who)
         if not acl:
-            return error_of(_INVALID_ACL, op.path)
+            return store_error_of(_INVALID_ACL, op.path)
         parent = self._nodes.get(parent_of(op.path))
         if parent is None:
             return NoNode(op.path)
@@ -267,7 +267,7 @@ class ZnodeTree:
         if op.path in self._nodes:
             return NodeExists(op.path)
         if parent.ephemeral_owner:
-            return error_of(_NO_CHILDREN_FOR_EPHEMERALS, op.path)
+            return store_error_of(_NO_CHILDREN_FOR_EPHEMERALS, op.path)
         node = _Znode(
             data=op.data,
             acl=acl,
@@ -295,7 +295,7 @@ class ZnodeTree:
 
     def _delete(self, op: DeleteOp, who: Who, changes: list[Change]) -> StoreError | None:
         if op.path == "/":
-            return error_of(_BAD_ARGUMENTS, op.path)
+            return store_error_of(_BAD_ARGUMENTS, op.path)
         parent, node = self._nodes.get(parent_of(op.path)), self._nodes.get(op.path)
         if parent is None:
             return NoNode(op.path)

@@ -59,7 +59,7 @@ def build_record_set(
     batch = list(records)
     base = base_offset if base_offset is not None else batch[0].offset if batch else None
     last = last_offset if last_offset is not None else batch[-1].offset if batch else base
-    _refuse_inexpressible(batch, magic, base, last, control)
+    _check_expressible(batch, magic, base, last, control)
     if base is None or last is None:
         return b""
     try:
@@ -71,7 +71,7 @@ def build_record_set(
         raise UsageError(f"an offset, timestamp or size does not fit in record format {magic}: {error}") from error
 
 
-def _refuse_inexpressible(batch: list[Record], magic: int, base: int | None, last: int | None, control: bool) -> None:
+def _check_expressible(batch: list[Record], magic: int, base: int | None, last: int | None, control: bool) -> None:
     if magic not in (0, 1, 2):
         raise UsageError(f"record format {magic} is not known; 0, 1 and 2 are")
     if magic < 2 and (control or any(record.headers for record in batch)):

@@ -150,7 +150,7 @@ def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> 
         raise InvalidMessageException(f"{NAMES[codec]}: {error}") from error
     except (IndexError, struct.error) as error:
         raise InvalidMessageException(f"{NAMES[codec]}: the data ends too early") from error
-    _refuse_unknown(codec, magic)
+    _check_codec(codec, magic)
     if len(data) > limit:
         raise _too_large(NONE, limit)
     return bytes(data)
@@ -162,7 +162,7 @@ def compress(codec: int, data: bytes | memoryview, magic: int) -> bytes:
     Raises ``UnsupportedCodec`` for a codec that does not exist, or not in that format.
     """
     payload = bytes(data)
-    _refuse_unknown(codec, magic)
+    _check_codec(codec, magic)
     if codec == GZIP:
         deflater = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
         return deflater.compress(payload) + deflater.flush()
@@ -175,7 +175,7 @@ def compress(codec: int, data: bytes | memoryview, magic: int) -> bytes:
     return payload
 
 
-def _refuse_unknown(codec: int, magic: int) -> None:
+def _check_codec(codec: int, magic: int) -> None:
     if codec not in NAMES:
         raise UnsupportedCodec(f"codec {codec} is not known; 0 to {ZSTD} are")
     if codec == ZSTD and magic < 2:
@@ -217,7 +217,7 @@ def _expanded_within(
     return out
 
 
-def _usual_room(packed_bytes: int) -> int:
+def _usual_buffer_bytes(packed_bytes: int) -> int:
     """What few batches exceed.  To clear the room for the worst case costs more than to decode a small batch."""
     return 16 * packed_bytes if packed_bytes <= _SMALL_BYTES_MAX else max(4 * packed_bytes, 16 * _SMALL_BYTES_MAX)
 
@@ -228,13 +228,13 @@ def _usual_room(packed_bytes: int) -> int:
 def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
     if _isal is not None and len(data) >= _ISAL_BYTES_MIN:
         try:
-            return _gunzip_with(_isal, data, limit)
+            return _gunzip_using(_isal, data, limit)
         except _isal.error:
             pass  # zlib has the last word
-    return _gunzip_with(zlib, data, limit)
+    return _gunzip_using(zlib, data, limit)
 
 
-def _gunzip_with(package: Any, data: bytes | memoryview, limit: int) -> bytes:
+def _gunzip_using(package: Any, data: bytes | memoryview, limit: int) -> bytes:
     members: list[bytes] = []
     payload = data
     room = limit
@@ -361,7 +361,7 @@ def _unlz4(data: bytes | memoryview, magic: int, limit: int) -> bytes | bytearra
         return expanded
     frame = _lz4_with_right_checksum(bytes(data), magic)
     block_bytes_max, bound = _lz4_bound(frame)
-    room = _usual_room(len(frame))
+    room = _usual_buffer_bytes(len(frame))
     if room < bound <= block_bytes_max:  # several blocks: all but the last are full
         expanded = _expanded_within(room, limit, cramjam.lz4.decompress_into, frame)
         if expanded is not None:
@@ -384,7 +384,7 @@ def _unlz4_plain(data: bytes | memoryview, magic: int, limit: int) -> bytes | by
         return None
     if size != block_bytes:
         return bytes(data[_LZ4_BLOCK_POSITION:-4]) if block_bytes <= limit else None
-    room = _usual_room(block_bytes)
+    room = _usual_buffer_bytes(block_bytes)
     if room > block_bytes_max:
         room = block_bytes_max
     return _expanded_within(room, limit, cramjam.lz4.decompress_block_into, data[_LZ4_BLOCK_POSITION:-4])
@@ -489,7 +489,7 @@ def _unzstd(data: bytes | memoryview, limit: int) -> bytes | bytearray:
     if _zstandard is not None:
         expanded = _unzstd_with_zstandard(data, limit)
     if expanded is None and len(data) <= _SMALL_BYTES_MAX:
-        expanded = _expanded_within(_usual_room(len(data)), limit, cramjam.zstd.decompress_into, data)
+        expanded = _expanded_within(_usual_buffer_bytes(len(data)), limit, cramjam.zstd.decompress_into, data)
     if expanded is not None:
         return expanded
     _, size, bound = _zstd_walk(data)

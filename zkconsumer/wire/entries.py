@@ -71,7 +71,7 @@ class Allowance:
     ``items``: records, and headers of records; below 0: too many.
     """
 
-    expanded_bytes: int
+    decompressed_bytes: int
     items: int
 
 
@@ -106,31 +106,31 @@ def entry_error(
     return error
 
 
-def bad_entry(kind: type[E], entry: Entry, what: str) -> E:
+def invalid_entry_error(kind: type[E], entry: Entry, what: str) -> E:
     """``entry_error`` for an entry whose header was sound."""
     return entry_error(kind, what, entry.offset, entry.position, entry.end, entry.last_offset + 1)
 
 
-def corrupt(entry: Entry, what: str) -> InvalidMessageException:
+def corrupt_entry_error(entry: Entry, what: str) -> InvalidMessageException:
     """``bad_entry`` for what is damaged."""
-    return bad_entry(InvalidMessageException, entry, what)
+    return invalid_entry_error(InvalidMessageException, entry, what)
 
 
-def corrupt_inside(entry: Entry, what: str, offset: int) -> InvalidMessageException:
+def corrupt_record_error(entry: Entry, what: str, offset: int) -> InvalidMessageException:
     """The message with this offset is damaged, and nothing else of the entry."""
     if offset == entry.last_offset:
-        return corrupt(entry, what)
+        return corrupt_entry_error(entry, what)
     return entry_error(InvalidMessageException, what, entry.offset, entry.position, entry.position, offset + 1)
 
 
 class Head(NamedTuple):
     """What the first bytes of an entry say of the whole: how long it is, and which offset follows it."""
 
-    bytes_total: int
+    size_bytes: int
     next_offset: int
 
 
-def read_head(record_set: bytes | memoryview) -> Head | None:
+def read_entry_header(record_set: bytes | memoryview) -> Head | None:
     """The head of the first entry, which may be cut off behind it; None when not even the head is there."""
     if len(record_set) < ENTRY_PREFIX_BYTES:
         return None
@@ -142,7 +142,7 @@ def read_head(record_set: bytes | memoryview) -> Head | None:
     return Head(ENTRY_PREFIX_BYTES + size, last_offset + 1)
 
 
-def walk(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[Entry]:
+def iter_entries(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[Entry]:
     """The complete entries of ``record_set``, in order; a tail that is cut off is legal and ends the walk.
 
     ``position``: the byte at which an entry begins, behind one that covers ``offset_before``.

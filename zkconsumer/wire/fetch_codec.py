@@ -18,7 +18,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageEr
 from zkconsumer.wire import compiled
 from zkconsumer.wire.kinds import Write, text
 from zkconsumer.wire.primitives import Reader, RecordSet, put_uvarint
-from zkconsumer.wire.records import scan
+from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.table import Api, decoder
 
@@ -76,7 +76,7 @@ class FetchAnswer(NamedTuple):
     rows: Sequence[Row]
 
 
-def row_encoder(version: int) -> Callable[[int, int, int], bytes]:
+def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
     """A function of partition, fetch offset and most bytes that gives the partition's row in a request."""
     layout = "i"
     layout += "i" if version >= 9 else ""  # the leader epoch that the reader has seen
@@ -103,7 +103,7 @@ def row_encoder(version: int) -> Callable[[int, int, int], bytes]:
 class _Coder:
     """``table.Coder`` of ``LEAN_FETCH``."""
 
-    def write(self, out: bytearray, body: FetchQuestion, version: int) -> None:
+    def write_offsets(self, out: bytearray, body: FetchQuestion, version: int) -> None:
         flexible = FETCH.is_flexible(version)
         write_topic, put_count = _TEXT[flexible], put_uvarint if flexible else _put_int32
         plus = 1 if flexible else 0
@@ -140,16 +140,16 @@ class _Coder:
         if flexible:
             out.append(0)
 
-    def read(self, reader: Reader, version: int) -> FetchAnswer:
+    def read_offsets(self, reader: Reader, version: int) -> FetchAnswer:
         if compiled.RECORDS is not None:
             found = compiled.RECORDS.fetched(reader.data.toreadonly(), reader.pos, version)
             if found is not None:
                 reader.pos = reader.end
                 return FetchAnswer(*found)
-        return answer_of(decoder(FetchResponse, version, FETCH.is_flexible(version))(reader))
+        return response_body_of(decoder(FetchResponse, version, FETCH.is_flexible(version))(reader))
 
 
-def answer_of(response: FetchResponse) -> FetchAnswer:
+def response_body_of(response: FetchResponse) -> FetchAnswer:
     """The same of an answer that the table has read."""
     rows = []
     for topic in response.responses:
@@ -166,7 +166,7 @@ def answer_of(response: FetchResponse) -> FetchAnswer:
 
 def _scanned(records: RecordSet) -> tuple[int, int, int]:
     try:
-        found = scan(records)
+        found = scan_record_set(records)
     except (InvalidMessageException, UnsupportedCodec) as error:
         return vars(error).get("position", 0), UNSOUND, NOT_KNOWN
     return found.complete_bytes, found.entries, found.next_offset
@@ -186,6 +186,6 @@ _TEXT: tuple[Write, Write] = (text.writer("topic", 0, False, False), text.writer
 
 LEAN_FETCH = Api(
     FETCH.key, FETCH.name, FetchQuestion, FetchAnswer, highest=VERSION_MAX, flexible_from=FETCH.flexible_from,
-    coder=_Coder(),
+    codec=_Coder(),
 )  # fmt: skip
 """``FETCH`` for fetcher threads; its version is picked with ``FETCH`` and is at most ``VERSION_MAX``."""

@@ -91,8 +91,8 @@ def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id:
     _write_client_id(out, client_id)
     if request_header_version(api.key, flexible) == 2:
         out.append(0)
-    if api.coder is not None:
-        api.coder.write(out, body, version)
+    if api.codec is not None:
+        api.codec.write_offsets(out, body, version)
     else:
         encoder(api.request, version, flexible)(out, body)
     return _framed(out)
@@ -120,13 +120,13 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
         (correlation_id,) = _read_correlation(reader)
         if response_header_version(api.key, flexible) == 1:
             _skip_tags(reader)
-        if api.key == API_VERSIONS.key and version > 0 and _refuses_version(reader):
+        if api.key == API_VERSIONS.key and version > 0 and _is_unsupported_version(reader):
             version, flexible = 0, False
-        if api.coder is not None:
-            body = api.coder.read(reader, version)
+        if api.codec is not None:
+            body = api.codec.read_offsets(reader, version)
         else:
             body = decoder(api.response, version, flexible)(reader)
-        reader.done()
+        reader.check_end()
     except Fault as fault:
         raise _malformed(f"{api.name} v{version} response", fault) from None
     return correlation_id, body
@@ -164,13 +164,13 @@ def decode_request(data: Buffer, *, body_version: int | None = None) -> Request:
             raise Fault("api_key", 0, f"unknown API {header.api_key}")
         version = header.api_version if body_version is None else body_version
         name = f"{api.name} v{version} request"
-        if not api.knows(version):
+        if not api.supports(version):
             raise Fault("api_version", 2, f"unknown version {version}, known are {api.lowest} to {api.highest}")
         flexible = api.is_flexible(version)
         if flexible:
             _skip_tags(reader)
         body = decoder(api.request, version, flexible)(reader)
-        reader.done()
+        reader.check_end()
     except Fault as fault:
         raise _malformed(name, fault) from None
     return Request(api, header, body)
@@ -187,7 +187,7 @@ def frame_size(start: Buffer, bytes_max: int, name: str = "frame") -> int:
 
 
 def _flexible(api: Api[Q, R], version: int) -> bool:
-    if not api.knows(version):
+    if not api.supports(version):
         raise UsageError(f"{api.name} v{version} is not spoken here, only v{api.lowest} to v{api.highest}")
     return api.is_flexible(version)
 
@@ -207,17 +207,17 @@ def _header(reader: Reader) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, _read_client_id(reader))
 
 
-def _refuses_version(reader: Reader) -> bool:
+def _is_unsupported_version(reader: Reader) -> bool:
     start = reader.data[reader.pos : reader.pos + int16.size]
     return len(start) == int16.size and int.from_bytes(start, "big", signed=True) == UNSUPPORTED_VERSION
 
 
 def _skip_tags(reader: Reader) -> None:
     count = reader.uvarint("header tags")
-    reader.count("header tags", count, 2)
+    reader.check_count("header tags", count, 2)
     for _ in range(count):
         reader.uvarint("header tags")
-        reader.take("header tags", reader.uvarint("header tags"))
+        reader.skip("header tags", reader.uvarint("header tags"))
 
 
 def _malformed(name: str, fault: Fault) -> MalformedMessage:

@@ -157,7 +157,7 @@ def write_key(key: OffsetKey | GroupKey, version: int | None = None) -> bytes:
 
 def read_offset_value(data: Buffer) -> OffsetValue:
     """The value behind an ``OffsetKey``, of any known version."""
-    return decode_body(_OFFSET, OffsetValue, data, _known(_OFFSET, data), flexible_from=_FLEXIBLE_FROM)
+    return decode_body(_OFFSET, OffsetValue, data, _checked_version(_OFFSET, data), flexible_from=_FLEXIBLE_FROM)
 
 
 def write_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
@@ -173,7 +173,7 @@ def write_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
 
 def read_group_value(data: Buffer) -> GroupValue:
     """The value behind a ``GroupKey``, of any known version."""
-    return decode_body(_GROUP, GroupValue, data, _known(_GROUP, data), flexible_from=_FLEXIBLE_FROM)
+    return decode_body(_GROUP, GroupValue, data, _checked_version(_GROUP, data), flexible_from=_FLEXIBLE_FROM)
 
 
 def write_group_value(value: GroupValue, version: int = VALUE_WRITTEN) -> bytes:
@@ -186,7 +186,7 @@ def value_version(data: Buffer) -> int:
     return version_of("record value", data)
 
 
-def _known(name: str, data: Buffer) -> int:
+def _checked_version(name: str, data: Buffer) -> int:
     version = version_of(name, data)
     if not 0 <= version <= VALUE_HIGHEST:
         raise MalformedMessage(name, "version", 0, f"unknown version {version}, known are 0 to {VALUE_HIGHEST}")

@@ -112,7 +112,7 @@ def _cut_off(fields: list[str], kinds: list[Fixed], pos: int, end: int) -> Fault
     raise AssertionError("a run of fields that fits cannot be cut off")
 
 
-def fixed_misfit(fields: list[str], kinds: list[Fixed], values: tuple[Any, ...]) -> UsageError:
+def fixed_value_error(fields: list[str], kinds: list[Fixed], values: tuple[Any, ...]) -> UsageError:
     """Say which value of a run does not fit."""
     for field, kind, value in zip(fields, kinds, values, strict=True):
         try:
@@ -198,7 +198,7 @@ class Text(_Sized):
                 return None
             if length > TEXT_BYTES_MAX:
                 raise Fault(field, r.pos, f"a text of {length} bytes, at most {TEXT_BYTES_MAX} are allowed")
-            start = r.take(field, length)
+            start = r.skip(field, length)
             try:
                 return str(r.data[start : start + length], "utf-8")
             except UnicodeDecodeError as error:
@@ -242,7 +242,7 @@ class Blob(_Sized):
             length = read_length(r)
             if length < 0:
                 return None
-            start = r.take(field, length)
+            start = r.skip(field, length)
             view = r.data[start : start + length]
             return view.toreadonly() if shared else bytes(view)
 
@@ -290,13 +290,13 @@ class Array(_Sized):
             length = read_length(r)
             if length < 0:
                 return None
-            r.count(field, length, item_bytes_min, item_object_bytes)
+            r.check_count(field, length, item_bytes_min, item_object_bytes)
             items: list[Any] = []
             try:
                 for _ in range(length):
                     items.append(read_item(r))  # noqa: PERF401 (a fault needs the number of the element)
             except Fault as fault:
-                raise fault.inside(f"{field}[{len(items)}]") from None
+                raise fault.within(f"{field}[{len(items)}]") from None
             return items
 
         return read
@@ -325,8 +325,8 @@ def _fixed_array_reader(field: str, kind: Fixed, read_length: Callable[[Reader],
         length = read_length(r)
         if length < 0:
             return None
-        r.count(field, length, kind.size)
-        start = r.take(field, length * kind.size)
+        r.check_count(field, length, kind.size)
+        start = r.skip(field, length * kind.size)
         return list(struct.unpack_from(f">{length}{kind.letter}", r.data, start))
 
     return read

@@ -60,7 +60,7 @@ class Fault(Exception):
         self.offset = offset
         self.why = why
 
-    def inside(self, parent: str) -> Fault:
+    def within(self, parent: str) -> Fault:
         """The same fault, one level further out."""
         self.field = f"{parent}.{self.field}" if self.field else parent
         return self
@@ -101,7 +101,7 @@ class Reader:
         self.pos = pos
         return value
 
-    def take(self, field: str, size: int) -> int:
+    def skip(self, field: str, size: int) -> int:
         """Move over ``size`` bytes that must be there; gives where they start."""
         start = self.pos
         if size > self.end - start:
@@ -109,7 +109,7 @@ class Reader:
         self.pos = start + size
         return start
 
-    def count(self, field: str, items: int, item_bytes_min: int, item_object_bytes: int = 0) -> None:
+    def check_count(self, field: str, items: int, item_bytes_min: int, item_object_bytes: int = 0) -> None:
         """Check an element count against the bytes and the memory that are left, before anything is made for it.
 
         ``item_object_bytes``: memory of one element without its content.
@@ -132,7 +132,7 @@ class Reader:
                 f"{OBJECT_BYTES_PER_BYTE} times the message",
             )
 
-    def done(self) -> None:
+    def check_end(self) -> None:
         """Nothing may follow the last field."""
         if self.pos != self.end:
             raise Fault("", self.pos, f"{self.end - self.pos} bytes after the last field")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from zkconsumer.types import Tally
 from zkconsumer.wire import compiled
-from zkconsumer.wire.entries import NO_END, Allowance, Record, codec_of, walk
-from zkconsumer.wire.records_legacy import read_entry
+from zkconsumer.wire.entries import NO_END, Allowance, Record, codec_of, iter_entries
+from zkconsumer.wire.records_legacy import read_legacy_entry
 from zkconsumer.wire.records_v2 import read_batch
 
 __all__ = ["DECOMPRESSED_BYTES_MAX", "Record", "Scan", "iter_records", "scan"]
@@ -43,10 +43,10 @@ class Scan:
     first_offset: int
     next_offset: int
     truncated: bool
-    starts_with_wrapper: bool = False
+    starts_with_compressed_wrapper: bool = False
 
 
-def scan(record_set: bytes | memoryview, end_offset: int = NO_END) -> Scan:
+def scan_record_set(record_set: bytes | memoryview, end_offset: int = NO_END) -> Scan:
     """Where the complete entries of ``record_set`` end, and the offset to fetch next.
 
     The last entry that is looked at is the first one that covers ``end_offset - 1`` or a later offset.
@@ -66,16 +66,16 @@ def scan(record_set: bytes | memoryview, end_offset: int = NO_END) -> Scan:
             complete_bytes, entries, first_offset, next_offset, is_wrapper = found
             truncated = complete_bytes < len(flat)
             return Scan(complete_bytes, entries, first_offset, next_offset, truncated, is_wrapper)
-    return _scan(flat, end_offset)
+    return _scan_in_python(flat, end_offset)
 
 
-def _scan(flat: bytes | memoryview, end_offset: int) -> Scan:
+def _scan_in_python(flat: bytes | memoryview, end_offset: int) -> Scan:
     """The same in Python, which raises the errors."""
     entries = 0
     complete_bytes = 0
     first_offset = next_offset = -1
     starts_with_wrapper = False
-    for entry in walk(flat) if end_offset > 0 else ():
+    for entry in iter_entries(flat) if end_offset > 0 else ():
         if not entries:
             first_offset = entry.offset
             starts_with_wrapper = entry.magic < 2 and bool(codec_of(flat, entry))
@@ -124,7 +124,7 @@ def iter_records(
     tally = Tally() if tally is None else tally
     if end_offset <= 0:
         return
-    for entry in walk(flat):
+    for entry in iter_entries(flat):
         if entry.offset >= end_offset and not (entry.magic < 2 and codec_of(flat, entry)):
             return
         if entry.magic == 2:
@@ -133,7 +133,7 @@ def iter_records(
             yield from read_batch(flat, entry, *limits, end_offset=end_offset)
         else:
             rules = start_offset, check_crcs, decompressed_bytes_max, tally
-            yield from read_entry(flat, entry, offset_before, *rules, end_offset=end_offset)
+            yield from read_legacy_entry(flat, entry, offset_before, *rules, end_offset=end_offset)
         offset_before = entry.last_offset
         if offset_before >= end_offset - 1:
             return

@@ -25,9 +25,9 @@ from zkconsumer.wire.entries import (
     OFFSET_AND_SIZE,
     Entry,
     Record,
-    bad_entry,
-    corrupt,
-    corrupt_inside,
+    invalid_entry_error,
+    corrupt_entry_error,
+    corrupt_record_error,
 )
 
 _CODEC_MASK = 0x07
@@ -39,7 +39,7 @@ _HEADER_0 = Struct(">bi")
 _HEADER_1 = Struct(">bqi")
 
 
-def read_entry(
+def read_legacy_entry(
     record_set: bytes | memoryview,
     entry: Entry,
     offset_before: int,
@@ -65,7 +65,7 @@ def read_entry(
         timestamp_type = -1 if body[0] == 0 else 1 if attributes & _LOG_APPEND_TIME else 0
         yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
         return
-    inner, append_time = _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
+    inner, append_time = _decompressed_set(body, attributes, timestamp, value, entry, decompressed_bytes_max)
     tally.expanded_bytes = len(inner)
     shift = _shift(inner, entry, offset_before)
     yield from _inner_records(inner, entry, shift, append_time, range(start_offset, end_offset), check_crcs, tally)
@@ -80,18 +80,18 @@ def open_wrapper(
     """
     body = _checked(record_set, entry, check_crcs)
     attributes, timestamp, _, value = _fields(body, entry)
-    return _opened(body, attributes, timestamp, value, entry, decompressed_bytes_max)
+    return _decompressed_set(body, attributes, timestamp, value, entry, decompressed_bytes_max)
 
 
 def _checked(record_set: bytes | memoryview, entry: Entry, check_crcs: bool) -> bytes:
     """The entry from its magic on."""
     body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
     if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
-        raise corrupt(entry, "the checksum does not match")
+        raise corrupt_entry_error(entry, "the checksum does not match")
     return body
 
 
-def _opened(
+def _decompressed_set(
     body: bytes, attributes: int, timestamp: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int
 ) -> tuple[bytes, int | None]:
     inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
@@ -110,7 +110,7 @@ def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | 
         timestamp = -1
         position = 6
     elif bytes_total < 18:
-        raise corrupt(entry, "a message of format 1 is cut off")
+        raise corrupt_entry_error(entry, "a message of format 1 is cut off")
     else:
         attributes, timestamp, key_bytes = _HEADER_1.unpack_from(body, 1)
         position = 14
@@ -120,23 +120,23 @@ def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | 
         position += key_bytes
         key = body[start:position]
     if position + 4 > bytes_total:
-        raise corrupt(entry, f"a key of {key_bytes} bytes is longer than its message")
+        raise corrupt_entry_error(entry, f"a key of {key_bytes} bytes is longer than its message")
     (value_bytes,) = _INT32.unpack_from(body, position)
     if value_bytes >= 0:
         position += 4
         value = body[position : position + value_bytes]
         if position + value_bytes > bytes_total:
-            raise corrupt(entry, f"a value of {value_bytes} bytes is longer than its message")
+            raise corrupt_entry_error(entry, f"a value of {value_bytes} bytes is longer than its message")
     return attributes, timestamp, key, value
 
 
 def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int) -> bytes:
     if value is None:
-        raise corrupt(entry, "a compressed message without a value")
+        raise corrupt_entry_error(entry, "a compressed message without a value")
     try:
         return bytes(compression.decompress(codec, value, entry.magic, decompressed_bytes_max))
     except (InvalidMessageException, UnsupportedCodec) as error:
-        raise bad_entry(type(error), entry, str(error)) from error
+        raise invalid_entry_error(type(error), entry, str(error)) from error
 
 
 def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
@@ -150,22 +150,22 @@ def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
     first = last = -1
     while position < bytes_total:
         if position + ENTRY_PREFIX_BYTES > bytes_total:
-            raise corrupt(entry, "the compressed message set inside is cut off")
+            raise corrupt_entry_error(entry, "the compressed message set inside is cut off")
         offset, size = OFFSET_AND_SIZE.unpack_from(inner, position)
         position += ENTRY_PREFIX_BYTES + size
         if size < MESSAGE_BYTES_MIN or position > bytes_total:
-            raise corrupt(entry, f"a message of {size} bytes inside cannot be")
+            raise corrupt_entry_error(entry, f"a message of {size} bytes inside cannot be")
         if offset <= last:
-            raise corrupt(entry, f"inside, offset {offset} does not follow offset {last}")
+            raise corrupt_entry_error(entry, f"inside, offset {offset} does not follow offset {last}")
         if first < 0:
             first = offset
         last = offset
     if last < 0:
-        raise corrupt(entry, "a compressed message set without a message")
+        raise corrupt_entry_error(entry, "a compressed message set without a message")
     shift = entry.offset - last if entry.magic == 1 else 0
     if shift < 0 or last + shift > entry.offset or first + shift <= offset_before:
         offsets = f"{first + shift} to {last + shift}"
-        raise corrupt(entry, f"offsets {offsets} inside do not fit between {offset_before} and {entry.offset}")
+        raise corrupt_entry_error(entry, f"offsets {offsets} inside do not fit between {offset_before} and {entry.offset}")
     return shift
 
 
@@ -194,12 +194,12 @@ def _inner_records(
         body = inner[position + MAGIC_POSITION : end]
         if check_crcs and crc32(body) != _CRC.unpack_from(inner, position + ENTRY_PREFIX_BYTES)[0]:
             what = f"the checksum of the message with offset {offset} inside does not match"
-            raise corrupt_inside(entry, what, offset)
+            raise corrupt_record_error(entry, what, offset)
         if body[0] > 1:
-            raise corrupt(entry, f"a message of format {body[0]} inside a message of format {entry.magic}")
+            raise corrupt_entry_error(entry, f"a message of format {body[0]} inside a message of format {entry.magic}")
         attributes, timestamp, key, value = _fields(body, entry)
         if attributes & _CODEC_MASK:
-            raise corrupt(entry, "a compressed message inside a compressed message")
+            raise corrupt_entry_error(entry, "a compressed message inside a compressed message")
         tally.count += 1
         if body[0] == 0:
             yield Record(offset, -1, -1, key, value, ())

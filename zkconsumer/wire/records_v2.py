@@ -23,7 +23,7 @@ import google_crc32c
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import NO_END, Allowance, Entry, Record, bad_entry, corrupt
+from zkconsumer.wire.entries import NO_END, Allowance, Entry, Record, invalid_entry_error, corrupt_entry_error
 
 TALLY_STEP = 64
 """After how many records of a batch they are counted: one by one would cost each of them."""
@@ -64,10 +64,10 @@ def read_batch(
     covered = bytes(record_set[entry.position + _COVERED_POSITION : entry.end])
     # Before anything in there is believed: a damaged bit could make a control batch of it, or an empty one.
     if check_crcs and google_crc32c.value(covered) != _CRC.unpack_from(record_set, entry.position + _CRC_POSITION)[0]:
-        raise corrupt(entry, "the checksum does not match")
+        raise corrupt_entry_error(entry, "the checksum does not match")
     attributes, _, base_timestamp, max_timestamp, _, _, _, count = _COVERED_HEADER.unpack_from(covered)
     if count < 0:
-        raise corrupt(entry, f"a batch of {count} records")
+        raise corrupt_entry_error(entry, f"a batch of {count} records")
     # Compaction keeps the empty batch of an idempotent producer (0.11 and later).
     if attributes & _CONTROL or count == 0 or entry.last_offset < start_offset:
         return
@@ -78,11 +78,11 @@ def read_batch(
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, decompressed_bytes_max), 0
     else:
         allowance.items -= count
-        _refuse_above(allowance, entry)
-        limit = min(decompressed_bytes_max, allowance.expanded_bytes)
-        allowance.expanded_bytes = 0
+        _check_budget(allowance, entry)
+        limit = min(decompressed_bytes_max, allowance.decompressed_bytes)
+        allowance.decompressed_bytes = 0
         body, position = _decompress(attributes & _CODEC_MASK, covered, entry, limit), 0
-        allowance.expanded_bytes = limit - len(body)
+        allowance.decompressed_bytes = limit - len(body)
     tally.expanded_bytes = 0 if body is covered else len(body)
     append_time = max_timestamp if attributes & _LOG_APPEND_TIME else None
     span = range(start_offset, end_offset)
@@ -96,10 +96,10 @@ def read_control_type(record_set: bytes | memoryview, entry: Entry) -> int | Non
     """
     body = bytes(record_set[entry.position + _COVERED_POSITION + _COVERED_HEADER.size : entry.end])
     try:
-        position = _more(body, 1, body[0])[1] + 1  # behind the size and the attributes
+        position = _read_long_varint(body, 1, body[0])[1] + 1  # behind the size and the attributes
         for _ in range(2):  # timestamp delta, offset delta
-            position = _more(body, position + 1, body[position])[1]
-        size, position = _more(body, position + 1, body[position])
+            position = _read_long_varint(body, position + 1, body[position])[1]
+        size, position = _read_long_varint(body, position + 1, body[position])
         key = body[position : position + (size >> 1)]
         kind: int = _CONTROL_KEY.unpack_from(key)[1]
         return kind
@@ -107,9 +107,9 @@ def read_control_type(record_set: bytes | memoryview, entry: Entry) -> int | Non
         return None
 
 
-def _refuse_above(allowance: Allowance, entry: Entry) -> None:
+def _check_budget(allowance: Allowance, entry: Entry) -> None:
     if allowance.items < 0:
-        raise bad_entry(compression.ExpandsTooFar, entry, "a compressed batch holds too many records and headers")
+        raise invalid_entry_error(compression.ExpandsTooFar, entry, "a compressed batch holds too many records and headers")
 
 
 def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
@@ -117,7 +117,7 @@ def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max
         payload = memoryview(covered)[_COVERED_HEADER.size :]
         return bytes(compression.decompress(codec, payload, 2, decompressed_bytes_max))
     except (InvalidMessageException, UnsupportedCodec) as error:
-        raise bad_entry(type(error), entry, str(error)) from error
+        raise invalid_entry_error(type(error), entry, str(error)) from error
 
 
 def _records(
@@ -143,9 +143,9 @@ def _records(
     offset_before = base_offset - 1
     timestamp_type = 0 if append_time is None else 1
     start_offset, end_offset = span.start, span.stop
-    begin, place = 0, tally.place
-    if place is not None and place.at is not None and place.at[0] == entry.position:
-        _, position, begin, offset_before = place.at
+    begin, place = 0, tally.position
+    if place is not None and place.cursor is not None and place.cursor[0] == entry.position:
+        _, position, begin, offset_before = place.cursor
     _read, unread, counted = begin - 1, 0, begin
     try:
         for first in range(begin, count, TALLY_STEP):
@@ -156,10 +156,10 @@ def _records(
                     if (high := body[position]) < 0x80:
                         size, position = size & 0x7F | high << 7, position + 1
                     else:
-                        size, position = _more(body, position, size)
+                        size, position = _read_long_varint(body, position, size)
                 record_end = position + (size >> 1)
                 if size & 1 or record_end > bytes_total:
-                    raise corrupt(entry, f"a record after offset {offset_before} is longer than its batch")
+                    raise corrupt_entry_error(entry, f"a record after offset {offset_before} is longer than its batch")
 
                 position += 1
                 delta = body[position]
@@ -168,7 +168,7 @@ def _records(
                     if (high := body[position]) < 0x80:
                         delta, position = delta & 0x7F | high << 7, position + 1
                     else:
-                        delta, position = _more(body, position, delta)
+                        delta, position = _read_long_varint(body, position, delta)
                 timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
 
                 delta = body[position]
@@ -177,10 +177,10 @@ def _records(
                     if (high := body[position]) < 0x80:
                         delta, position = delta & 0x7F | high << 7, position + 1
                     else:
-                        delta, position = _more(body, position, delta)
+                        delta, position = _read_long_varint(body, position, delta)
                 offset = base_offset + (delta >> 1)
                 if delta & 1 or not offset_before < offset <= last_offset:
-                    raise corrupt(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
+                    raise corrupt_entry_error(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
                 if offset >= end_offset:
                     unread += 1
                     return
@@ -194,7 +194,7 @@ def _records(
                 size = body[position]
                 position += 1
                 if size >= 0x80:
-                    size, position = _more(body, position, size)
+                    size, position = _read_long_varint(body, position, size)
                 if not size & 1:
                     key = body[position : (position := position + (size >> 1))]
 
@@ -204,7 +204,7 @@ def _records(
                     if (high := body[position]) < 0x80:
                         size, position = size & 0x7F | high << 7, position + 1
                     else:
-                        size, position = _more(body, position, size)
+                        size, position = _read_long_varint(body, position, size)
                 if not size & 1:
                     value = body[position : (position := position + (size >> 1))]
 
@@ -215,28 +215,28 @@ def _records(
                     headers, position = _headers(body, position, size, entry)
                     if allowance is not None:
                         allowance.items -= len(headers)
-                        _refuse_above(allowance, entry)
+                        _check_budget(allowance, entry)
                 if position != record_end:
-                    raise corrupt(entry, f"the fields of the record with offset {offset} do not fill it")
+                    raise corrupt_entry_error(entry, f"the fields of the record with offset {offset} do not fill it")
                 if append_time is not None:
                     timestamp = append_time
                 elif not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
-                    raise corrupt(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
+                    raise corrupt_entry_error(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
                 yield Record(offset, timestamp, timestamp_type, key, value, headers)
             tally.count += _read + 1 - unread - counted
             counted = _read + 1 - unread
             if place is not None:
-                place.at = entry.position, position, _read + 1, offset_before
+                place.cursor = entry.position, position, _read + 1, offset_before
     except IndexError as error:
         unread += 1
-        raise corrupt(entry, f"a record after offset {offset_before} is cut off") from error
+        raise corrupt_entry_error(entry, f"a record after offset {offset_before} is cut off") from error
     except InvalidMessageException:
         unread += 1
         raise
     finally:
         tally.count += _read + 1 - unread - counted
     if position != bytes_total:
-        raise corrupt(entry, f"{bytes_total - position} bytes follow the {count} records of the batch")
+        raise corrupt_entry_error(entry, f"{bytes_total - position} bytes follow the {count} records of the batch")
 
 
 def _headers(
@@ -247,16 +247,16 @@ def _headers(
     A key that is not UTF-8 has its bad bytes replaced, as in the Java client.
     """
     if size >= 0x80:
-        size, position = _more(body, position, size)
+        size, position = _read_long_varint(body, position, size)
     if size & 1 or size >> 1 > HEADERS_MAX:
-        raise corrupt(entry, f"a record with more than {HEADERS_MAX} headers, or fewer than none")
+        raise corrupt_entry_error(entry, f"a record with more than {HEADERS_MAX} headers, or fewer than none")
     headers = []
     for _ in range(size >> 1):
-        key_size, position = _more(body, position + 1, body[position])
+        key_size, position = _read_long_varint(body, position + 1, body[position])
         if key_size & 1:
-            raise corrupt(entry, "a header without a key")
+            raise corrupt_entry_error(entry, "a header without a key")
         key = body[position : (position := position + (key_size >> 1))].decode("utf-8", "replace")
-        value_size, position = _more(body, position + 1, body[position])
+        value_size, position = _read_long_varint(body, position + 1, body[position])
         value = None
         if not value_size & 1:
             value = body[position : (position := position + (value_size >> 1))]
@@ -264,7 +264,7 @@ def _headers(
     return tuple(headers), position
 
 
-def _more(body: bytes, position: int, first: int) -> tuple[int, int]:
+def _read_long_varint(body: bytes, position: int, first: int) -> tuple[int, int]:
     """A varint whose first byte is ``first`` and whose others start at ``position``: as it stands, zigzag, and
     where it ends.  More than ten bytes are left standing, and then the record does not end where it should."""
     raw = first & 0x7F

@@ -25,9 +25,9 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.types import Tally
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import varint
-from zkconsumer.wire.entries import NO_END, Entry, Record, bad_entry, walk
+from zkconsumer.wire.entries import NO_END, Entry, Record, invalid_entry_error, iter_entries
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, flat_bytes
-from zkconsumer.wire.records_legacy import read_entry
+from zkconsumer.wire.records_legacy import read_legacy_entry
 from zkconsumer.wire.records_v2 import read_batch
 
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -95,7 +95,7 @@ def read_tables(
         try:
             data, count = next_table(rows, bytes_most)
         except REFUSED as error:
-            raise bad_entry(type(error), Entry(*cursor.entry), str(error)) from error
+            raise invalid_entry_error(type(error), Entry(*cursor.entry), str(error)) from error
         stop = cursor.stop
         if count:
             yield Table(data, rows, count)
@@ -105,7 +105,7 @@ def read_tables(
             return
         if stop == odd:
             limits = _Limits(cursor.next_offset, end_offset, check_crcs, frozenset(left_out), decompressed_bytes_max)
-            yield from _by_reference(flat, cursor.position, cursor.offset_before, limits, rows)
+            yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, rows)
             cursor.skip()
 
 
@@ -117,27 +117,27 @@ class _Limits(NamedTuple):
     decompressed_bytes_max: int
 
 
-def _by_reference(
+def _read_in_python(
     flat: bytes | memoryview, position: int, offset_before: int, limits: _Limits, rows: bytearray
 ) -> Iterator[Table]:
     """The records of the entry at ``position``; raises its error behind the records before it."""
-    entry = next(walk(flat, position, offset_before), None)
+    entry = next(iter_entries(flat, position, offset_before), None)
     if entry is None:
         return
     # An entry that ends below the start offset is not opened.  This one may be damaged behind its last record.
     start = min(limits.start_offset, entry.last_offset)
     most, tally = limits.decompressed_bytes_max, Tally()
     if entry.magic < 2:
-        records = read_entry(
+        records = read_legacy_entry(
             flat, entry, offset_before, start, limits.check_crcs, most, tally, end_offset=limits.end_offset
         )
     else:
         start = entry.last_offset + 1 if position in limits.left_out else start
         records = read_batch(flat, entry, start, limits.check_crcs, most, tally, end_offset=limits.end_offset)
-    yield from tables_of((record for record in records if record.offset >= limits.start_offset), rows)
+    yield from tables_from_records((record for record in records if record.offset >= limits.start_offset), rows)
 
 
-def tables_of(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
+def tables_from_records(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
     """Tables of records that were read one by one; all bytes are copied.
 
     An error of ``records`` is raised behind the table with the records before it.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from zkconsumer.wire.entries import Entry, walk
+from zkconsumer.wire.entries import Entry, iter_entries
 from zkconsumer.wire.records_v2 import read_control_type
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
 
@@ -37,7 +37,7 @@ def aborted_batches(record_set: bytes | memoryview, aborted: Sequence[AbortedTra
     found: list[int] = []
     if not waiting:
         return found
-    for entry in walk(record_set):
+    for entry in iter_entries(record_set):
         if entry.magic < 2:
             continue
         while waiting and waiting[-1].first_offset <= entry.last_offset:

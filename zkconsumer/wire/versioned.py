@@ -24,7 +24,7 @@ def version_of(name: str, data: Buffer) -> int:
     try:
         (version,) = _read_version(Reader(data))
     except Fault as fault:
-        raise malformed(name, fault) from None
+        raise malformed_message(name, fault) from None
     return int(version)
 
 
@@ -45,9 +45,9 @@ def decode_body(
     try:
         body = decoder(cls, version, version >= flexible_from)(reader)
         if not may_have_more:
-            reader.done()
+            reader.check_end()
     except Fault as fault:
-        raise malformed(f"{name} v{version}", fault) from None
+        raise malformed_message(f"{name} v{version}", fault) from None
     return body
 
 
@@ -62,6 +62,6 @@ def encode_versioned(
     return bytes(out)
 
 
-def malformed(name: str, fault: Fault) -> MalformedMessage:
+def malformed_message(name: str, fault: Fault) -> MalformedMessage:
     """The fault as callers see it."""
     return MalformedMessage(name, fault.field, fault.offset, fault.why)

@@ -13,7 +13,7 @@ from zkconsumer.errors import MalformedZnode, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import PLAINTEXT, parse_broker
 from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,14 +36,14 @@ class BrokerDirectory:
         self._registered = registered
         self._protocol = protocol
         self._timeout_ms = timeout_ms
-        self._said: dict[int, str] = {}
+        self._logged: dict[int, str] = {}
 
     def brokers(self) -> list[BrokerAddress]:
         """All that can be connected to, in no order; empty when none is registered.
 
         Raises ``WorldError`` when ZooKeeper does not answer within the time-out, or with an error.
         """
-        [listed] = call(self._store, [Children(paths.BROKER_IDS)], self._timeout_ms)
+        [listed] = submit_and_wait(self._store, [Children(paths.BROKER_IDS)], self._timeout_ms)
         if isinstance(listed, NoNode):
             return []
         if not isinstance(listed, ChildrenOf):
@@ -52,7 +52,7 @@ class BrokerDirectory:
         if not numbers:
             return []
         wanted = tuple(paths.broker(number) for number in numbers)
-        [nodes] = call(self._store, [GetMany(wanted)], self._timeout_ms)
+        [nodes] = submit_and_wait(self._store, [GetMany(wanted)], self._timeout_ms)
         assert isinstance(nodes, list), "reading many gives a list"
         found = (
             self._address(number, node.data)
@@ -65,20 +65,20 @@ class BrokerDirectory:
         try:
             broker = parse_broker(number, data)
         except MalformedZnode as error:
-            if self._is_news(number, str(error)):
+            if self._is_first_report(number, str(error)):
                 log.warning("broker-unreadable broker=%d why=%r", number, str(error))
             return None
         address = broker.address(self._protocol)
         if address is None:
-            why = broker.why_not(self._protocol)
-            if self._is_news(number, why):
+            why = broker.missing_endpoint_message(self._protocol)
+            if self._is_first_report(number, why):
                 log.warning("broker-unusable broker=%d why=%r", number, why)
         else:
             self._registered(address.host, address.port, broker.version)
-            self._said.pop(number, None)
+            self._logged.pop(number, None)
         return address
 
-    def _is_news(self, number: int, why: str) -> bool:
+    def _is_first_report(self, number: int, why: str) -> bool:
         """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""
-        before, self._said[number] = self._said.get(number), why
+        before, self._logged[number] = self._logged.get(number), why
         return before != why

@@ -35,16 +35,16 @@ class Broker:
     broker_id: int
     version: int
     addresses: Mapping[str, BrokerAddress]
-    registered: str
+    endpoints_text: str
     rack: str | None = None
 
     def address(self, protocol: str) -> BrokerAddress | None:
         """Where the broker speaks this protocol; None: nowhere."""
         return self.addresses.get(protocol)
 
-    def why_not(self, protocol: str) -> str:
+    def missing_endpoint_message(self, protocol: str) -> str:
         """Why there is no address for this protocol."""
-        return f"no {protocol} endpoint among {self.registered}"
+        return f"no {protocol} endpoint among {self.endpoints_text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TopicNode:
     """A topic's partition numbers, ascending.  ``problem`` is not empty when the node could not be read."""
 
     partitions: tuple[int, ...]
-    problem: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Denial:
 
     path: str
     perm: int
-    words: str = ""
+    message: str = ""
 
 
 def denial_of(refused: Op | Create | Delete) -> Denial:
@@ -62,29 +62,29 @@ def denial_of(refused: Op | Create | Delete) -> Denial:
 class Denials:
     """Of one procedure; ``found`` is by path."""
 
-    found: dict[str, Denial] = field(default_factory=dict)
+    by_path: dict[str, Denial] = field(default_factory=dict)
 
-    def note(self, refused: Op | Create | Delete) -> None:
+    def add(self, refused: Op | Create | Delete) -> None:
         """This came back with ``NoAuth``."""
         denial = denial_of(refused)
-        self.found.setdefault(denial.path, denial)
+        self.by_path.setdefault(denial.path, denial)
 
-    def under(self, path: str) -> Denial | None:
+    def nearest_to(self, path: str) -> Denial | None:
         """What stands in the way of a node: the denial of itself, or of the nearest node above it."""
         while path:
-            if path in self.found:
-                return self.found[path]
+            if path in self.by_path:
+                return self.by_path[path]
             path = path.rpartition("/")[0]
         return None
 
-    def explain(self) -> Generator[list[Request], list[Result], None]:
+    def read_acls(self) -> Generator[list[Request], list[Result], None]:
         """Read the lists that were not looked at yet: one round, and none when nothing was denied."""
-        dark = [denial for denial in self.found.values() if not denial.words]
+        dark = [denial for denial in self.by_path.values() if not denial.message]
         if not dark:
             return
         answers = yield [GetAcl(denial.path) for denial in dark]
         for denial, answer in zip(dark, answers, strict=True):
-            self.found[denial.path] = Denial(denial.path, denial.perm, _words(denial, answer))
+            self.by_path[denial.path] = Denial(denial.path, denial.perm, _words(denial, answer))
 
 
 def _words(denial: Denial, answer: Result) -> str:

@@ -20,7 +20,7 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a-fA-F]+)")
 
 
-def ask(address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None) -> bytes:
+def send_four_letter_word(address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None) -> bytes:
     """What one server answers, empty when it does not; raises ``OSError``."""
     timeout_s = timeout_ms / 1000
     heard = bytearray()
@@ -39,7 +39,7 @@ def host_of_session(
     """From which host a session is connected (``cons``), None when no server tells; ``timeout_ms`` a server."""
     for address in addresses:
         with suppress(OSError):
-            for client in _CLIENT.finditer(ask(address, "cons", timeout_ms, tls)):
+            for client in _CLIENT.finditer(send_four_letter_word(address, "cons", timeout_ms, tls)):
                 if int(client["sid"], 16) == session_id & 0xFFFFFFFFFFFFFFFF:
                     return client["host"].decode("ascii", "replace")
     return None

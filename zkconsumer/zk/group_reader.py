@@ -20,10 +20,10 @@ from zkconsumer.core.view import Control, GroupView, Subscription
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, owner_words, words_of
+from zkconsumer.zk.procedures import Procedure, owner_text, describe_result
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
-from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics, is_safe
+from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics, is_usable_topic_name
 from zkconsumer.zk.znodes import parse_control
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class GroupReader:
         self._registrations: dict[str, Registration | MalformedZnode] = {}
         self._control: Control | None = None
         self._control_known = False
-        self._fired: set[str] | None = None
-        self._breaks = 0
+        self._invalidated_during_read: set[str] | None = None
+        self._disconnect_count = 0
 
     def invalidate(self, path: str) -> None:
         """The watch of this node fired."""
-        if self._fired is not None:
-            self._fired.add(path)
+        if self._invalidated_during_read is not None:
+            self._invalidated_during_read.add(path)
             return
         self._topics.invalidate(path)
         if path == paths.control(self._group):
@@ -62,33 +62,33 @@ class GroupReader:
             if parent == paths.ids(self._group):
                 self._registrations.pop(name, None)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Every watch is gone."""
-        self._breaks += 1
+        self._disconnect_count += 1
         self._registrations.clear()
-        self._topics.forget()
+        self._topics.clear()
         self._control_known = False
 
     def read(
         self, own: Subscription, *, whole_group: bool, with_owners: bool, owners_max: int | None = None
     ) -> Procedure[GroupView | str]:
         """The group as it is now, or why it could not be read; the arguments as in ``core.commands.ReadGroup``."""
-        fired = self._fired = set()
+        fired = self._invalidated_during_read = set()
         try:
             return (yield from self._read(own, whole_group, with_owners, owners_max))
         except Unreadable as error:
             return str(error)
         finally:
             # A reading that waited for Kafka may end in the middle of the next one, of another session.
-            if self._fired is fired:
-                self._fired = None
+            if self._invalidated_during_read is fired:
+                self._invalidated_during_read = None
             for path in fired:
                 self.invalidate(path)
 
     def _read(
         self, own: Subscription, whole_group: bool, with_owners: bool, owners_max: int | None
     ) -> Procedure[GroupView]:
-        breaks = self._breaks
+        breaks = self._disconnect_count
         members = yield from self._read_members()
         subscriptions: dict[str, Subscription] = {}
         left_out: dict[str, str] = {}
@@ -101,16 +101,16 @@ class GroupReader:
         concerned = [own, *subscriptions.values()] if whole_group else [own]
         # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
         needs_all = any(subscription.is_filter for subscription in concerned)
-        all_topics = tuple(filter(is_safe, (yield from self._topics.read_all()))) if needs_all else None
-        wanted = _wanted(concerned, all_topics or ())
+        all_topics = tuple(filter(is_usable_topic_name, (yield from self._topics.read_all()))) if needs_all else None
+        wanted = _subscribed_topics(concerned, all_topics or ())
         partitions = yield from self._topics.read(wanted)
         control = yield from self._read_control()
         found = {topic: numbers for topic in sorted(wanted) if (numbers := partitions.get(topic)) is not None}
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
-        if breaks != self._breaks:
+        if breaks != self._disconnect_count:
             raise Unreadable("the connection broke while the group was read")
         missing = frozenset(wanted - found.keys())
-        births = {topic: birth for topic in found if (birth := self._topics.births.get(topic)) is not None}
+        births = {topic: birth for topic in found if (birth := self._topics.topic_czxids.get(topic)) is not None}
         return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, births)
 
     def _read_members(self) -> Procedure[list[str]]:
@@ -119,7 +119,7 @@ class GroupReader:
         if isinstance(listed, NoNode):
             return []
         if not isinstance(listed, ChildrenOf):
-            raise Unreadable(words_of(listed))
+            raise Unreadable(describe_result(listed))
         present = set(listed.names)
         self._registrations = {name: r for name, r in self._registrations.items() if name in present}
         unread = [name for name in listed.names if name not in self._registrations]
@@ -131,7 +131,7 @@ class GroupReader:
                 except MalformedZnode as error:
                     self._registrations[name] = error
             elif not isinstance(answer, NoNode):
-                raise Unreadable(words_of(answer))
+                raise Unreadable(describe_result(answer))
         return [name for name in listed.names if name in self._registrations]
 
     def _read_control(self) -> Procedure[Control | None]:
@@ -139,13 +139,13 @@ class GroupReader:
             path = paths.control(self._group)
             [stat] = yield [Exists(path, watch=True)]
             if isinstance(stat, StoreError):
-                raise Unreadable(words_of(stat))
+                raise Unreadable(describe_result(stat))
             self._control = None
             if stat is not None:
                 # With a watch of its own: the first one may have fired in between.
                 [node] = yield [Get(path, watch=True)]
                 if not isinstance(node, Node):
-                    raise Unreadable(words_of(node))
+                    raise Unreadable(describe_result(node))
                 try:
                     control = parse_control(node.data)
                 except MalformedZnode as error:
@@ -178,10 +178,10 @@ class GroupReader:
             owned = owned[:: -(-len(owned) // owners_max)]
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
         assert isinstance(nodes, list), "reading many gives a list"
-        return {tp: owner_words(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
+        return {tp: owner_text(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
 
 
-def _wanted(subscriptions: Iterable[Subscription], all_topics: Sequence[str]) -> set[str]:
+def _subscribed_topics(subscriptions: Iterable[Subscription], all_topics: Sequence[str]) -> set[str]:
     """Every topic that one of them takes; a filter that cannot be evaluated is the planner's to judge."""
     wanted: set[str] = set()
     filters: dict[tuple[str, str], Subscription] = {}

@@ -22,7 +22,7 @@ from itertools import takewhile
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.text import to_text_like_java
+from zkconsumer.text import decode_like_java
 
 NESTING_MAX = 100
 """Brackets within brackets.  The original has no such limit but its stack; nobody writes more than three."""
@@ -58,7 +58,7 @@ def read_object(data: bytes, decode: Callable[[dict[str, Json], Reader], T]) -> 
     """
     if len(data) > BYTES_MAX:
         raise MalformedZnode(f"{len(data)} bytes, at most {BYTES_MAX} are read")
-    text = to_text_like_java(data)
+    text = decode_like_java(data)
     _check_nesting(text)
     reasons: dict[str, str] = {}
     for reader, (releases, read) in _READERS.items():
@@ -106,7 +106,7 @@ def _no_constant(name: str) -> NoReturn:
 _JACKSON = json.JSONDecoder(parse_int=_integer, parse_float=OddNumber, parse_constant=_no_constant)
 
 
-def read_strict(text: str) -> Json:
+def read_jackson_json(text: str) -> Json:
     """As Jackson reads it.  Raises ``Refused``."""
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
@@ -118,9 +118,9 @@ def read_strict(text: str) -> Json:
     return value
 
 
-def read_doubled(text: str) -> Json:
+def read_double_escaped_json(text: str) -> Json:
     """As 1.0.1 and later read what they could not read.  Raises ``Refused``."""
-    return read_strict(text.replace("\\", "\\\\"))
+    return read_jackson_json(text.replace("\\", "\\\\"))
 
 
 # --- Scala's parser combinators ---------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ _PLAIN_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
-def read_old(text: str) -> Json:
+def read_scala_json(text: str) -> Json:
     """As the releases up to 0.11 read it.  Raises ``Refused``."""
     reader = _OldReader(text)
     reader.skip_blanks()
@@ -143,41 +143,41 @@ def read_old(text: str) -> Json:
         raise Refused("neither an object nor an array" if text else "empty")
     value = reader.value()
     reader.skip_blanks()
-    if reader.at != len(text):
-        raise reader.refused("the end")
+    if reader.position != len(text):
+        raise reader.invalid("the end")
     return value
 
 
 class _OldReader:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
 
     def peek(self) -> str:
-        return self.text[self.at : self.at + 1]
+        return self.text[self.position : self.position + 1]
 
     def skip_blanks(self) -> None:
         if self.peek() > " ":
             return  # nearly always; a mebibyte has a million places to look at
-        blank = _BLANK.match(self.text, self.at)
+        blank = _BLANK.match(self.text, self.position)
         assert blank is not None, "matches nothing at least"
-        self.at = blank.end()
+        self.position = blank.end()
 
-    def refused(self, wanted: str) -> Refused:
-        return Refused(f"not JSON: expected {wanted} at character {self.at}")
+    def invalid(self, wanted: str) -> Refused:
+        return Refused(f"not JSON: expected {wanted} at character {self.position}")
 
     def take(self, delimiter: str) -> bool:
         self.skip_blanks()
-        if not self.text.startswith(delimiter, self.at):
+        if not self.text.startswith(delimiter, self.position):
             return False
-        self.at += 1
+        self.position += 1
         return True
 
     def value(self) -> Json:
         self.skip_blanks()
         first = self.peek()
         if first in ("{", "["):
-            self.at += 1
+            self.position += 1
             return self._object() if first == "{" else self._array()
         if first == '"':
             return self._string()
@@ -185,8 +185,8 @@ class _OldReader:
             return self._number()
         word = self._letters()
         if word not in _WORDS:
-            raise self.refused("a value")
-        self.at += len(word)
+            raise self.invalid("a value")
+        self.position += len(word)
         return _WORDS[word]
 
     def _object(self) -> Json:
@@ -197,12 +197,12 @@ class _OldReader:
             self.skip_blanks()
             key = self._string()
             if not self.take(":"):
-                raise self.refused("':'")
+                raise self.invalid("':'")
             members[key] = self.value()
             if self.take("}"):
                 return members
             if not self.take(","):
-                raise self.refused("',' or '}'")
+                raise self.invalid("',' or '}'")
 
     def _array(self) -> Json:
         items: list[Json] = []
@@ -213,24 +213,24 @@ class _OldReader:
             if self.take("]"):
                 return items
             if not self.take(","):
-                raise self.refused("',' or ']'")
+                raise self.invalid("',' or ']'")
 
     def _string(self) -> str:
-        found = _STRING.match(self.text, self.at)
+        found = _STRING.match(self.text, self.position)
         if found is None:
-            raise self.refused("a string")
-        self.at = found.end()
+            raise self.invalid("a string")
+        self.position = found.end()
         inner = found[1]
         return _join_surrogates(_ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner)
 
     def _number(self) -> int:
-        found = _NUMBER.match(self.text, self.at)
+        found = _NUMBER.match(self.text, self.position)
         if found is None:
-            raise self.refused("a number")
-        self.at = found.end()
+            raise self.invalid("a number")
+        self.position = found.end()
         sign, digits, fraction, exponent = found.groups()
         if self._letters():
-            raise self.refused("the end of a number")
+            raise self.invalid("the end of a number")
         # Integer.parseInt, whatever the number is for.  Digits beyond the basic plane are two chars to Java.
         is_digits = fraction is None and exponent is None and digits <= "\uffff"
         number = int(sign + digits) if is_digits and len(digits) <= 19 else None
@@ -242,7 +242,7 @@ class _OldReader:
         """The letters that come next: as many as are needed to see that they are no word of JSON."""
         if not self.peek().isalpha():
             return ""
-        ahead = self.text[self.at : self.at + len("false") + 1]
+        ahead = self.text[self.position : self.position + len("false") + 1]
         return "".join(takewhile(str.isalpha, ahead))
 
 
@@ -259,7 +259,7 @@ def _join_surrogates(text: str) -> str:
 
 
 _READERS: dict[Reader, tuple[str, Callable[[str], Json]]] = {
-    "strict": ("from 1.0 on", read_strict),
-    "old": ("up to 0.11", read_old),
-    "doubled": ("from 1.0.1 on", read_doubled),
+    "strict": ("from 1.0 on", read_jackson_json),
+    "old": ("up to 0.11", read_scala_json),
+    "doubled": ("from 1.0.1 on", read_double_escaped_json),
 }

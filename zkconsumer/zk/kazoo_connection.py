@@ -97,10 +97,10 @@ class Outgoing(Protocol):
     def body(self) -> bytes:
         """What stands behind the request header."""
 
-    def answer(self, error: int, answer: bytes, at: int) -> None:
+    def on_response(self, error: int, answer: bytes, at: int) -> None:
         """The reply header's error code, and the bytes behind the header."""
 
-    def fail(self, *, is_session_over: bool) -> None:
+    def on_failure(self, *, is_session_over: bool) -> None:
         """No answer will come."""
 
 
@@ -159,15 +159,15 @@ class Link:
         return version is not None and version >= MULTI_READ_VERSION
 
     @property
-    def problem(self) -> str:
+    def last_error(self) -> str:
         """What went wrong with the last address that was tried, empty when none was."""
-        return self._handler.problem
+        return self._handler.last_error
 
     def start(self) -> None:
         """Begin to connect; once."""
         self._client.start_async()
 
-    def call(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: Outgoing) -> None:
         """Queue a packet behind the others; on the connection's thread, while connected."""
         packet = _Packet(outgoing)
         if self._client._queue:
@@ -189,18 +189,18 @@ class Link:
         self._handler.wake()
         return self._handler.join(timeout_ms)
 
-    def cut(self, timeout_ms: int) -> bool:
+    def break_connection(self, timeout_ms: int) -> bool:
         """Break the connection from another thread, and wait for the loop to end."""
-        self._handler.cut()
+        self._handler.break_connection()
         return self._handler.join(timeout_ms)
 
-    def release(self) -> None:
+    def close_descriptors(self) -> None:
         """Give the descriptors back, once the loop has ended."""
-        self._handler.release()
+        self._handler.close_descriptors()
 
-    def bounce(self) -> None:
+    def break_and_reconnect(self) -> None:
         """For fault tests: break the connection, and let the loop make another."""
-        self._handler.cut()
+        self._handler.break_connection()
 
     def expire(self, timeout_ms: int) -> None:
         """For fault tests: have the servers end the session now, as if it had timed out.
@@ -231,7 +231,7 @@ class _Packet:
         return self.outgoing.body
 
     def set_exception(self, exc: Exception) -> None:
-        self.outgoing.fail(is_session_over=isinstance(exc, SessionExpiredError))
+        self.outgoing.on_failure(is_session_over=isinstance(exc, SessionExpiredError))
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
@@ -248,7 +248,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
         self.negotiated_timeout_ms = 0
-        self.is_refused = False
+        self.is_login_failed = False
         self._read_event = read_event
         self._login = login
         self._on_login_refused = on_login_refused
@@ -257,7 +257,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         timeouts: tuple[float, float] = super()._connect(host, hostip, port)
         self._frames = Frames()
-        self.is_refused = False
+        self.is_login_failed = False
         if self._login is not None:
             timeout_s = timeouts[1] / 1000
             try:
@@ -268,7 +268,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
                     lambda: self._read_header(timeout_s),
                 )
             except LoginRefused as exc:
-                self.is_refused = True
+                self.is_login_failed = True
                 self._on_login_refused(f"{host}:{port}: {exc}")
                 raise
         return timeouts
@@ -355,7 +355,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._tls = tls
         self.worker: Worker | None = None
         self._loop_ended: threading.Event | None = None
-        self.problem = ""
+        self.last_error = ""
         self.server_version: tuple[int, ...] | None = None
         self._clock = clock
         self._servers = servers
@@ -364,13 +364,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._wake_in.setblocking(False)
         self._address: tuple[str, int] | None = None
         self._versions: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._owed: object = None
-        self._owed_since_ms = 0
+        self._oldest_pending: object = None
+        self._oldest_pending_since_ms = 0
 
     def attach(self, client: Any, connection: _Connection, feed: Callable[[], None]) -> None:
         self._client = client
         self._connection = connection
-        self._feed = feed
+        self._send_queued = feed
 
     def forget_version(self) -> None:
         """Ask the server again what it is, at the next connection."""
@@ -384,7 +384,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         except OSError:
             return  # full: it is being woken already; closed: there is nobody to wake
 
-    def cut(self) -> None:
+    def break_connection(self) -> None:
         """Break the connection from another thread."""
         broken = self._connection._socket
         try:
@@ -401,7 +401,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         # No loop was started, or a signal handler raised in ``spawn`` after the thread had started.
         return self._loop_ended is None or self._loop_ended.wait(timeout_ms / 1000)
 
-    def release(self) -> None:
+    def close_descriptors(self) -> None:
         """Give the descriptors back; the thread has ended."""
         self._connection.close()
         self._wake_in.close()
@@ -440,7 +440,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return self.worker
 
     def _pause(self, stop: StopSignal) -> None:
-        if not self._connection.is_refused:
+        if not self._connection.is_login_failed:
             stop.wait(RESTART_PAUSE_MS)
             return
         with suppress(OSError):
@@ -459,13 +459,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             version = self._versions.get(address) or self._probe(address, hostname, timeout_ms)
             connected = self._connect(address, hostname, timeout_ms)
         except OSError as exc:
-            self.problem = f"{address[0]}:{address[1]}: {_words_of(exc)}"
+            self.last_error = f"{address[0]}:{address[1]}: {_connect_error_message(exc)}"
             raise
         if version is not None and version >= MULTI_READ_VERSION:
             self._versions[address] = version
         self._address, self.server_version = address, version
         hint = "" if self._tls else "; if it is a port for TLS, set zookeeper.ssl.client.enable=true"
-        self.problem = f"{address[0]}:{address[1]} took the connection and gave no session{hint}"
+        self.last_error = f"{address[0]}:{address[1]} took the connection and gave no session{hint}"
         return connected
 
     # --- parts
@@ -474,11 +474,11 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         """Until the server says something, there is something to send, or the time for a ping has come."""
         end_ms = self._clock.now_ms() + round(timeout * 1000)
         while True:
-            self._feed()
+            self._send_queued()
             now_ms = self._clock.now_ms()
             # What TLS has decrypted already makes no socket readable.
             is_read_ahead = isinstance(rlist[0], ssl.SSLSocket) and rlist[0].pending() > 0
-            wait_ms = 0 if is_read_ahead else max(0, min(end_ms, self._silence_ends_ms(now_ms)) - now_ms)
+            wait_ms = 0 if is_read_ahead else max(0, min(end_ms, self._response_deadline_ms(now_ms)) - now_ms)
             ready = _ready([*rlist, self._wake_in], [], wait_ms / 1000)[0]
             if is_read_ahead and rlist[0] not in ready:
                 ready.append(rlist[0])
@@ -486,21 +486,21 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 ready.remove(self._wake_in)
                 self._drain()
             now_ms = self._clock.now_ms()
-            if rlist[0] not in ready and now_ms >= self._silence_ends_ms(now_ms):
-                self._owed = None
+            if rlist[0] not in ready and now_ms >= self._response_deadline_ms(now_ms):
+                self._oldest_pending = None
                 raise self.timeout_exception("the server owes an answer for two thirds of the session time-out")
             if ready or now_ms >= end_ms:
                 return list(ready)
 
-    def _silence_ends_ms(self, now_ms: int) -> int:
+    def _response_deadline_ms(self, now_ms: int) -> int:
         """When the oldest packet without an answer has waited too long; far away when there is none.
 
         Answers to pings do not count, as they do not for the lease.
         """
         oldest = self._client._pending[0] if self._client._pending else None
-        if oldest is not self._owed:
-            self._owed, self._owed_since_ms = oldest, now_ms
-        since_ms = now_ms if oldest is None else self._owed_since_ms
+        if oldest is not self._oldest_pending:
+            self._oldest_pending, self._oldest_pending_since_ms = oldest, now_ms
+        since_ms = now_ms if oldest is None else self._oldest_pending_since_ms
         return since_ms + self._connection.negotiated_timeout_ms * 2 // 3
 
     def _drain(self) -> None:
@@ -513,9 +513,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def _connect(self, address: tuple[str, int], host: str, timeout_ms: int) -> socket.socket:
         """A connected socket, after the handshake of TLS; ends early when the store is closed.  Raises ``OSError``."""
         made = self._connect_plain(address, timeout_ms)
-        return made if self._tls is None else self._shake_hands(self._tls, made, host, timeout_ms)
+        return made if self._tls is None else self._tls_handshake(self._tls, made, host, timeout_ms)
 
-    def _shake_hands(self, tls: ssl.SSLContext, plain: socket.socket, host: str, timeout_ms: int) -> socket.socket:
+    def _tls_handshake(self, tls: ssl.SSLContext, plain: socket.socket, host: str, timeout_ms: int) -> socket.socket:
         made = tls.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
         try:
             while True:
@@ -598,7 +598,7 @@ def _ready(readers: list[socket.socket], writers: list[socket.socket], timeout_s
     return [one for one in readers if one.fileno() in ready], [one for one in writers if one.fileno() in ready]
 
 
-def _words_of(error: OSError) -> str:
+def _connect_error_message(error: OSError) -> str:
     """Why a connection could not be made, for whoever set it up."""
     match error:
         case ssl.SSLCertVerificationError():

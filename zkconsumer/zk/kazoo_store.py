@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.names import check_resolvable
+from zkconsumer.base.names import check_host_names
 from zkconsumer.errors import (
     ChrootMissing,
     ForkedError,
@@ -28,7 +28,7 @@ from zkconsumer.zk.connect_string import parse_connect
 from zkconsumer.zk.four_letters import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
 from zkconsumer.zk.login import check_libraries
-from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, error_of
+from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, store_error_of
 from zkconsumer.zk.pipeline import Pipeline
 from zkconsumer.zk.requests import (
     Exists,
@@ -41,7 +41,7 @@ from zkconsumer.zk.requests import (
     check_path,
     paths_of,
 )
-from zkconsumer.zk.security import OPEN, ZkSecurity, security_of
+from zkconsumer.zk.security import OPEN, ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -69,24 +69,24 @@ class KazooStore:
         self._servers = parse_connect(connect)
         self._security = security
         self._pipeline = Pipeline(self._servers.chroot)
-        self._link = Link(
+        self._connection = Link(
             self._servers.addresses,
             session_timeout_ms,
             clock,
-            feed=self._feed,
+            feed=self._send_queued,
             on_state=self._on_state,
             on_watch=self._on_watch,
-            on_login_refused=self._on_login_refused,
+            on_login_refused=self._on_login_failed,
             security=security,
         )
-        self._on_event: Callable[[StoreEvent], None] = _nobody_listens
+        self._on_event: Callable[[StoreEvent], None] = _ignore_event
         self._pid: int | None = None
         self._settled = threading.Event()
-        self._refusal: ZkConsumerError | None = None
+        self._start_error: ZkConsumerError | None = None
         self._has_chroot = not self._servers.chroot
         self._is_opening = False
-        self._said_refused = ""
-        self._announced: int | None = None
+        self._logged_login_error = ""
+        self._announced_session_id: int | None = None
         self._is_usable = False
         self._is_closing = threading.Event()
         self._is_confirmed = False
@@ -100,7 +100,7 @@ class KazooStore:
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        return self._link.negotiated_timeout_ms
+        return self._connection.negotiated_timeout_ms
 
     @property
     def packets_sent(self) -> int:
@@ -109,29 +109,29 @@ class KazooStore:
     @property
     def server_version(self) -> tuple[int, ...] | None:
         """Of the server that we are connected to, None when it does not say (``srvr``)."""
-        return self._link.server_version
+        return self._connection.server_version
 
     def listen(self, on_event: Callable[[StoreEvent], None]) -> None:
         self._on_event = on_event
 
     def start(self, timeout_ms: int) -> None:
-        check_resolvable("zookeeper.connect", self._servers.hosts)
+        check_host_names("zookeeper.connect", self._servers.hosts)
         self._pid = os.getpid()
-        self._link.start()
+        self._connection.start()
         is_settled = self._settled.wait(timeout_ms / 1000)
-        version = self._link.server_version
+        version = self._connection.server_version
         if not is_settled:
-            reason = self._link.problem or "no server was tried"
-            self._refusal = ZkTimeoutException(
+            reason = self._connection.last_error or "no server was tried"
+            self._start_error = ZkTimeoutException(
                 f"no session with ZooKeeper at {self._servers.addresses} within {timeout_ms} ms ({reason}): "
                 "start its servers, or correct the address (zookeeper.connect)"
             )
         elif version is not None and version < OLDEST_VERSION:
             text = ".".join(map(str, version))
-            self._refusal = WorldError(f"ZooKeeper {text} at {self._servers.addresses} is too old: 3.4 has multi")
-        if self._refusal is not None:
+            self._start_error = WorldError(f"ZooKeeper {text} at {self._servers.addresses} is too old: 3.4 has multi")
+        if self._start_error is not None:
             self.close(CUT_GRACE_MS)
-            raise self._refusal
+            raise self._start_error
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         if self._is_forked():
@@ -140,7 +140,7 @@ class KazooStore:
             for path in paths_of(request):
                 check_path(path)
         self._pipeline.submit(session_id, requests, done)
-        self._link.wake()
+        self._connection.wake()
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
         return host_of_session(self._servers.hosts, session_id, timeout_ms, self._security.tls)
@@ -152,12 +152,12 @@ class KazooStore:
         is_first = not self._is_closing.is_set()
         self._is_closing.set()
         self._pipeline.close()
-        has_ended = self._link.stop(timeout_ms)
+        has_ended = self._connection.stop(timeout_ms)
         if not has_ended and is_first:
-            has_ended = self._link.cut(CUT_GRACE_MS)
-        self._pipeline.abandon()
+            has_ended = self._connection.break_connection(CUT_GRACE_MS)
+        self._pipeline.fail_in_flight()
         if has_ended and is_first:
-            self._link.release()
+            self._connection.close_descriptors()
         return self._is_confirmed or self._pid is None
 
     def expire(self, timeout_ms: int) -> None:
@@ -165,29 +165,29 @@ class KazooStore:
 
         Raises ``ZkTimeoutException`` when no server could be asked.
         """
-        self._link.expire(timeout_ms)
+        self._connection.expire(timeout_ms)
 
     def bounce(self) -> None:
         """For fault tests: break the connection; the store makes another by itself."""
-        self._link.bounce()
+        self._connection.break_and_reconnect()
 
     # --- the connection's thread
 
-    def _feed(self) -> None:
+    def _send_queued(self) -> None:
         """Hand over what may be sent now: we are logged in."""
         if self._is_closing.is_set():
-            if not self._is_end_sent and self._link.is_connected:
+            if not self._is_end_sent and self._connection.is_connected:
                 self._is_end_sent = True
-                self._link.call(_Own(CLOSE_OPCODE, b"", self._on_ended))
+                self._connection.send(_Own(CLOSE_OPCODE, b"", self._on_ended))
             return
         if self._is_opening:
             self._is_opening = False
             self._begin()
         while self._is_usable:
-            slot = self._pipeline.next_slot(has_multi_read=self._link.has_multi_read)
+            slot = self._pipeline.next_slot(has_multi_read=self._connection.has_multi_read)
             if slot is None:
                 return
-            self._link.call(slot)
+            self._connection.send(slot)
 
     def _on_state(self, state: str) -> None:
         self._is_opening = state == "CONNECTED"
@@ -196,24 +196,24 @@ class KazooStore:
         if state == "SUSPENDED":
             self._suspend()
         else:
-            self._lose()
+            self._session_lost()
 
     def _begin(self) -> None:
-        self._said_refused = ""
+        self._logged_login_error = ""
         if self._has_chroot:
             self._open()
         else:
             opcode, body = encode(Exists("/"), self._servers.chroot)
-            self._link.call(_Own(opcode, body, self._on_chroot))
+            self._connection.send(_Own(opcode, body, self._on_chroot))
 
-    def _on_login_refused(self, reason: str) -> None:
+    def _on_login_failed(self, reason: str) -> None:
         if not self._settled.is_set():
-            words = f"ZooKeeper refused {self._security.who} at {reason}; correct zookeeper.auth"
-            self._refusal = ZkAuthenticationFailed(words)
+            words = f"ZooKeeper refused {self._security.user_description} at {reason}; correct zookeeper.auth"
+            self._start_error = ZkAuthenticationFailed(words)
             self._settled.set()
-        elif reason != self._said_refused and not self._is_closing.is_set():
-            self._said_refused = reason
-            who = self._security.who
+        elif reason != self._logged_login_error and not self._is_closing.is_set():
+            self._logged_login_error = reason
+            who = self._security.user_description
             log.error("zookeeper-login-refused who=%r why=%r: no session until that is set right", who, reason)
 
     def _on_chroot(self, error: int) -> None:
@@ -222,45 +222,45 @@ class KazooStore:
             self._open()
             return
         if error == CODE_NO_NODE:
-            self._refusal = ChrootMissing(
+            self._start_error = ChrootMissing(
                 f"the chroot of {self._servers} does not exist: correct it (zookeeper.connect), or create it"
             )
         else:
-            self._refusal = WorldError(f"ZooKeeper refused to look at the chroot: {error_of(error, '/')}")
+            self._start_error = WorldError(f"ZooKeeper refused to look at the chroot: {store_error_of(error, '/')}")
         self._settled.set()
 
     def _on_ended(self, error: int) -> None:
         self._is_confirmed = error == CODE_OK
 
     def _open(self) -> None:
-        session_id = self._link.session_id
-        is_new, self._announced = session_id != self._announced, session_id
+        session_id = self._connection.session_id
+        is_new, self._announced_session_id = session_id != self._announced_session_id, session_id
         self._is_usable = True
         self._pipeline.begin_session(session_id)
         self._settled.set()
-        self._tell(SessionConnected(session_id, self._link.negotiated_timeout_ms, is_new))
+        self._notify(SessionConnected(session_id, self._connection.negotiated_timeout_ms, is_new))
 
     def _suspend(self) -> None:
         was_usable, self._is_usable = self._is_usable, False
-        if self._pipeline.drop():
-            self._link.forget_version()
+        if self._pipeline.on_connection_lost():
+            self._connection.forget_version()
         if was_usable:
-            self._tell(SessionSuspended())
+            self._notify(SessionSuspended())
 
-    def _lose(self) -> None:
+    def _session_lost(self) -> None:
         if self._is_usable:  # without a word about a broken connection: kazoo's loop failed
             self._suspend()
-        lost, self._announced = self._announced, None
+        lost, self._announced_session_id = self._announced_session_id, None
         if lost is not None:
-            self._tell(SessionLost(lost))
+            self._notify(SessionLost(lost))
         self._pipeline.end_session()
 
     def _on_watch(self, answer: bytes, at: int) -> None:
         event = decode_event(self._servers.chroot, answer, at)
         if event is not None:
-            self._tell(event)
+            self._notify(event)
 
-    def _tell(self, event: StoreEvent) -> None:
+    def _notify(self, event: StoreEvent) -> None:
         if self._is_closing.is_set():
             return
         try:
@@ -272,9 +272,9 @@ class KazooStore:
         return self._pid is not None and self._pid != os.getpid()
 
 
-def secured(config: ConsumerConfig) -> Callable[[str, int], KazooStore]:
+def kazoo_store_factory(config: ConsumerConfig) -> Callable[[str, int], KazooStore]:
     """Makes stores that log in, and speak TLS, as the configuration says.  Raises ``InvalidConfigException``."""
-    return partial(KazooStore, security=security_of(config))
+    return partial(KazooStore, security=zk_security_of(config))
 
 
 class _Own:
@@ -285,12 +285,12 @@ class _Own:
         self.body = body
         self._on_answer = on_answer
 
-    def answer(self, error: int, answer: bytes, at: int) -> None:
+    def on_response(self, error: int, answer: bytes, at: int) -> None:
         self._on_answer(error)
 
-    def fail(self, *, is_session_over: bool) -> None:
+    def on_failure(self, *, is_session_over: bool) -> None:
         """Nobody waits for it."""
 
 
-def _nobody_listens(event: StoreEvent) -> None:
+def _ignore_event(event: StoreEvent) -> None:
     """For tools that only ask."""

@@ -138,7 +138,7 @@ DISTINCT_LISTS_MAX = 1_024
 Packet: TypeAlias = "tuple[Opcode, bytes]"
 
 
-def error_of(code: int, path: str) -> StoreError:
+def store_error_of(code: int, path: str) -> StoreError:
     """The value for an error code of a server."""
     plain = _PLAIN_ERRORS.get(code)
     return plain(path) if plain else OtherError(path, _OTHER_ERRORS.get(code, "Unknown"), code)
@@ -220,7 +220,7 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
     if error == CODE_NO_NODE and isinstance(request, Exists):
         return None
     if error != CODE_OK:
-        errors = [error_of(error, path) for path in paths_of(request)]
+        errors = [store_error_of(error, path) for path in paths_of(request)]
         if isinstance(request, GetAcls):
             return AclsRead([*errors])
         return [*errors] if isinstance(request, GetMany) else errors[0]
@@ -264,7 +264,7 @@ def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
         if reader.read_member() == _ERROR_TYPE:
             code = reader.read_int()
             if code != CODE_OK:
-                return MultiFailed(op.path, index, error_of(code, op.path))
+                return MultiFailed(op.path, index, store_error_of(code, op.path))
             continue
         match op:
             case CreateOp(path):
@@ -366,7 +366,7 @@ class _Reader:
                 if is_end:
                     raise MalformedAnswer("fewer results than operations")
                 if kind == _ERROR_TYPE:
-                    results.append(error_of(value, path))
+                    results.append(store_error_of(value, path))
                     continue
                 end = self._end_of(at, value)
                 results.append(Node(answer[at:end], _stat(_STAT.unpack_from(answer, end))))

@@ -36,7 +36,7 @@ from zkconsumer.zk.requests import (
     Result,
     SessionGone,
     StoreError,
-    same_error,
+    lost_request_result,
 )
 
 log = logging.getLogger(__name__)
@@ -84,19 +84,19 @@ class Slot:
     """One packet.  ``at``: which of the paths of a ``GetMany`` or ``GetAcls`` it begins with."""
 
     pipeline: Pipeline
-    asked: _Asked
+    pending: _Asked
     request: Request
-    at: int | None = None
+    first_path_index: int | None = None
     opcode: int = 0
     body: bytes = b""
 
-    def answer(self, error: int, answer: bytes, at: int) -> None:
+    def on_response(self, error: int, answer: bytes, at: int) -> None:
         """An answer came: the reply header's error, and the bytes behind the header."""
-        self.pipeline.answer(self, error, answer, at)
+        self.pipeline.on_response(self, error, answer, at)
 
-    def fail(self, *, is_session_over: bool) -> None:
+    def on_failure(self, *, is_session_over: bool) -> None:
         """No answer will come."""
-        self.pipeline.fail(self, is_session_over=is_session_over)
+        self.pipeline.on_failure(self, is_session_over=is_session_over)
 
 
 class Pipeline:
@@ -108,13 +108,13 @@ class Pipeline:
         self._lock = threading.Lock()
         self._session_id: int | None = None
         self._is_open = True
-        self._waiting: deque[_Asked] = deque()
-        self._cut: deque[Slot] = deque()
+        self._queued: deque[_Asked] = deque()
+        self._split_packets: deque[Slot] = deque()
         self._in_flight: dict[Slot, None] = {}
         self._is_full = False
         self._get_many_paths = GET_MANY_PATHS_MAX
         self._is_multi_read_doubtful = False
-        self._strikes = 0
+        self._multi_read_failures = 0
 
     @property
     def session_id(self) -> int | None:
@@ -130,22 +130,22 @@ class Pipeline:
         with self._lock:
             is_for_us = self._is_open and (session_id is None or session_id == self._session_id)
             if is_for_us:
-                self._waiting.extend(asked)
+                self._queued.extend(asked)
         if not is_for_us:
             self._settle_all(asked, SessionGone)
         if not asked:
-            self._tell([batch])
+            self._call_done([batch])
 
     def close(self) -> None:
         """Refuse what has not been handed over, and everything that is still to come."""
         with self._lock:
             self._is_open = False
             self._session_id = None
-        self._give_up(SessionGone, in_flight=False)
+        self._fail_all(SessionGone, in_flight=False)
 
-    def abandon(self) -> None:
+    def fail_in_flight(self) -> None:
         """Refuse what is in flight too: the connection is gone for good."""
-        self._give_up(SessionGone)
+        self._fail_all(SessionGone)
 
     # --- the connection's thread
 
@@ -157,71 +157,71 @@ class Pipeline:
     def end_session(self) -> None:
         """Refuse what waits for the session that has ended; what may run in any session waits on."""
         with self._lock:
-            gone = [asked for asked in self._waiting if asked.batch.session_id is not None]
-            self._waiting = deque(asked for asked in self._waiting if asked.batch.session_id is None)
+            gone = [asked for asked in self._queued if asked.batch.session_id is not None]
+            self._queued = deque(asked for asked in self._queued if asked.batch.session_id is None)
             self._session_id = None
         self._settle_all(gone, SessionGone)
 
-    def drop(self) -> bool:
+    def on_connection_lost(self) -> bool:
         """The connection broke: whatever was submitted before has an unknown outcome.
 
         Also what was not sent yet: behind something unknown in its batch, it must not be done alone.  True when the
         oldest packet without an answer was a multiRead: what answers at that address may not be what it seemed.
         """
-        self._give_up(ConnectionLost if self._is_open else SessionGone)
+        self._fail_all(ConnectionLost if self._is_open else SessionGone)
         is_doubtful, self._is_multi_read_doubtful = self._is_multi_read_doubtful, False
-        self._strikes += is_doubtful
+        self._multi_read_failures += is_doubtful
         return is_doubtful
 
     def next_slot(self, *, has_multi_read: bool) -> Slot | None:
         """The packet to be sent next; None when there is none, or enough of them are under way."""
-        has_multi_read = has_multi_read and self._strikes < MULTI_READ_STRIKES_MAX
+        has_multi_read = has_multi_read and self._multi_read_failures < MULTI_READ_STRIKES_MAX
         empty: list[_Asked] = []
         with self._lock:
-            while not self._cut and self._waiting:
-                asked = self._waiting.popleft()
-                self._cut.extend(self._cuts(asked, has_multi_read))
-                if not self._cut:
+            while not self._split_packets and self._queued:
+                asked = self._queued.popleft()
+                self._split_packets.extend(self._split(asked, has_multi_read))
+                if not self._split_packets:
                     empty.append(asked)
             in_flight = len(self._in_flight)
             self._is_full = in_flight > REFILL_PACKETS if self._is_full else in_flight >= WINDOW_PACKETS
-            slot = self._cut.popleft() if self._cut and not self._is_full else None
+            slot = self._split_packets.popleft() if self._split_packets and not self._is_full else None
             if slot is not None:
                 self._in_flight[slot] = None
                 self.packets_sent += 1
         for asked in empty:
-            self._tell(self._put(asked, asked.batch.results[asked.index]))
+            self._call_done(self._put(asked, asked.batch.results[asked.index]))
         if slot is not None:
             slot.opcode, slot.body = encode(slot.request, self._chroot)
         return slot
 
-    def answer(self, slot: Slot, error: int, answer: bytes, at: int) -> None:
+    def on_response(self, slot: Slot, error: int, answer: bytes, at: int) -> None:
         """See ``Slot.answer``."""
         if isinstance(slot.request, GetMany):
             if error not in (CODE_OK, CODE_CONNECTION_LOSS, CODE_SESSION_EXPIRED):
-                self._cut_smaller(slot)
+                self._split_multi_read(slot)
                 return
-            self._strikes = 0
+            self._multi_read_failures = 0
             bytes_each = len(answer) // max(1, len(slot.request.paths))
             self._get_many_paths = max(1, min(GET_MANY_PATHS_MAX, PACKET_BYTES_MAX // max(1, bytes_each)))
         try:
             result = decode(slot.request, error, answer, at)
         except MalformedAnswer as exc:
             log.warning("zookeeper-answer-malformed opcode=%s reason=%s", slot.opcode, exc)
-            result = same_error(slot.request, ConnectionLost)
+            result = lost_request_result(slot.request, ConnectionLost)
         self._settle(slot, result)
 
-    def fail(self, slot: Slot, *, is_session_over: bool) -> None:
+    def on_failure(self, slot: Slot, *, is_session_over: bool) -> None:
         """See ``Slot.fail``."""
         with self._lock:
             is_oldest = next(iter(self._in_flight), None) is slot
         self._is_multi_read_doubtful |= is_oldest and isinstance(slot.request, GetMany)
         gone = is_session_over or not self._is_open
-        self._settle(slot, same_error(slot.request, SessionGone if gone else ConnectionLost))
+        self._settle(slot, lost_request_result(slot.request, SessionGone if gone else ConnectionLost))
 
     # --- parts
 
-    def _cuts(self, asked: _Asked, has_multi_read: bool) -> list[Slot]:
+    def _split(self, asked: _Asked, has_multi_read: bool) -> list[Slot]:
         request = asked.request
         if isinstance(request, GetAcls):
             asked.batch.results[asked.index] = AclsRead([_NOT_YET] * len(request.paths))
@@ -230,7 +230,7 @@ class Pipeline:
         if not isinstance(request, GetMany):
             return [Slot(self, asked, request)]
         asked.batch.results[asked.index] = [_NOT_YET] * len(request.paths)
-        ends = self._ends(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
+        ends = self._split_points(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
         slots: list[Slot] = []
         start = 0
         for end in ends:
@@ -240,7 +240,7 @@ class Pipeline:
         asked.parts = max(1, len(slots))
         return slots
 
-    def _ends(self, paths: Sequence[str]) -> list[int]:
+    def _split_points(self, paths: Sequence[str]) -> list[int]:
         """Where to cut, so that neither the paths nor (by what was seen so far) the answers are too many."""
         ends: list[int] = []
         size = count = 0
@@ -253,16 +253,16 @@ class Pipeline:
             count += 1
         return [*ends, len(paths)] if paths else []
 
-    def _cut_smaller(self, slot: Slot) -> None:
+    def _split_multi_read(self, slot: Slot) -> None:
         """A server refused a multiRead as a whole: each path alone, before anything else."""
         assert isinstance(slot.request, GetMany), "only these are cut"
-        start = slot.at or 0
-        parts = [Slot(self, slot.asked, Get(path), start + index) for index, path in enumerate(slot.request.paths)]
+        start = slot.first_path_index or 0
+        parts = [Slot(self, slot.pending, Get(path), start + index) for index, path in enumerate(slot.request.paths)]
         with self._lock:
             if not self._take(slot):
                 return
-            slot.asked.parts += len(parts) - 1
-            self._cut.extendleft(reversed(parts))
+            slot.pending.parts += len(parts) - 1
+            self._split_packets.extendleft(reversed(parts))
 
     # --- settling
 
@@ -270,9 +270,9 @@ class Pipeline:
         with self._lock:
             if not self._take(slot):
                 return
-            is_last = self._note_part(slot, result)
+            is_last = self._store_part(slot, result)
         if is_last:
-            self._tell([slot.asked.batch])
+            self._call_done([slot.pending.batch])
 
     def _take(self, slot: Slot) -> bool:
         """Out of flight, by whoever comes first; under the lock."""
@@ -283,20 +283,20 @@ class Pipeline:
 
     def _put_part(self, slot: Slot, result: Result) -> list[_Batch]:
         with self._lock:
-            is_last = self._note_part(slot, result)
-        return [slot.asked.batch] if is_last else []
+            is_last = self._store_part(slot, result)
+        return [slot.pending.batch] if is_last else []
 
     def _put(self, asked: _Asked, result: Result) -> list[_Batch]:
         """Note a result; gives the batch when it was the last one missing."""
         with self._lock:
-            is_last = self._note(asked, result)
+            is_last = self._store_result(asked, result)
         return [asked.batch] if is_last else []
 
-    def _note_part(self, slot: Slot, result: Result) -> bool:
+    def _store_part(self, slot: Slot, result: Result) -> bool:
         """See ``_note``; under the lock."""
-        at, asked = slot.at, slot.asked
+        at, asked = slot.first_path_index, slot.pending
         if at is None:
-            return self._note(asked, result)
+            return self._store_result(asked, result)
         whole = asked.batch.results[asked.index]
         if isinstance(whole, AclsRead):
             assert isinstance(result, AclsRead), "a GetAcls gives what it read"
@@ -309,10 +309,10 @@ class Pipeline:
             assert isinstance(whole, list), "a part belongs to a GetMany"
             assert isinstance(result, Node | StoreError), "a Get gives a node or an error"
             whole[at] = result
-        return self._note(asked, whole)
+        return self._store_result(asked, whole)
 
     @staticmethod
-    def _note(asked: _Asked, result: Result) -> bool:
+    def _store_result(asked: _Asked, result: Result) -> bool:
         """Keep a result; True when it was the last one that its batch waited for.  Under the lock."""
         batch = asked.batch
         batch.results[asked.index] = result
@@ -324,23 +324,23 @@ class Pipeline:
 
     def _settle_all(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
         for each in asked:
-            self._tell(self._put(each, same_error(each.request, kind)))
+            self._call_done(self._put(each, lost_request_result(each.request, kind)))
 
-    def _give_up(self, kind: type[ConnectionLost] | type[SessionGone], *, in_flight: bool = True) -> None:
+    def _fail_all(self, kind: type[ConnectionLost] | type[SessionGone], *, in_flight: bool = True) -> None:
         with self._lock:
             slots = list(self._in_flight) if in_flight else []
-            slots += self._cut
-            asked = list(self._waiting)
+            slots += self._split_packets
+            asked = list(self._queued)
             for slot in slots:
                 self._in_flight.pop(slot, None)
-            self._cut.clear()
-            self._waiting.clear()
+            self._split_packets.clear()
+            self._queued.clear()
         for slot in slots:
-            self._tell(self._put_part(slot, same_error(slot.request, kind)))
+            self._call_done(self._put_part(slot, lost_request_result(slot.request, kind)))
         self._settle_all(asked, kind)
 
     @staticmethod
-    def _tell(batches: Iterable[_Batch]) -> None:
+    def _call_done(batches: Iterable[_Batch]) -> None:
         for batch in batches:
             try:
                 batch.done(batch.results)

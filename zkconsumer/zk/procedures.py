@@ -68,7 +68,7 @@ class Elsewhere:
     It gives no results: whoever yields it knows where they are.
     """
 
-    ask: Callable[[Callable[[], None]], None]
+    start: Callable[[Callable[[], None]], None]
 
 
 Procedure = Generator[list[Request] | Elsewhere, list[Result], T]
@@ -96,7 +96,7 @@ Plan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
 # --- registration -----------------------------------------------------------------------------------------------
 
 
-def register(group: str, consumer: str, data: bytes, session_id: int) -> Procedure[Node | StoreError | None]:
+def register_member(group: str, consumer: str, data: bytes, session_id: int) -> Procedure[Node | StoreError | None]:
     """Create our registration: None when it is ours now, the ``Node`` that another session holds, or an error."""
     path = paths.registration(group, consumer)
     for _ in range(ROUNDS_MAX):
@@ -118,7 +118,7 @@ def register(group: str, consumer: str, data: bytes, session_id: int) -> Procedu
     return NodeExists(path)
 
 
-def deregister(group: str, consumer: str, session_id: int) -> Procedure[StoreError | None]:
+def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[StoreError | None]:
     """Delete our registration; one that is gone already, or that another session made, is not ours to delete."""
     path = paths.registration(group, consumer)
     [held] = yield [Get(path)]
@@ -146,7 +146,7 @@ class Claims:
         listed: WatchedOwners | None = None,
     ) -> None:
         self.results: dict[TopicPartition, Claimed] = {}
-        self._listed = WatchedOwners() if listed is None else listed
+        self._owner_lists = WatchedOwners() if listed is None else listed
         self.denials = Denials()
         self.unwatched: set[str] = set()
         self._group = group
@@ -158,23 +158,23 @@ class Claims:
     def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
         """Fill ``results``: every partition gets an outcome; and ``denials``."""
         if look_first:
-            yield from self._set_aside_taken()
+            yield from self._exclude_owned()
         for attempt in range(ROUNDS_MAX):
             left = [tp for tp in self._owners if tp not in self.results]
             if not left:
                 break
             is_last = attempt == ROUNDS_MAX - 1
-            plans = packed([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
+            plans = pack_multis([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
             yield from self._try(plans, is_last=is_last)
         if look_closely:
-            yield from self._look_closely()
-        yield from self.denials.explain()
-        if not self.denials.found:
+            yield from self._identify_owners()
+        yield from self.denials.read_acls()
+        if not self.denials.by_path:
             return
         for tp, claimed in self.results.items():
-            denial = self.denials.under(paths.owner(self._group, tp))
+            denial = self.denials.nearest_to(paths.owner(self._group, tp))
             if claimed.outcome is Outcome.FAILED and denial is not None:
-                self.results[tp] = Claimed(Outcome.FAILED, why=denial.words)
+                self.results[tp] = Claimed(Outcome.FAILED, why=denial.message)
 
     def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
@@ -183,30 +183,30 @@ class Claims:
         for plan, answer in zip(plans, answers, strict=True):
             chunk = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
-                self._won(chunk, answer)
+                self._acquired(chunk, answer)
             elif isinstance(answer, MultiFailed):
                 at = (answer.failed - len(self._control)) // 2
                 if answer.failed < len(self._control):
-                    self._settle(chunk, Outcome.FAILED, CONTROL_CHANGED)
+                    self._set_result(chunk, Outcome.FAILED, CONTROL_CHANGED)
                 elif isinstance(answer.error, NodeExists) and not is_last:
                     look = True
                 elif isinstance(answer.error, NodeExists):
-                    self._settle([chunk[at]], Outcome.REFUSED, "another member holds it")
+                    self._set_result([chunk[at]], Outcome.CONFLICT, "another member holds it")
                 else:
                     # The error of one may hide that the parent of another is missing.
                     parents_missing.update(tp.topic for tp in chunk)
                     if isinstance(answer.error, NoAuth):
-                        self.denials.note(plan[at][1][(answer.failed - len(self._control)) % 2])
+                        self.denials.add(plan[at][1][(answer.failed - len(self._control)) % 2])
                     if is_last or not isinstance(answer.error, NoNode):
-                        self._settle([chunk[at]], Outcome.FAILED, words_of(answer.error))
+                        self._set_result([chunk[at]], Outcome.FAILED, describe_result(answer.error))
             else:
-                self._settle(chunk, outcome_of(answer), words_of(answer))
+                self._set_result(chunk, outcome_of(answer), describe_result(answer))
         if parents_missing and not is_last:
             yield from self._make_parents(parents_missing)
         if look:
             for topic in {tp.topic for tp in self._owners if tp not in self.results}:
-                self._listed.fired(topic)  # what it says is free has an owner
-            yield from self._set_aside_taken()
+                self._owner_lists.invalidate(topic)  # what it says is free has an owner
+            yield from self._exclude_owned()
 
     def _make_parents(self, topics: Iterable[str]) -> Procedure[None]:
         topic_nodes = [Create(paths.owners_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
@@ -216,16 +216,16 @@ class Claims:
         path, data = paths.owner(self._group, tp), self._owners[tp].encode()
         return [CreateOp(path, data, ephemeral=True, acl=self._acl), SetOp(path, data, FRESH_VERSION)]
 
-    def _won(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
+    def _acquired(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
         stats = answer.results[len(self._control) + 1 :: 2]
         for tp, stat in zip(chunk, stats, strict=True):
             assert isinstance(stat, Stat), "a set gives the node's stat"
             self.results[tp] = Claimed(Outcome.DONE, stat.czxid)
 
-    def _set_aside_taken(self) -> Procedure[None]:
+    def _exclude_owned(self) -> Procedure[None]:
         """List the owners of every topic that is still to be claimed, leaving watches; make the parents that miss."""
         left = [tp for tp in self._owners if tp not in self.results]
-        topics = [topic for topic in sorted({tp.topic for tp in left}) if self._listed.names(topic) is None]
+        topics = [topic for topic in sorted({tp.topic for tp in left}) if self._owner_lists.get(topic) is None]
         requests: list[Request] = [
             Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics
         ]
@@ -233,7 +233,7 @@ class Claims:
         missing: list[str] = []
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildrenOf):
-                self._listed.listed(topic, answer.names)
+                self._owner_lists.put(topic, answer.names)
                 self.unwatched.discard(topic)
                 continue
             self.unwatched.add(topic)
@@ -242,12 +242,12 @@ class Claims:
         if missing:
             yield from self._make_parents(missing)
         for tp in left:
-            if str(tp.partition) in (self._listed.names(tp.topic) or ()):
-                self.results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
+            if str(tp.partition) in (self._owner_lists.get(tp.topic) or ()):
+                self.results[tp] = Claimed(Outcome.CONFLICT, why="another member holds it")
 
-    def _look_closely(self) -> Procedure[None]:
+    def _identify_owners(self) -> Procedure[None]:
         """Say who holds what refused us; a node of this very session is ours all the same."""
-        refused = [tp for tp, claimed in self.results.items() if claimed.outcome is Outcome.REFUSED]
+        refused = [tp for tp, claimed in self.results.items() if claimed.outcome is Outcome.CONFLICT]
         if not refused:
             return
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in refused))]
@@ -255,15 +255,15 @@ class Claims:
         for tp, node in zip(refused, nodes, strict=True):
             if not isinstance(node, Node):
                 continue
-            owner = owner_words(node)
+            owner = owner_text(node)
             if node.stat.ephemeral_owner == self._session_id and owner == self._owners[tp]:
                 self.results[tp] = Claimed(Outcome.DONE, node.stat.czxid)
             elif node.stat.ephemeral_owner == 0:
-                self.results[tp] = Claimed(Outcome.REFUSED, why=f"a persistent node holds it: {owner}")
+                self.results[tp] = Claimed(Outcome.CONFLICT, why=f"a persistent node holds it: {owner}")
             else:
-                self.results[tp] = Claimed(Outcome.REFUSED, why=f"held by {owner}")
+                self.results[tp] = Claimed(Outcome.CONFLICT, why=f"held by {owner}")
 
-    def _settle(self, chunk: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+    def _set_result(self, chunk: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
         for tp in chunk:
             self.results[tp] = Claimed(outcome, why=why)
 
@@ -290,7 +290,7 @@ def list_owners(
     if listed is not None:
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildrenOf):
-                listed.listed(topic, answer.names)
+                listed.put(topic, answer.names)
     held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
     if held:
         [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]
@@ -331,7 +331,7 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
     if isinstance(node, NoNode):
         return StoredOffset()
     if isinstance(node, StoreError):
-        return words_of(node)
+        return describe_result(node)
     try:
         offset = parse_offset(node.data)
     except MalformedZnode as error:
@@ -353,14 +353,14 @@ def make_parents(creates: list[Create], denials: Denials) -> Procedure[None]:
         stats = yield [Exists(create.path) for create in denied]
         for create, stat in zip(denied, stats, strict=True):
             if stat is None:
-                denials.note(create)
+                denials.add(create)
 
 
 def control_check(group: str, version: int | None) -> tuple[Op, ...]:
     return () if version is None else (CheckOp(paths.control(group), version),)
 
 
-def packed(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool) -> list[Plan]:
+def pack_multis(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool) -> list[Plan]:
     """What goes into one multi: as many partitions as a server takes, by operations and by bytes; or one each."""
     plans: list[Plan] = []
     ops_left = bytes_left = 0
@@ -390,13 +390,13 @@ def outcome_of(answer: Result) -> Outcome:
     return Outcome.UNKNOWN if isinstance(answer, ConnectionLost | SessionGone) else Outcome.FAILED
 
 
-def words_of(answer: Result) -> str:
+def describe_result(answer: Result) -> str:
     if isinstance(answer, StoreError):
         return f"{type(answer).__name__} {answer.path}"
     return repr(answer)
 
 
-def owner_words(node: Node) -> str:
+def owner_text(node: Node) -> str:
     try:
         return parse_owner(node.data)
     except MalformedZnode:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from zkconsumer.core.scala_maps import immutable_map_order
 from zkconsumer.errors import Bug, MalformedZnode
-from zkconsumer.text import to_bytes
+from zkconsumer.text import encode_strict
 from zkconsumer.zk.java_json import INT32_MAX, Json, OddNumber, Reader, Refused, is_int32, read_object
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def format_registration(registration: Registration) -> bytes:
         if not 1 <= count <= INT32_MAX:
             raise Bug(f"{count} streams for {topic!r} must not reach ZooKeeper: every member would fail on it")
     topics = ",".join(f"{_quoted(topic)}:{count}" for topic, count in registration.subscription.items())
-    return to_bytes(
+    return encode_strict(
         f'{{"version":{WRITTEN_VERSION},"subscription":{{{topics}}},'
         f'"pattern":{_quoted(registration.pattern)},"timestamp":{_quoted(registration.timestamp or "0")}}}'
     )
@@ -73,7 +73,7 @@ def parse_registration(data: bytes) -> Registration:
     return read_object(data, _registration)
 
 
-def refused_by(data: bytes) -> dict[str, str]:
+def incompatible_releases(data: bytes) -> dict[str, str]:
     """Which members cannot read a registration that others can, and why: releases → reason, in words.
 
     Each member of those releases fails in every rebalance while the node is there.  Raises ``MalformedZnode`` when no

@@ -395,7 +395,7 @@ def paths_of(request: Request) -> tuple[str, ...]:
             return (request.path,)
 
 
-def same_error(request: Request, kind: type[ConnectionLost] | type[SessionGone]) -> Result:
+def lost_request_result(request: Request, kind: type[ConnectionLost] | type[SessionGone]) -> Result:
     """The result of a request that the connection or the session took with it."""
     if isinstance(request, GetMany):
         return [kind(path) for path in request.paths]

@@ -45,16 +45,16 @@ class DigestMd5:
         self._uri = f"{service}/{host}"
         self._user = user
         self._password = password
-        self._proof_of_server: str | None = None
+        self._expected_server_proof: str | None = None
         """What the server's last message must hold; None until our own proof is sent."""
 
     def process(self, challenge: bytes | None) -> bytes:
         if challenge is None:
             return b""  # in this mechanism the server speaks first
         said = _pairs(challenge)
-        if self._proof_of_server is None:
+        if self._expected_server_proof is None:
             return self._proof(said)
-        if not hmac.compare_digest(said.get("rspauth", "").encode(), self._proof_of_server.encode()):
+        if not hmac.compare_digest(said.get("rspauth", "").encode(), self._expected_server_proof.encode()):
             raise SaslFailed("the server does not prove that it knows the password")
         self.is_complete = True
         return b""
@@ -72,7 +72,7 @@ class DigestMd5:
             what = _md5(f"{method}:{self._uri}".encode()).hex()
             return _md5(f"{session}:{nonce}:{_NONCE_COUNT}:{own_nonce}:auth:{what}".encode()).hex()
 
-        self._proof_of_server = proof("")
+        self._expected_server_proof = proof("")
         fields = [
             "charset=utf-8",
             f"username={_quoted(self._user)}",

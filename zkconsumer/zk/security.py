@@ -68,7 +68,7 @@ class ZkSecurity:
     """For owner and offset nodes and their parents; None is open to the world."""
 
     @property
-    def who(self) -> str:
+    def user_description(self) -> str:
         """As whom we write, in words."""
         match self.login:
             case Digest(user):
@@ -83,16 +83,16 @@ class ZkSecurity:
 OPEN = ZkSecurity()
 
 
-def security_of(config: ConsumerConfig) -> ZkSecurity:
+def zk_security_of(config: ConsumerConfig) -> ZkSecurity:
     """What the configuration says.  Raises ``InvalidConfigException`` for files that cannot be used."""
     return ZkSecurity(
-        login=login_of(config),
+        login=zk_login_of(config),
         tls=_tls(config) if config.zookeeper_ssl_client_enable else None,
         acl=SECURE_ACL if config.zookeeper_set_acl else None,
     )
 
 
-def login_of(config: ConsumerConfig) -> Login | None:
+def zk_login_of(config: ConsumerConfig) -> Login | None:
     """As whom we log in.  Raises ``InvalidConfigException`` for a file that cannot be used."""
     return _login(config.zookeeper_auth)
 
@@ -164,11 +164,11 @@ def _tls(config: ConsumerConfig) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         where = f"zookeeper.ssl.truststore.location={trust}"
-        _look_at(trust, where, _TRUST_ADVICE)
+        _check_is_pem(trust, where, _TRUST_ADVICE)
         _load(lambda: context.load_verify_locations(trust), f"{where}: holds no certificate in PEM")
     if key is not None:
         where = f"zookeeper.ssl.keystore.location={key}"
-        _look_at(key, where, _KEY_ADVICE)
+        _check_is_pem(key, where, _KEY_ADVICE)
         # Never None: OpenSSL would ask for the password on the terminal.
         password = config.zookeeper_ssl_keystore_password or ""
         _load(
@@ -178,7 +178,7 @@ def _tls(config: ConsumerConfig) -> ssl.SSLContext:
     return context
 
 
-def _look_at(file: str, where: str, advice: str) -> None:
+def _check_is_pem(file: str, where: str, advice: str) -> None:
     try:
         with Path(file).open("rb") as opened:
             start = opened.read(4)

@@ -67,7 +67,7 @@ class ZkStore(Protocol):
         """
 
 
-def call(
+def submit_and_wait(
     store: ZkStore, requests: Sequence[Request], timeout_ms: int, session_id: int | None = None
 ) -> list[Result]:
     """Submit and wait: for tools and tests, never for the control thread.

@@ -26,7 +26,7 @@ from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, NoNode, SessionConnected, Stat, WatchFired
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class ZookeeperTopicEventWatcher:
     ) -> None:
         self._handler = event_handler
         self._changed = threading.Event()
-        self._told: list[str] | None = None
+        self._last_topics: list[str] | None = None
         self._store = store(zookeeper_connect, session_timeout_ms)
         self._store.listen(self._on_event)
         try:
@@ -84,7 +84,7 @@ class ZookeeperTopicEventWatcher:
 
     def shutdown(self) -> None:
         """Call nobody any more, and end the session; may be called twice, also by the handler."""
-        self._worker.ask_to_stop()
+        self._worker.request_stop()
         self._store.close(STOP_TIMEOUT_MS)
         self._worker.join(STOP_TIMEOUT_MS)
 
@@ -112,25 +112,25 @@ class ZookeeperTopicEventWatcher:
             if topics is None:
                 stop.wait(RETRY_MS)
                 self._changed.set()
-            elif topics != self._told and not stop.is_set():
-                self._told = topics
-                self._tell(topics)
+            elif topics != self._last_topics and not stop.is_set():
+                self._last_topics = topics
+                self._call_handler(topics)
 
     def _read(self) -> list[str] | None:
         """All topics, leaving a watch; None when ZooKeeper did not tell."""
         try:
-            [listed] = call(self._store, [Children(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
+            [listed] = submit_and_wait(self._store, [Children(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
             if isinstance(listed, ChildrenOf):
                 return list(listed.names)
             if isinstance(listed, NoNode):
                 # No broker has ever been here.  It may come between the two requests: then look again.
-                [stat] = call(self._store, [Exists(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
+                [stat] = submit_and_wait(self._store, [Exists(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
                 return None if isinstance(stat, Stat) else []
         except ZkTimeoutException as error:
             log.warning("topics-unreadable why=%r retry_ms=%d", str(error), RETRY_MS)
         return None
 
-    def _tell(self, topics: list[str]) -> None:
+    def _call_handler(self, topics: list[str]) -> None:
         try:
             self._handler.handle_topic_event(tuple(topics))
         except Exception:

@@ -11,7 +11,7 @@ from typing import Protocol
 from zkconsumer.errors import UnsafeName
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, words_of
+from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, describe_result
 from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, Node, NoNode, StoreError
 
 
@@ -29,7 +29,7 @@ class TopicSource(Protocol):
         """The names of all topics."""
 
     @property
-    def births(self) -> Mapping[str, int]:
+    def topic_czxids(self) -> Mapping[str, int]:
         """For each topic that was read: in which transaction of ZooKeeper its node was created.
 
         Another number means another topic of the same name.  A source without nodes gives small numbers, which are
@@ -39,7 +39,7 @@ class TopicSource(Protocol):
     def invalidate(self, path: str) -> None:
         """The watch of this node fired; it may be none of a topic."""
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Every watch is gone."""
 
 
@@ -48,7 +48,7 @@ class ZooKeeperTopics:
 
     def __init__(self) -> None:
         self._topics: dict[str, tuple[int, ...] | None] = {}
-        self.births: dict[str, int] = {}
+        self.topic_czxids: dict[str, int] = {}
         """See ``TopicSource``."""
         self._all_topics: tuple[str, ...] | None = None
 
@@ -57,14 +57,14 @@ class ZooKeeperTopics:
         topic = paths.topic_of(path)
         if topic is not None:
             self._topics.pop(topic, None)
-            self.births.pop(topic, None)
+            self.topic_czxids.pop(topic, None)
         elif path == paths.BROKER_TOPICS:
             self._all_topics = None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """See ``TopicSource``."""
         self._topics.clear()
-        self.births.clear()
+        self.topic_czxids.clear()
         self._all_topics = None
 
     def read_all(self) -> Procedure[tuple[str, ...]]:
@@ -77,7 +77,7 @@ class ZooKeeperTopics:
                 self._all_topics = tuple(listed.names)
                 return self._all_topics
             if not isinstance(listed, NoNode):
-                raise Unreadable(words_of(listed))
+                raise Unreadable(describe_result(listed))
             [stat] = yield [Exists(paths.BROKER_TOPICS, watch=True)]
             if stat is None:
                 self._all_topics = ()
@@ -86,7 +86,7 @@ class ZooKeeperTopics:
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """See ``TopicSource``."""
-        unread = [topic for topic in sorted(topics) if topic not in self._topics and is_safe(topic)]
+        unread = [topic for topic in sorted(topics) if topic not in self._topics and is_usable_topic_name(topic)]
         for _ in range(ROUNDS_MAX):
             if not unread:
                 return self._topics
@@ -95,11 +95,11 @@ class ZooKeeperTopics:
             for topic, answer in zip(unread, answers, strict=True):
                 if isinstance(answer, Node):
                     self._topics[topic] = parse_topic(answer.data).partitions
-                    self.births[topic] = answer.stat.czxid
+                    self.topic_czxids[topic] = answer.stat.czxid
                 elif isinstance(answer, NoNode):
                     missing.append(topic)
                 else:
-                    raise Unreadable(words_of(answer))
+                    raise Unreadable(describe_result(answer))
             unread = (yield from self._watch_missing(missing)) if missing else []
         if unread:
             raise Unreadable(f"{paths.topic(unread[0])} comes and goes")
@@ -111,7 +111,7 @@ class ZooKeeperTopics:
         came: list[str] = []
         for topic, stat in zip(topics, stats, strict=True):
             if isinstance(stat, StoreError):
-                raise Unreadable(words_of(stat))
+                raise Unreadable(describe_result(stat))
             if stat is None:
                 self._topics[topic] = None
             else:
@@ -119,7 +119,7 @@ class ZooKeeperTopics:
         return came
 
 
-def is_safe(topic: str) -> bool:
+def is_usable_topic_name(topic: str) -> bool:
     """Another member may have subscribed to a text that no topic can be called."""
     try:
         paths.check_topic(topic)

@@ -20,18 +20,18 @@ class WatchedOwners:
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}
 
-    def listed(self, topic: str, names: Iterable[str]) -> None:
+    def put(self, topic: str, names: Iterable[str]) -> None:
         """They were listed just now, and a watch was left."""
         self._names[topic] = frozenset(names)
 
-    def names(self, topic: str) -> frozenset[str] | None:
+    def get(self, topic: str) -> frozenset[str] | None:
         """What the last listing gave; None when its watch has fired, or there was none."""
         return self._names.get(topic)
 
-    def fired(self, topic: str) -> None:
+    def invalidate(self, topic: str) -> None:
         """The watch of this topic is used up, or its list turned out to be old."""
         self._names.pop(topic, None)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Every watch is gone."""
         self._names.clear()

@@ -31,9 +31,9 @@ from zkconsumer.zk.procedures import (
     make_parents,
     multi_of,
     outcome_of,
-    packed,
+    pack_multis,
     stored_offset,
-    words_of,
+    describe_result,
 )
 from zkconsumer.zk.requests import (
     Acl,
@@ -70,10 +70,10 @@ class _Write:
     owner: str
     offset: int | None
     stored: StoredOffset
-    releases: bool
+    is_release: bool
     next_owner: str | None
-    verify: bool
-    known: StoredOffset
+    verify_owner: bool
+    stored_before: StoredOffset
     rewound_from: int | None = None
 
     @property
@@ -105,21 +105,21 @@ class Writes:
     def run(self) -> Procedure[None]:
         """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
         yield from self._write()
-        yield from self._denials.explain()
-        if not self._denials.found:
+        yield from self._denials.read_acls()
+        if not self._denials.by_path:
             return
         for tp, written in self.results.items():
             nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
-            denial = next(filter(None, map(self._denials.under, nodes)), None)
+            denial = next(filter(None, map(self._denials.nearest_to, nodes)), None)
             if written.outcome is Outcome.FAILED and denial is not None:
-                self._settle([tp], Outcome.FAILED, denial.words)
+                self._set_result([tp], Outcome.FAILED, denial.message)
             elif denial is not None and tp in self._without_offset:
-                self.results[tp] = replace(written, why=denial.words)
+                self.results[tp] = replace(written, why=denial.message)
 
     def _write(self) -> Procedure[None]:
-        unverified = [tp for tp, write in self._writes.items() if write.verify]
+        unverified = [tp for tp, write in self._writes.items() if write.verify_owner]
         if unverified:
-            yield from self._look(unverified)
+            yield from self._reread(unverified)
         yield from self._make_parents()
         for attempt in range(ROUNDS_MAX):
             left = [tp for tp in self._writes if tp not in self.results]
@@ -132,7 +132,7 @@ class Writes:
             yield from self._try(self._plans(left, singly=True), is_last=True)
 
     def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[Plan]:
-        return packed([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
+        return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
 
     def _make_parents(self) -> Procedure[None]:
         topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
@@ -141,17 +141,17 @@ class Writes:
         topic_nodes = [Create(paths.offsets_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
         yield from make_parents([Create(paths.offsets(self._group), acl=self._acl), *topic_nodes], self._denials)
         for tp, write in self._writes.items():
-            denial = self._denials.under(paths.offsets_of_topic(self._group, tp.topic))
+            denial = self._denials.nearest_to(paths.offsets_of_topic(self._group, tp.topic))
             if denial is not None and write.writes_offset and write.stored.version < 0 and tp not in self.results:
-                self._go_without_offset(tp, f"NoAuth {denial.path}")
+                self._release_without_offset(tp, f"NoAuth {denial.path}")
 
-    def _go_without_offset(self, tp: TopicPartition, why: str) -> None:
+    def _release_without_offset(self, tp: TopicPartition, why: str) -> None:
         """A partition is given back all the same, or nobody would read it; its records come again elsewhere."""
-        if self._writes[tp].releases:
+        if self._writes[tp].is_release:
             self._writes[tp].offset = None
             self._without_offset.add(tp)
         else:
-            self._settle([tp], Outcome.FAILED, why)
+            self._set_result([tp], Outcome.FAILED, why)
 
     def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
@@ -159,28 +159,28 @@ class Writes:
         for plan, answer in zip(plans, answers, strict=True):
             partitions = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
-                self._done(plan, answer)
+                self._on_multi_done(plan, answer)
             elif not isinstance(answer, MultiFailed):
-                self._settle(partitions, outcome_of(answer), words_of(answer))
+                self._set_result(partitions, outcome_of(answer), describe_result(answer))
             elif answer.failed < len(self._control):
-                self._settle(partitions, Outcome.FAILED, CONTROL_CHANGED)
+                self._set_result(partitions, Outcome.FAILED, CONTROL_CHANGED)
             else:
-                self._refuse(plan, answer, is_last=is_last)
+                self._on_multi_failed(plan, answer, is_last=is_last)
                 doubtful += [tp for tp in partitions if tp not in self.results]
         if doubtful:
-            yield from self._look(doubtful)
+            yield from self._reread(doubtful)
 
-    def _refuse(self, plan: Plan, answer: MultiFailed, *, is_last: bool) -> None:
+    def _on_multi_failed(self, plan: Plan, answer: MultiFailed, *, is_last: bool) -> None:
         """Set the one that failed aside when another look at it cannot help."""
         at = answer.failed - len(self._control)
         for tp, ops in plan:
             if at < len(ops):
                 if isinstance(answer.error, NoAuth):
-                    self._denials.note(ops[at])
+                    self._denials.add(ops[at])
                 if isinstance(answer.error, NoAuth) and ops[at].path == paths.offset(self._group, tp):
-                    self._go_without_offset(tp, words_of(answer.error))
+                    self._release_without_offset(tp, describe_result(answer.error))
                 elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
-                    self._settle([tp], Outcome.FAILED, words_of(answer.error))
+                    self._set_result([tp], Outcome.FAILED, describe_result(answer.error))
                 return
             at -= len(ops)
 
@@ -191,7 +191,7 @@ class Writes:
             path, data = paths.offset(self._group, tp), format_offset(write.offset)
             known = write.stored.version
             ops.append(CreateOp(path, data, acl=self._acl) if known < 0 else SetOp(path, data, known))
-        if not write.releases:
+        if not write.is_release:
             return [CheckOp(owner, OUR_OWNER_VERSION), *ops]
         ops.append(DeleteOp(owner, OUR_OWNER_VERSION))
         if write.next_owner is not None:
@@ -199,7 +199,7 @@ class Writes:
             ops += [CreateOp(owner, data, ephemeral=True, acl=self._acl), SetOp(owner, data, FRESH_VERSION)]
         return ops
 
-    def _done(self, plan: Plan, answer: MultiOk) -> None:
+    def _on_multi_done(self, plan: Plan, answer: MultiOk) -> None:
         at = len(self._control)
         for tp, ops in plan:
             write = self._writes[tp]
@@ -212,30 +212,30 @@ class Writes:
                     czxid = result.czxid
             at += len(ops)
             self.results[tp] = Written(
-                Outcome.DONE, stored, "", write.rewound_from, handed_over=write.next_owner is not None, czxid=czxid
+                Outcome.DONE, stored, "", write.rewound_from, is_thread_changed=write.next_owner is not None, czxid=czxid
             )
 
-    def _look(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
+    def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
         """Read owners and offsets again, and judge each partition alone."""
         owners = tuple(paths.owner(self._group, tp) for tp in partitions)
         offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
         [nodes] = yield [GetMany(owners + offsets)]
         assert isinstance(nodes, list), "reading many gives a list"
         for index, tp in enumerate(partitions):
-            self._judge(tp, nodes[index], nodes[index + len(partitions)])
+            self._check_partition(tp, nodes[index], nodes[index + len(partitions)])
         if any(self._writes[tp].stored.version < 0 for tp in partitions):
             yield from self._make_parents()
 
-    def _judge(self, tp: TopicPartition, owner: Node | StoreError, offset: Node | StoreError) -> None:
+    def _check_partition(self, tp: TopicPartition, owner: Node | StoreError, offset: Node | StoreError) -> None:
         write = self._writes[tp]
         if isinstance(owner, NoNode):
-            self._settle([tp], Outcome.NOT_OURS, "the owner node is gone")
+            self._set_result([tp], Outcome.NOT_OWNER, "the owner node is gone")
             return
         if isinstance(owner, StoreError):
-            self._settle([tp], outcome_of(owner), words_of(owner))
+            self._set_result([tp], outcome_of(owner), describe_result(owner))
             return
         if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
-            self._settle([tp], Outcome.NOT_OURS, f"the owner node is another's: {owner.data[:200]!r}")
+            self._set_result([tp], Outcome.NOT_OWNER, f"the owner node is another's: {owner.data[:200]!r}")
             return
         if write.offset is None:
             return
@@ -245,29 +245,29 @@ class Writes:
             write.rewound_from = -1
         elif isinstance(found, str):
             assert isinstance(offset, StoreError), "a node that was read has data"
-            self._settle([tp], outcome_of(offset), found)
+            self._set_result([tp], outcome_of(offset), found)
         else:
             self._reconcile(tp, write, found)
 
     def _reconcile(self, tp: TopicPartition, write: _Write, found: StoredOffset) -> None:
         assert write.offset is not None, "only a write of an offset is reconciled"
-        changed = found != write.known
+        changed = found != write.stored_before
         if changed and found.offset >= write.offset:
             write.offset = None
             write.stored = found
-            if not write.releases:
+            if not write.is_release:
                 self.results[tp] = Written(Outcome.DONE, found)
             return
-        if changed and found.offset < write.known.offset:
+        if changed and found.offset < write.stored_before.offset:
             write.rewound_from = found.offset
         write.stored = found
 
-    def _settle(self, partitions: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+    def _set_result(self, partitions: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
         for tp in partitions:
-            self.results[tp] = Written(outcome, self._writes[tp].known, why)
+            self.results[tp] = Written(outcome, self._writes[tp].stored_before, why)
 
 
-def commit(
+def commit_partitions(
     group: str,
     session_id: int,
     offsets: Mapping[TopicPartition, CommitOf],
@@ -280,7 +280,7 @@ def commit(
     ``acl`` is for the nodes that are made; ``denials`` gets what the lists of others do not let us do.
     """
     planned = {
-        tp: _Write(of.owner, of.offset, of.stored, releases=False, next_owner=None, verify=False, known=of.stored)
+        tp: _Write(of.owner, of.offset, of.stored, is_release=False, next_owner=None, verify_owner=False, stored_before=of.stored)
         for tp, of in offsets.items()
     }
     writes = Writes(group, session_id, planned, control_version, acl, denials or Denials())
@@ -288,7 +288,7 @@ def commit(
     return writes.results
 
 
-def release(
+def release_partitions(
     group: str,
     session_id: int,
     parts: Mapping[TopicPartition, ReleaseOf],
@@ -299,7 +299,7 @@ def release(
     """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
     planned = {
         tp: _Write(
-            of.owner, of.offset, of.stored, releases=True, next_owner=of.next_owner, verify=of.verify, known=of.stored
+            of.owner, of.offset, of.stored, is_release=True, next_owner=of.next_owner, verify_owner=of.verify_owner, stored_before=of.stored
         )
         for tp, of in parts.items()
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from zkconsumer.errors import Bug, MalformedZnode
-from zkconsumer.text import to_bytes, to_text, to_text_like_java
+from zkconsumer.text import encode_strict, decode_strict, decode_like_java
 from zkconsumer.zk.brokers import (
     Broker,
     PartitionState,
@@ -24,7 +24,7 @@ from zkconsumer.zk.brokers import (
     parse_partition_state,
     parse_topic,
 )
-from zkconsumer.zk.java_json import BYTES_MAX, Json, Refused, read_strict
+from zkconsumer.zk.java_json import BYTES_MAX, Json, Refused, read_jackson_json
 from zkconsumer.zk.registration import (
     STREAMS_MAX,
     Pattern,
@@ -68,14 +68,14 @@ FENCE_MARK = "zkconsumer-migrate:"
 
 def format_owner(thread_id: str) -> bytes:
     """The bytes of a claim: the thread id and nothing else."""
-    return to_bytes(thread_id)
+    return encode_strict(thread_id)
 
 
 def parse_owner(data: bytes) -> str:
     """Whose claim it is: a thread id, or whatever somebody put there.  Raises ``MalformedZnode`` for a novel."""
     if len(data) > OWNER_CHARS_MAX:
         raise MalformedZnode(f"{len(data)} bytes are no thread id")
-    return to_text_like_java(data)
+    return decode_like_java(data)
 
 
 def consumer_of(thread_id: str) -> str:
@@ -105,7 +105,7 @@ def parse_offset(data: bytes) -> int:
     """
     if len(data) < _LONG_DIGITS_MAX and data.isdigit():
         return int(data)  # as nearly all of them are
-    text = to_text_like_java(data) if len(data) <= BYTES_MAX else ""
+    text = decode_like_java(data) if len(data) <= BYTES_MAX else ""
     found = _LONG.fullmatch(text)
     if found is None or len(found[2]) > _LONG_DIGITS_MAX:
         raise MalformedZnode(f"{data[:40]!r} ({len(data)} bytes) is no number")
@@ -146,7 +146,7 @@ class Control:
         return self.phase in ENDED_PHASES
 
 
-def placeholder_of(migration_id: str) -> str:
+def placeholder_client_id(migration_id: str) -> str:
     """The client id and protocol of the member that keeps the coordinator's group empty while a group is copied."""
     return f"zkconsumer-{migration_id}"
 
@@ -161,7 +161,7 @@ def format_control(control: Control) -> bytes:
         "strategy": control.strategy,
         **({} if control.is_confirmed else {"confirmed": False}),
     }
-    return to_bytes(json.dumps(members, ensure_ascii=True, separators=(",", ":")))
+    return encode_strict(json.dumps(members, ensure_ascii=True, separators=(",", ":")))
 
 
 def parse_control(data: bytes) -> Control:
@@ -172,7 +172,7 @@ def parse_control(data: bytes) -> Control:
     if len(data) > BYTES_MAX:
         raise MalformedZnode(f"{len(data)} bytes are no control znode")
     try:
-        members = read_strict(to_text(data))
+        members = read_jackson_json(decode_strict(data))
     except (Refused, RecursionError) as exc:
         raise MalformedZnode(f"control znode: {exc}") from exc
     if not isinstance(members, dict):

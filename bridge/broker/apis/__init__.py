@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.broker.apis.configs import describe_configs
 from bridge.broker.apis.fetch import handle_fetch
 from bridge.broker.apis.list_offsets import list_offsets, offset_for_leader_epoch
-from bridge.broker.apis.metadata import describe_cluster, metadata
+from bridge.broker.apis.metadata import describe_cluster, handle_metadata
 from bridge.broker.apis.produce import handle_produce, init_producer_id
 from bridge.broker.apis.topics import create_topics, delete_topics
 from zkconsumer.wire.schemas import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.coordinator.calls import Call, Handler
 
 _AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
-    METADATA.key: metadata,
+    METADATA.key: handle_metadata,
     DESCRIBE_CLUSTER.key: describe_cluster,
     LIST_OFFSETS.key: list_offsets,
     OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch,
@@ -44,7 +44,7 @@ _AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
 }
 
 
-def handlers(node: Node) -> dict[int, Handler]:
+def api_handlers(node: Node) -> dict[int, Handler]:
     """API key → handler, of the APIs that no group is concerned with."""
 
     def at_once(answer: Callable[[Node, Call], Any]) -> Handler:

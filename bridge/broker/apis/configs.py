@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.broker.config import Row, broker_rows, topic_rows
-from bridge.broker.topics import is_legal_name
+from bridge.broker.config import Row, broker_config_entries, topic_config_entries
+from bridge.broker.topics import is_valid_topic_name
 from bridge.coordinator.calls import Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
@@ -37,40 +37,40 @@ OF_TOPIC, OF_NODE, DEFAULT = 1, 4, 5
 def describe_configs(node: Node, call: Call) -> DescribeConfigsResponse:
     """Each resource for itself, and once: else a short question has an endless answer."""
     once = {
-        (asked.resource_type, asked.resource_name, _keys(asked.configuration_keys)): asked
+        (asked.resource_type, asked.resource_name, _key_set(asked.configuration_keys)): asked
         for asked in call.body.resources
     }
-    return DescribeConfigsResponse(results=[_resource(node, call, asked) for asked in once.values()])
+    return DescribeConfigsResponse(results=[_describe_resource(node, call, asked) for asked in once.values()])
 
 
-def _keys(asked: list[str] | None) -> frozenset[str] | None:
+def _key_set(asked: list[str] | None) -> frozenset[str] | None:
     return None if asked is None else frozenset(asked)
 
 
-def _resource(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+def _describe_resource(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
     match asked.resource_type:
         case t if t == TOPIC:
-            return _topic(node, call, asked)
+            return _describe_topic(node, call, asked)
         case t if t == NODE:
             if asked.resource_name not in ("", str(node.node_id)):
                 words = f"Unexpected broker id, expected {node.node_id}, but received {asked.resource_name}"
-                return _refused(asked, INVALID_REQUEST, words)
-            return _told(call, asked, [*broker_rows(node.cluster.config), *node.cluster.group_rows], OF_NODE)
-    return _refused(asked, INVALID_REQUEST, f"resources of type {asked.resource_type} are not known here")
+                return _error_resource(asked, INVALID_REQUEST, words)
+            return _described_resource(call, asked, [*broker_config_entries(node.cluster.config), *node.cluster.group_config_entries], OF_NODE)
+    return _error_resource(asked, INVALID_REQUEST, f"resources of type {asked.resource_type} are not known here")
 
 
-def _topic(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+def _describe_topic(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
     name = asked.resource_name
-    if not node.may(call, Operation.DESCRIBE, name):
-        return _refused(asked, TOPIC_AUTHORIZATION_FAILED, None)
+    if not node.is_authorized(call, Operation.DESCRIBE, name):
+        return _error_resource(asked, TOPIC_AUTHORIZATION_FAILED, None)
     topic = node.cluster.topics.get(name)
     if topic is None:
-        return _refused(asked, UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else INVALID_TOPIC_EXCEPTION, None)
-    return _told(call, asked, topic_rows(topic.config, node.cluster.config), OF_TOPIC)
+        return _error_resource(asked, UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else INVALID_TOPIC_EXCEPTION, None)
+    return _described_resource(call, asked, topic_config_entries(topic.config, node.cluster.config), OF_TOPIC)
 
 
-def _told(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: int) -> DescribedResource:
-    wanted = _keys(asked.configuration_keys)
+def _described_resource(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: int) -> DescribedResource:
+    wanted = _key_set(asked.configuration_keys)
     configs = [
         DescribedConfig(
             name=row.key,
@@ -89,7 +89,7 @@ def _told(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: i
     return DescribedResource(resource_type=asked.resource_type, resource_name=asked.resource_name, configs=configs)
 
 
-def _refused(asked: DescribeConfigsResource, error: ErrorCode, words: str | None) -> DescribedResource:
+def _error_resource(asked: DescribeConfigsResource, error: ErrorCode, words: str | None) -> DescribedResource:
     return DescribedResource(
         error_code=error.code,
         error_message=words,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.broker.log.produced import converted
+from bridge.broker.log.produced import down_convert
 from bridge.broker.topics import Partition
 from bridge.coordinator.calls import Operation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
@@ -54,7 +54,7 @@ class _Reading:
 
     version: int
     magic_max: int
-    room: int
+    bytes_left: int
     stored_bytes: int = 0
     has_error: bool = False
 
@@ -62,78 +62,78 @@ class _Reading:
 def handle_fetch(node: Node, call: Call) -> None:
     """Answer now, or when enough has come, or when the time is up."""
     body = call.body
-    context = node.fetch_sessions.begin(body, call.version)
+    context = node.fetch_sessions.new_context(body, call.version)
     if isinstance(context, ErrorCode):
         call.reply(FetchResponse(error_code=context.code, responses=[]))
         return
     topics = context.topics
-    answer, reading = _read(node, call, topics)
+    answer, reading = _read_topics(node, call, topics)
     missing = min(body.min_bytes, body.max_bytes) - reading.stored_bytes
     if missing <= 0 or reading.has_error or body.max_wait_ms <= 0 or not topics:
-        call.reply(context.answer(answer))
+        call.reply(context.build_response(answer))
         return
     waits_for = [
         TopicPartition(name, partition.partition)
         for topic in topics
-        if (name := _name(node, call, topic)) is not None
+        if (name := _topic_name(node, call, topic)) is not None
         for partition in topic.partitions
     ]
     wait_ms = min(body.max_wait_ms, WAIT_MS_MAX)
 
     def complete() -> None:
-        call.reply(context.answer(_read(node, call, topics)[0]))
+        call.reply(context.build_response(_read_topics(node, call, topics)[0]))
 
-    call.when_gone(node.cluster.fetches.wait(waits_for, missing, wait_ms, complete))
+    call.on_disconnect(node.cluster.fetch_purgatory.add(waits_for, missing, wait_ms, complete))
 
 
-def newest_magic(version: int) -> int:
+def max_magic_of_fetch(version: int) -> int:
     """The newest message format that a fetch of this version may be answered with."""
     if version <= 1:
         return 0
     return 1 if version <= 3 else 2
 
 
-def _name(node: Node, call: Call, topic: FetchTopic) -> str | None:
+def _topic_name(node: Node, call: Call, topic: FetchTopic) -> str | None:
     if call.version < TOPIC_IDS_FROM:
         return topic.topic
     found = node.cluster.topics.by_id(topic.topic_id)
     return None if found is None else found.name
 
 
-def _read(node: Node, call: Call, asked_topics: Sequence[FetchTopic]) -> tuple[list[FetchTopicResponse], _Reading]:
+def _read_topics(node: Node, call: Call, asked_topics: Sequence[FetchTopic]) -> tuple[list[FetchTopicResponse], _Reading]:
     room = min(call.body.max_bytes, node.cluster.config.fetch_max_bytes)
-    reading = _Reading(call.version, newest_magic(call.version), room)
+    reading = _Reading(call.version, max_magic_of_fetch(call.version), room)
     topics = []
     for topic in asked_topics:
-        name = _name(node, call, topic)
+        name = _topic_name(node, call, topic)
         rows = []
         for asked in topic.partitions:
-            row = _row(node, call, name, asked, reading)
+            row = _fetch_partition(node, call, name, asked, reading)
             reading.has_error |= row.error_code != NONE.code
             rows.append(row)
         topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
     return topics, reading
 
 
-def _row(node: Node, call: Call, topic: str | None, asked: FetchPartition, reading: _Reading) -> FetchPartitionResponse:
+def _fetch_partition(node: Node, call: Call, topic: str | None, asked: FetchPartition, reading: _Reading) -> FetchPartitionResponse:
     if topic is None:
-        return _without(asked, UNKNOWN_TOPIC_ID)
-    if not node.may(call, Operation.READ, topic):
-        return _without(asked, TOPIC_AUTHORIZATION_FAILED)
-    partition = node.led(topic, asked.partition, asked.current_leader_epoch)
+        return _error_partition(asked, UNKNOWN_TOPIC_ID)
+    if not node.is_authorized(call, Operation.READ, topic):
+        return _error_partition(asked, TOPIC_AUTHORIZATION_FAILED)
+    partition = node.partition_or_error(topic, asked.partition, asked.current_leader_epoch)
     if isinstance(partition, ErrorCode):
-        return _without(asked, partition)
+        return _error_partition(asked, partition)
     log = partition.log
-    if not log.holds(asked.fetch_offset):
-        return _without(asked, OFFSET_OUT_OF_RANGE)
+    if not log.can_read_from(asked.fetch_offset):
+        return _error_partition(asked, OFFSET_OUT_OF_RANGE)
     try:
-        records = _records(partition, asked, reading)
+        records = _read_records(partition, asked, reading)
     except UnsupportedCodec:
-        return _without(asked, UNSUPPORTED_COMPRESSION_TYPE)
+        return _error_partition(asked, UNSUPPORTED_COMPRESSION_TYPE)
     except InvalidMessageException:
-        return _without(asked, CORRUPT_MESSAGE)
+        return _error_partition(asked, CORRUPT_MESSAGE)
     except OSError:
-        return _without(asked, KAFKA_STORAGE_ERROR)
+        return _error_partition(asked, KAFKA_STORAGE_ERROR)
     return FetchPartitionResponse(
         partition_index=asked.partition,
         high_watermark=log.end,
@@ -144,24 +144,24 @@ def _row(node: Node, call: Call, topic: str | None, asked: FetchPartition, readi
     )
 
 
-def _records(partition: Partition, asked: FetchPartition, reading: _Reading) -> bytes:
+def _read_records(partition: Partition, asked: FetchPartition, reading: _Reading) -> bytes:
     """Old versions may be sent the head of an entry that does not fit, which tells the reader to ask for more."""
-    bytes_max = max(0, min(reading.room, asked.partition_max_bytes))
+    bytes_max = max(0, min(reading.bytes_left, asked.partition_max_bytes))
     is_lenient = reading.version >= AT_LEAST_ONE_FROM
     stored = partition.log.read(
         asked.fetch_offset,
         bytes_max,
         at_least_one=is_lenient and reading.stored_bytes == 0,
-        cuts=not is_lenient and partition.log.settings.rules.magic <= reading.magic_max,
+        cuts=not is_lenient and partition.log.settings.validation_rules.magic <= reading.magic_max,
     )
-    reading.room -= len(stored)
+    reading.bytes_left -= len(stored)
     reading.stored_bytes += len(stored)
-    if partition.log.settings.rules.magic <= reading.magic_max and reading.version >= ZSTD_FROM:
+    if partition.log.settings.validation_rules.magic <= reading.magic_max and reading.version >= ZSTD_FROM:
         return stored
-    return converted(stored, reading.magic_max, knows_zstd=reading.version >= ZSTD_FROM)
+    return down_convert(stored, reading.magic_max, knows_zstd=reading.version >= ZSTD_FROM)
 
 
-def _without(asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
+def _error_partition(asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
     return FetchPartitionResponse(
         partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
     )

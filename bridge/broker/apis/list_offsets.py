@@ -39,19 +39,19 @@ def list_offsets(node: Node, call: Call) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_row(node, call, topic.name, asked) for asked in topic.partitions]
+                name=topic.name, partitions=[_list_partition(node, call, topic.name, asked) for asked in topic.partitions]
             )
             for topic in call.body.topics
         ]
     )
 
 
-def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _list_partition(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition: Partition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
-    if node.may(call, Operation.DESCRIBE, topic):
-        partition = node.led(topic, asked.partition_index, asked.current_leader_epoch)
-    if not isinstance(partition, ErrorCode) and node.cluster.release.refuses_time(asked.timestamp, call.version):
+    if node.is_authorized(call, Operation.DESCRIBE, topic):
+        partition = node.partition_or_error(topic, asked.partition_index, asked.current_leader_epoch)
+    if not isinstance(partition, ErrorCode) and node.cluster.release.rejects_timestamp(asked.timestamp, call.version):
         partition = UNSUPPORTED_VERSION
     if isinstance(partition, ErrorCode):
         answer.error_code = partition.code
@@ -64,7 +64,7 @@ def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> Lis
         answer.old_style_offsets = starts[: max(0, asked.max_num_offsets)]
     else:
         try:
-            _find(partition, asked.timestamp, node.cluster.release.means_more(asked.timestamp), answer)
+            _find_offset(partition, asked.timestamp, node.cluster.release.is_special_timestamp(asked.timestamp), answer)
         except (InvalidMessageException, UnsupportedCodec):
             answer.error_code = CORRUPT_MESSAGE.code
         except OSError:
@@ -72,7 +72,7 @@ def _row(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> Lis
     return answer
 
 
-def _find(partition: Partition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse) -> None:
+def _find_offset(partition: Partition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse) -> None:
     """``means_more``: see ``Release``."""
     log = partition.log
     if time_ms == LATEST_TIME:
@@ -81,11 +81,11 @@ def _find(partition: Partition, time_ms: int, means_more: bool, answer: ListOffs
         answer.offset = log.start
     elif means_more and time_ms == LATEST_TIERED_TIME:
         return
-    elif log.settings.rules.magic == 0:
+    elif log.settings.validation_rules.magic == 0:
         answer.error_code = UNSUPPORTED_FOR_MESSAGE_FORMAT.code
         return
     else:
-        found = log.newest() if means_more and time_ms == NEWEST_TIMESTAMP_TIME else log.first_at_or_after(time_ms)
+        found = log.max_timestamp() if means_more and time_ms == NEWEST_TIMESTAMP_TIME else log.first_at_or_after(time_ms)
         if found is None:
             return
         answer.timestamp, answer.offset = found
@@ -99,13 +99,13 @@ def offset_for_leader_epoch(node: Node, call: Call) -> OffsetForLeaderEpochRespo
         rows = []
         for asked in topic.partitions:
             partition: Partition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
-            if node.may(call, Operation.DESCRIBE, topic.topic):
-                partition = node.led(topic.topic, asked.partition, asked.current_leader_epoch)
+            if node.is_authorized(call, Operation.DESCRIBE, topic.topic):
+                partition = node.partition_or_error(topic.topic, asked.partition, asked.current_leader_epoch)
             row = OffsetForLeaderPartitionResponse(partition=asked.partition)
             if isinstance(partition, ErrorCode):
                 row.error_code = partition.code
             else:
-                row.leader_epoch, row.end_offset = partition.log.end_of_epoch(
+                row.leader_epoch, row.end_offset = partition.log.end_offset_for_epoch(
                     asked.leader_epoch, partition.leader_epoch
                 )
             rows.append(row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Partition, Topic, is_legal_name
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Partition, Topic, is_valid_topic_name
 from bridge.coordinator.calls import Operation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
@@ -38,17 +38,17 @@ BY_ID_FROM = 12
 _log = logging.getLogger(__name__)
 
 
-def metadata(node: Node, call: Call) -> MetadataResponse:
+def handle_metadata(node: Node, call: Call) -> MetadataResponse:
     """What a client must know to find its way; asking for a topic may make it."""
     cluster, body = node.cluster, call.body
     wants_all = not body.topics if call.version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
     if wants_all:
-        topics = [_row(topic) for topic in cluster.topics if node.may(call, Operation.DESCRIBE, topic.name)]
+        topics = [_topic_metadata(topic) for topic in cluster.topics if node.is_authorized(call, Operation.DESCRIBE, topic.name)]
     else:
         # A topic that is named twice is told of once, as by real brokers: else a short question has an endless answer.
         once = {(asked.name, asked.topic_id): asked for asked in body.topics}
-        missing = _made(node, call, [asked.name for asked in once.values() if asked.name is not None])
-        topics = [_asked(node, call, asked, missing) for asked in once.values()]
+        missing = _create_missing_topics(node, call, [asked.name for asked in once.values() if asked.name is not None])
+        topics = [_requested_topic(node, call, asked, missing) for asked in once.values()]
     return MetadataResponse(
         brokers=[
             MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port)
@@ -74,25 +74,25 @@ def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
     )
 
 
-def _asked(node: Node, call: Call, asked: MetadataRequestTopic, missing: dict[str, ErrorCode]) -> MetadataTopic:
+def _requested_topic(node: Node, call: Call, asked: MetadataRequestTopic, missing: dict[str, ErrorCode]) -> MetadataTopic:
     topics = node.cluster.topics
     if asked.name is None and call.version < BY_ID_FROM:
-        return _without("", INVALID_REQUEST)
+        return _error_topic("", INVALID_REQUEST)
     if asked.name is None:
         topic = topics.by_id(asked.topic_id)
-        if topic is None or not node.may(call, Operation.DESCRIBE, topic.name):
+        if topic is None or not node.is_authorized(call, Operation.DESCRIBE, topic.name):
             return MetadataTopic(error_code=UNKNOWN_TOPIC_ID.code, name=None, topic_id=asked.topic_id, partitions=[])
-        return _row(topic)
-    if not node.may(call, Operation.DESCRIBE, asked.name):
-        return _without(asked.name, TOPIC_AUTHORIZATION_FAILED)
+        return _topic_metadata(topic)
+    if not node.is_authorized(call, Operation.DESCRIBE, asked.name):
+        return _error_topic(asked.name, TOPIC_AUTHORIZATION_FAILED)
     if asked.name in missing:
-        return _without(asked.name, missing[asked.name])
+        return _error_topic(asked.name, missing[asked.name])
     topic = topics.get(asked.name)
     assert topic is not None, "who is asked for and not there is missing"
-    return _row(topic)
+    return _topic_metadata(topic)
 
 
-def _made(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
+def _create_missing_topics(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
     """Those that are not there, with what is said of them.
 
     As real brokers do: they are made, and whoever asked must ask again for their leaders.
@@ -100,15 +100,15 @@ def _made(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
     cluster = node.cluster
     there = cluster.topics
     missing = {
-        name: _unless_made(node, call, name)
+        name: _missing_topic_error(node, call, name)
         for name in names
-        if there.get(name) is None and node.may(call, Operation.DESCRIBE, name)
+        if there.get(name) is None and node.is_authorized(call, Operation.DESCRIBE, name)
     }
     partitions = cluster.config.num_partitions
     replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
     wanted = [name for name, error in missing.items() if error is LEADER_NOT_AVAILABLE]
     new = [
-        NewTopic(name, there.spread(partitions, replication_factor, at), {})
+        NewTopic(name, there.assign_replicas(partitions, replication_factor, at), {})
         for at, name in enumerate(wanted[: max(1, PARTITIONS_MAX // partitions)])
         if name != OFFSETS_TOPIC
     ]
@@ -122,29 +122,29 @@ def _made(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
     return missing
 
 
-def _unless_made(node: Node, call: Call, name: str) -> ErrorCode:
+def _missing_topic_error(node: Node, call: Call, name: str) -> ErrorCode:
     """What is said of a topic that is not there; one that is made now has no leader yet."""
-    if not is_legal_name(name):
+    if not is_valid_topic_name(name):
         return INVALID_TOPIC_EXCEPTION
     if not (call.body.allow_auto_topic_creation and node.cluster.config.auto_create_topics_enable):
         return UNKNOWN_TOPIC_OR_PARTITION
-    return LEADER_NOT_AVAILABLE if node.may(call, Operation.CREATE, name) else TOPIC_AUTHORIZATION_FAILED
+    return LEADER_NOT_AVAILABLE if node.is_authorized(call, Operation.CREATE, name) else TOPIC_AUTHORIZATION_FAILED
 
 
-def _without(name: str, error: ErrorCode) -> MetadataTopic:
+def _error_topic(name: str, error: ErrorCode) -> MetadataTopic:
     return MetadataTopic(error_code=error.code, name=name, is_internal=name in INTERNAL, partitions=[])
 
 
-def _row(topic: Topic) -> MetadataTopic:
+def _topic_metadata(topic: Topic) -> MetadataTopic:
     return MetadataTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition) for partition in topic.partitions],
+        partitions=[_partition_metadata(partition) for partition in topic.partitions],
     )
 
 
-def _partition(partition: Partition) -> MetadataPartition:
+def _partition_metadata(partition: Partition) -> MetadataPartition:
     return MetadataPartition(
         error_code=(LEADER_NOT_AVAILABLE if partition.leader < 0 else NONE).code,
         partition_index=partition.index,

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bridge.broker.connection import HANG_UP
-from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, check, is_one_batch, new_allowance
+from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, validate_records, is_one_batch, new_produce_allowance
 from bridge.broker.topics import INTERNAL
 from bridge.coordinator.calls import NO_TRANSACTIONS, Operation
 from zkconsumer.kafka.error_codes import (
@@ -43,20 +43,20 @@ def handle_produce(node: Node, call: Call) -> None:
 
     Releases that look at the batches while they read the request end the connection on what is not one batch.
     """
-    if node.cluster.release.hangs_up_on_wrong_batches and call.version >= BATCHES_ONLY_FROM:
+    if node.cluster.release.disconnects_on_invalid_batches and call.version >= BATCHES_ONLY_FROM:
         sent = [partition.records or b"" for topic in call.body.topic_data for partition in topic.partition_data]
         if not all(map(is_one_batch, sent)):
             call.reply(HANG_UP)
             return
     topics = []
     errors = 0
-    allowance = new_allowance()
+    allowance = new_produce_allowance()
     for topic in call.body.topic_data:
         name: str | None = topic.name
         if call.version >= TOPIC_IDS_FROM:
             found = node.cluster.topics.by_id(topic.topic_id)
             name = None if found is None else found.name
-        rows = [_stored(node, call, name, sent, allowance) for sent in topic.partition_data]
+        rows = [_append_partition(node, call, name, sent, allowance) for sent in topic.partition_data]
         errors += sum(row.error_code != NONE.code for row in rows)
         topics.append(ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     if call.body.acks == 0:
@@ -65,40 +65,40 @@ def handle_produce(node: Node, call: Call) -> None:
         call.reply(ProduceResponse(responses=topics))
 
 
-def _stored(
+def _append_partition(
     node: Node, call: Call, topic: str | None, sent: ProducePartition, allowance: Allowance
 ) -> ProducePartitionResponse:
     if topic is None:
-        return _refused(sent, UNKNOWN_TOPIC_ID)
+        return _error_partition(sent, UNKNOWN_TOPIC_ID)
     if call.body.acks not in ACKS:
-        return _refused(sent, INVALID_REQUIRED_ACKS)
+        return _error_partition(sent, INVALID_REQUIRED_ACKS)
     if call.body.transactional_id is not None:
-        return _refused(sent, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if not node.may(call, Operation.WRITE, topic):
-        return _refused(sent, TOPIC_AUTHORIZATION_FAILED)
+        return _error_partition(sent, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if not node.is_authorized(call, Operation.WRITE, topic):
+        return _error_partition(sent, TOPIC_AUTHORIZATION_FAILED)
     if topic in INTERNAL:
-        return _refused(sent, INVALID_TOPIC_EXCEPTION, f"{topic} is the coordinator's")
-    partition = node.led(topic, sent.index)
+        return _error_partition(sent, INVALID_TOPIC_EXCEPTION, f"{topic} is the coordinator's")
+    partition = node.partition_or_error(topic, sent.index)
     if isinstance(partition, ErrorCode):
-        return _refused(sent, partition)
+        return _error_partition(sent, partition)
     log = partition.log
-    checked = check(sent.records or b"", call.version, log.settings.rules, allowance)
+    checked = validate_records(sent.records or b"", call.version, log.settings.validation_rules, allowance)
     if isinstance(checked, Refused):
-        return _refused(sent, checked.code, checked.words)
+        return _error_partition(sent, checked.code, checked.message)
     try:
-        stored = log.append_sent(checked, partition.leader_epoch, node.cluster.scheduler.now_ms())
+        stored = log.append_validated(checked, partition.leader_epoch, node.cluster.scheduler.now_ms())
     except OSError as error:
-        node.cluster.disk_trouble.refused(topic, sent.index, error)
-        return _refused(sent, KAFKA_STORAGE_ERROR, str(error))
+        node.cluster.disk_errors.append_failed(topic, sent.index, error)
+        return _error_partition(sent, KAFKA_STORAGE_ERROR, str(error))
     if isinstance(stored, Refused):
-        return _refused(sent, stored.code, stored.words)
+        return _error_partition(sent, stored.code, stored.message)
     if not stored.is_duplicate:
-        node.cluster.disk_trouble.stored(topic, sent.index)
-        node.cluster.fetches.appended(topic, sent.index, len(sent.records or b""))
+        node.cluster.disk_errors.append_succeeded(topic, sent.index)
+        node.cluster.fetch_purgatory.on_append(topic, sent.index, len(sent.records or b""))
     return ProducePartitionResponse(index=sent.index, base_offset=stored.first_offset, log_start_offset=log.start)
 
 
-def _refused(sent: ProducePartition, error: ErrorCode, words: str | None = None) -> ProducePartitionResponse:
+def _error_partition(sent: ProducePartition, error: ErrorCode, words: str | None = None) -> ProducePartitionResponse:
     return ProducePartitionResponse(index=sent.index, error_code=error.code, error_message=words)
 
 

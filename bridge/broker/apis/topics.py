@@ -6,8 +6,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from bridge.broker.config import read_topic_config, topic_rows
-from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Topic, is_legal_name
+from bridge.broker.config import read_topic_config, topic_config_entries
+from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Topic, is_valid_topic_name
 from bridge.coordinator.calls import Operation
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import (
@@ -71,25 +71,25 @@ def create_topics(node: Node, call: Call) -> CreateTopicsResponse:
         try:
             if times[name] > 1:
                 raise _Refused(INVALID_REQUEST, "the topic is named twice")
-            rows[name], topic = _looked_at(node, call, asked, len(new))
+            rows[name], topic = _validate_topic(node, call, asked, len(new))
             new.append(topic)
         except _Refused as refused:
-            rows[name] = _not_made(name, refused)
+            rows[name] = _error_topic(name, refused)
     try:
         if sum(len(topic.replicas) for topic in new) > PARTITIONS_MAX:
             raise _Refused(POLICY_VIOLATION, f"one request makes {PARTITIONS_MAX} partitions at most; send several")
-        for made in [] if call.body.validate_only else _made(node.cluster, new):
+        for made in [] if call.body.validate_only else _create(node.cluster, new):
             rows[made.name].topic_id = made.topic_id
     except _Refused as refused:
-        rows |= {topic.name: _not_made(topic.name, refused) for topic in new}
+        rows |= {topic.name: _error_topic(topic.name, refused) for topic in new}
     return CreateTopicsResponse(topics=list(rows.values()))
 
 
-def _not_made(name: str, refused: _Refused) -> CreatedTopic:
+def _error_topic(name: str, refused: _Refused) -> CreatedTopic:
     return CreatedTopic(name=name, error_code=refused.code.code, error_message=str(refused))
 
 
-def _made(cluster: Cluster, new: list[NewTopic]) -> list[Topic]:
+def _create(cluster: Cluster, new: list[NewTopic]) -> list[Topic]:
     try:
         return cluster.create_topics(new)
     except OSError as error:
@@ -97,12 +97,12 @@ def _made(cluster: Cluster, new: list[NewTopic]) -> list[Topic]:
         raise _Refused(KAFKA_STORAGE_ERROR, str(error)) from error
 
 
-def _looked_at(node: Node, call: Call, asked: CreatableTopic, before: int) -> tuple[CreatedTopic, NewTopic]:
+def _validate_topic(node: Node, call: Call, asked: CreatableTopic, before: int) -> tuple[CreatedTopic, NewTopic]:
     """The answer, and what is to be made; ``before``: how many topics of the request come before this one."""
     cluster = node.cluster
-    if not node.may(call, Operation.CREATE, asked.name):
+    if not node.is_authorized(call, Operation.CREATE, asked.name):
         raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not make it")
-    if not is_legal_name(asked.name):
+    if not is_valid_topic_name(asked.name):
         raise _Refused(INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
     if cluster.topics.get(asked.name) is not None:
         raise _Refused(TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
@@ -112,7 +112,7 @@ def _looked_at(node: Node, call: Call, asked: CreatableTopic, before: int) -> tu
         config = read_topic_config({row.name: row.value for row in asked.configs})
     except UsageError as error:
         raise _Refused(INVALID_CONFIG, str(error)) from error
-    replicas = _assigned(cluster, asked) if asked.assignments else _spread(cluster, asked, call.version, before)
+    replicas = _manual_assignment(cluster, asked) if asked.assignments else _automatic_assignment(cluster, asked, call.version, before)
     row = CreatedTopic(
         name=asked.name,
         num_partitions=len(replicas),
@@ -120,14 +120,14 @@ def _looked_at(node: Node, call: Call, asked: CreatableTopic, before: int) -> tu
         configs=[
             CreatedTopicConfig(name=key, value=value, config_source=DEFAULT if is_default else OF_TOPIC)
             for key, value, _, is_default in (
-                (row.key, row.value, row.kind, row.is_default) for row in topic_rows(config, cluster.config)
+                (row.key, row.value, row.kind, row.is_default) for row in topic_config_entries(config, cluster.config)
             )
         ],
     )
-    return row, NewTopic(asked.name, replicas, config.given())
+    return row, NewTopic(asked.name, replicas, config.to_properties())
 
 
-def _spread(cluster: Cluster, asked: CreatableTopic, version: int, before: int) -> list[tuple[int, ...]]:
+def _automatic_assignment(cluster: Cluster, asked: CreatableTopic, version: int, before: int) -> list[tuple[int, ...]]:
     partitions, factor = asked.num_partitions, asked.replication_factor
     if version < DEFAULTS_FROM and BROKER_DEFAULT in (partitions, factor):
         raise _Refused(INVALID_PARTITIONS, f"-1 means the broker's default from version {DEFAULTS_FROM} on")
@@ -140,10 +140,10 @@ def _spread(cluster: Cluster, asked: CreatableTopic, version: int, before: int) 
     if not 1 <= factor <= len(cluster.nodes):
         words = f"Replication factor: {factor} larger than available brokers: {len(cluster.nodes)}."
         raise _Refused(INVALID_REPLICATION_FACTOR, words)
-    return cluster.topics.spread(partitions, factor, before)
+    return cluster.topics.assign_replicas(partitions, factor, before)
 
 
-def _assigned(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
+def _manual_assignment(cluster: Cluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
     if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
         raise _Refused(INVALID_REQUEST, "both numbers must be -1 beside an assignment")
     by_index = {row.partition_index: tuple(row.broker_ids) for row in asked.assignments}
@@ -172,7 +172,7 @@ def delete_topics(node: Node, call: Call) -> DeleteTopicsResponse:
         if topic is not None and topic.name in doomed:
             topic = None
         try:
-            found = _deletable(node, call, state, topic)
+            found = _validate_deletion(node, call, state, topic)
             row = DeletedTopic(name=found.name, topic_id=found.topic_id)
             doomed[found.name] = found, row
         except _Refused as refused:
@@ -188,9 +188,9 @@ def delete_topics(node: Node, call: Call) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=rows)
 
 
-def _deletable(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None) -> Topic:
+def _validate_deletion(node: Node, call: Call, asked: DeleteTopicState, topic: Topic | None) -> Topic:
     name = asked.name if topic is None else topic.name
-    if name is not None and not node.may(call, Operation.DELETE, name):
+    if name is not None and not node.is_authorized(call, Operation.DELETE, name):
         raise _Refused(TOPIC_AUTHORIZATION_FAILED, "this user may not delete it")
     if topic is None:
         code = UNKNOWN_TOPIC_ID if asked.name is None else UNKNOWN_TOPIC_OR_PARTITION

@@ -26,13 +26,13 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
 
-    def stored(self, epoch: int, first_offset: int) -> None:
+    def assign(self, epoch: int, first_offset: int) -> None:
         """A batch of this epoch was stored."""
         if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
             self._epochs.append(epoch)
             self._starts.append(first_offset)
 
-    def end_of(self, epoch: int, leader_epoch: int, log_end: int) -> EpochEnd:
+    def end_offset_for(self, epoch: int, leader_epoch: int, log_end: int) -> EpochEnd:
         """Where the log parts from somebody who has read up to ``epoch``, as OffsetForLeaderEpoch answers it.
 
         ``leader_epoch``: the current one, whose end is that of the log.  A newer one is not known here.

@@ -57,7 +57,7 @@ class SegmentFile(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """The bytes from there on; fewer where the end comes first."""
 
-    def whole(self) -> memoryview:
+    def read_all(self) -> memoryview:
         """Everything, to be looked at once and released."""
 
     def truncate(self, size: int) -> None:
@@ -92,7 +92,7 @@ class MemoryFile:
     def read(self, position: int, size: int) -> bytes:
         return bytes(self._data[position : position + size])
 
-    def whole(self) -> memoryview:
+    def read_all(self) -> memoryview:
         return memoryview(bytes(self._data))
 
     def truncate(self, size: int) -> None:
@@ -150,7 +150,7 @@ class DiskFile:
         return int(self.path.stat().st_mtime_ns // 1_000_000) if self.path.exists() else 0
 
     def append(self, data: bytes) -> None:
-        with self._undone_on_error() as descriptor:
+        with self._truncate_on_error() as descriptor:
             view = memoryview(data)
             position = self._size
             while view:
@@ -163,7 +163,7 @@ class DiskFile:
         self._size += len(data)
 
     @contextmanager
-    def _undone_on_error(self) -> Iterator[int]:
+    def _truncate_on_error(self) -> Iterator[int]:
         descriptor = self._files.descriptor(self.path)
         try:
             yield descriptor
@@ -176,7 +176,7 @@ class DiskFile:
     def read(self, position: int, size: int) -> bytes:
         return os.pread(self._files.descriptor(self.path), max(0, min(size, self._size - position)), position)
 
-    def whole(self) -> memoryview:
+    def read_all(self) -> memoryview:
         if self._size == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(self._files.descriptor(self.path), self._size, access=mmap.ACCESS_READ))

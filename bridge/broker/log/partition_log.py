@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bridge.broker.log.batches import describe
+from bridge.broker.log.batches import read_batch_header
 from bridge.broker.log.epochs import EpochEnd, LeaderEpochs
 from bridge.broker.log.files import SegmentFile
-from bridge.broker.log.produced import Refused, Rules, Sent, build, number
+from bridge.broker.log.produced import Refused, Rules, Sent, build_entries, assign_offsets
 from bridge.broker.log.producers import Producers, Written
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.segment import Segment
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.error_codes import ErrorCode
-from zkconsumer.wire.entries import Record, walk
+from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
 READ_AT_ONCE_BYTES = 1024 * 1024
@@ -44,7 +44,7 @@ class Storage(Protocol):
 class LogSettings:
     """``segment_bytes``: when a new segment begins.  ``retention_bytes`` −1: nothing is ever deleted."""
 
-    rules: Rules
+    validation_rules: Rules
     segment_bytes: int
     retention_bytes: int = -1
     unknown_producer_error: ErrorCode | None = None
@@ -92,11 +92,11 @@ class PartitionLog:
         """How many bytes are stored."""
         return sum(segment.size for segment in self._segments)
 
-    def holds(self, offset: int) -> bool:
+    def can_read_from(self, offset: int) -> bool:
         """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
-    def append_sent(self, sent: Sent, leader_epoch: int, wall_ms: int) -> Stored | Refused:
+    def append_validated(self, sent: Sent, leader_epoch: int, wall_ms: int) -> Stored | Refused:
         """Store what a producer sent, or recognise it.  ``OSError``: nothing was stored."""
         for entry in sent.entries:
             judged = self._producers.check(entry.batch)
@@ -109,13 +109,13 @@ class PartitionLog:
         if not sent.entries:
             return Stored(-1, -1)
         first = self.end
-        self._append(number(sent, first, leader_epoch, self.settings.rules), first, wall_ms)
+        self._append(assign_offsets(sent, first, leader_epoch, self.settings.validation_rules), first, wall_ms)
         return Stored(first, self.end - 1)
 
     def append_records(self, records: list[Record], leader_epoch: int, wall_ms: int) -> Stored:
         """Store records of our own, all or none (in format 2; before that, as one write).  ``OSError``: none."""
         first = self.end
-        self._append(build(records, first, leader_epoch, self.settings.rules.magic), first, wall_ms)
+        self._append(build_entries(records, first, leader_epoch, self.settings.validation_rules.magic), first, wall_ms)
         return Stored(first, self.end - 1)
 
     def read(self, offset: int, bytes_max: int, *, at_least_one: bool = False, cuts: bool = False) -> bytes:
@@ -137,7 +137,7 @@ class PartitionLog:
             if not piece:
                 return
             yield from iter_records(piece, offset)
-            *_, last = walk(piece)
+            *_, last = iter_entries(piece)
             offset = last.last_offset + 1
 
     def first_at_or_after(self, time_ms: int) -> FoundTime | None:
@@ -148,9 +148,9 @@ class PartitionLog:
                 return _first(found[1], found[0], time_ms)
         return None
 
-    def newest(self) -> FoundTime | None:
+    def max_timestamp(self) -> FoundTime | None:
         """The first record with the greatest timestamp."""
-        all_newest = [found for segment in self._segments if (found := segment.newest()) is not None]
+        all_newest = [found for segment in self._segments if (found := segment.max_timestamp_entry()) is not None]
         if not all_newest:
             return None
         greatest = max(newest for newest, _, _ in all_newest)
@@ -169,9 +169,9 @@ class PartitionLog:
             rows.append((self.end, wall_ms))
         return [offset for offset, modified_ms in reversed(rows) if is_latest or modified_ms <= time_ms]
 
-    def end_of_epoch(self, epoch: int, leader_epoch: int) -> EpochEnd:
+    def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> EpochEnd:
         """See ``LeaderEpochs.end_of``."""
-        return self._epochs.end_of(epoch, leader_epoch, self.end)
+        return self._epochs.end_offset_for(epoch, leader_epoch, self.end)
 
     def delete(self) -> None:
         """Remove all of it."""
@@ -180,14 +180,14 @@ class PartitionLog:
         self._segments.clear()
 
     def _append(self, data: bytes, first_offset: int, wall_ms: int) -> None:
-        batches = [describe(data, entry) for entry in walk(data)]
+        batches = [read_batch_header(data, entry) for entry in iter_entries(data)]
         if not self._segments or self._is_full(len(data)):
             self._segments.append(Segment(self.end, self._storage.create(self.end), wall_ms))
-            self._retire()
+            self._apply_retention()
         self._segments[-1].append(data, batches, wall_ms)
         for batch in batches:
-            self._epochs.stored(batch.leader_epoch, first_offset)
-            self._producers.stored(batch)
+            self._epochs.assign(batch.leader_epoch, first_offset)
+            self._producers.update(batch)
             first_offset = batch.last_offset + 1
         self.end = first_offset
 
@@ -195,7 +195,7 @@ class PartitionLog:
         newest = self._segments[-1]
         return newest.size > 0 and newest.size + more_bytes > self.settings.segment_bytes
 
-    def _retire(self) -> None:
+    def _apply_retention(self) -> None:
         """The oldest segments go as long as what is left is still more than is to be kept."""
         keep = self.settings.retention_bytes
         while keep >= 0 and len(self._segments) > 1 and self.size - self._segments[0].size >= keep:
@@ -211,25 +211,25 @@ class PartitionLog:
                     "are missing; restore the files from a copy, or delete the topic's directory if its records are "
                     "not needed"
                 )
-            whole = file.whole()
+            whole = file.read_all()
             recovered = recover(whole, max(base_offset, self.end))
             whole.release()
             is_last = number_ == len(found) - 1
             if recovered.problem:
-                where = f"{self._name}, segment {base_offset}, byte {recovered.sound_bytes}"
+                where = f"{self._name}, segment {base_offset}, byte {recovered.valid_bytes}"
                 if not (is_last and recovered.is_torn):
                     raise PreconditionFailed(
                         f"{where}: {recovered.problem}, and sound records follow; restore the file from a copy, or "
                         "delete the topic's directory if its records are not needed"
                     )
-                told(f"{where}: {recovered.problem}; {file.size - recovered.sound_bytes} bytes are cut off")
-                file.truncate(recovered.sound_bytes)
+                told(f"{where}: {recovered.problem}; {file.size - recovered.valid_bytes} bytes are cut off")
+                file.truncate(recovered.valid_bytes)
             segment = Segment(base_offset, file, file.modified_ms)
             self.end = max(self.end, base_offset)
             for batch in recovered.batches:
                 segment.index(batch)
-                self._epochs.stored(batch.leader_epoch, self.end)
-                self._producers.stored(batch)
+                self._epochs.assign(batch.leader_epoch, self.end)
+                self._producers.update(batch)
                 self.end = batch.last_offset + 1
             self._segments.append(segment)
 

@@ -26,8 +26,8 @@ from bridge.broker.log.batches import (
     OFFSET,
     TRANSACTIONAL,
     StoredBatch,
-    describe,
-    is_sound,
+    read_batch_header,
+    has_valid_checksum,
 )
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
@@ -49,9 +49,9 @@ from zkconsumer.wire.entries import (
     Entry,
     Record,
     codec_of,
-    corrupt,
-    read_head,
-    walk,
+    corrupt_entry_error,
+    read_entry_header,
+    iter_entries,
 )
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.records_legacy import open_wrapper
@@ -71,7 +71,7 @@ EXPANDED_ITEMS_MAX = 50_000
 producer of librdkafka sends at most 10,000 records in a batch unless ``batch.num.messages`` is set."""
 
 
-def new_allowance() -> Allowance:
+def new_produce_allowance() -> Allowance:
     """What the compressed entries of one Produce request may come to."""
     return Allowance(EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX)
 
@@ -90,7 +90,7 @@ class Rules:
     knows_invalid_record: bool = True
 
     @property
-    def invalid(self) -> ErrorCode:
+    def invalid_record_error(self) -> ErrorCode:
         """How the release calls what is sound and not allowed."""
         return INVALID_RECORD if self.knows_invalid_record else CORRUPT_MESSAGE
 
@@ -100,7 +100,7 @@ class Refused:
     """Nothing of it is stored; ``words`` are for the producer's log."""
 
     code: ErrorCode
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class SentEntry:
     batch: StoredBatch
     codec: int
     records: tuple[Record, ...]
-    numbers_in_place: bool
+    assigns_offsets_in_place: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Sent:
         return sum(len(entry.records) for entry in self.entries)
 
 
-def check(
+def validate_records(
     record_set: bytes | memoryview, produce_version: int, rules: Rules, allowance: Allowance | None = None
 ) -> Sent | Refused:
     """Look at everything before anything is stored: sizes, checksums, structure, counts, formats, keys.
@@ -134,21 +134,21 @@ def check(
     Before version 3 a message that is cut off at the end is passed over, and nothing at all may be sent.
     ``allowance``: what is left for the request that this record set is part of; None: it is alone.
     """
-    allowance = new_allowance() if allowance is None else allowance
+    allowance = new_produce_allowance() if allowance is None else allowance
     entries = []
     end = 0
-    head = read_head(record_set)
-    if produce_version >= BATCHES_ONLY_FROM and (head is None or head.bytes_total > len(record_set)):
-        return Refused(rules.invalid, "no whole batch; this version has exactly one")
+    head = read_entry_header(record_set)
+    if produce_version >= BATCHES_ONLY_FROM and (head is None or head.size_bytes > len(record_set)):
+        return Refused(rules.invalid_record_error, "no whole batch; this version has exactly one")
     try:
-        data = _renumbered(bytes(record_set))
-        for entry in walk(data):
+        data = _normalize_offsets(bytes(record_set))
+        for entry in iter_entries(data):
             size = entry.end - entry.position
             if size > rules.message_bytes_max:
                 words = f"{size} bytes; the topic takes {rules.message_bytes_max} (max.message.bytes)"
                 return Refused(MESSAGE_TOO_LARGE, words)
-            sent = _opened(data, entry, allowance)
-            refused = _entry_refused(entry, sent, produce_version, rules)
+            sent = _read_entry(data, entry, allowance)
+            refused = _validate_entry(entry, sent, produce_version, rules)
             if refused is not None:
                 return refused
             entries.append(sent)
@@ -160,7 +160,7 @@ def check(
         return Refused(CORRUPT_MESSAGE, str(error))
     if produce_version >= BATCHES_ONLY_FROM:
         if len(entries) != 1:
-            return Refused(rules.invalid, f"{len(entries)} batches in one record set; this version has exactly one")
+            return Refused(rules.invalid_record_error, f"{len(entries)} batches in one record set; this version has exactly one")
         if end != len(data):
             return Refused(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
     return Sent(tuple(entries))
@@ -168,8 +168,8 @@ def check(
 
 def is_one_batch(record_set: bytes | memoryview) -> bool:
     """Whether it looks like exactly one batch of format 2; what is inside is not looked at."""
-    head = read_head(record_set)
-    if head is None or head.bytes_total != len(record_set) or len(record_set) <= MAGIC_POSITION:
+    head = read_entry_header(record_set)
+    if head is None or head.size_bytes != len(record_set) or len(record_set) <= MAGIC_POSITION:
         return False
     return record_set[MAGIC_POSITION] == 2
 
@@ -177,15 +177,15 @@ def is_one_batch(record_set: bytes | memoryview) -> bool:
 _ALLOWED = f"{EXPANDED_ITEMS_MAX} records and headers in {EXPANDED_BYTES_MAX} bytes"
 
 
-def _renumbered(message_set: bytes, allowance: Allowance | None = None) -> bytes:
+def _normalize_offsets(message_set: bytes, allowance: Allowance | None = None) -> bytes:
     """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it.
 
     ``allowance``: what each entry is charged to; ``ExpandsTooFar``.
     """
     numbered = bytearray(message_set)
     position = offset = 0
-    while (head := read_head(message_set[position : position + _HEAD_BYTES])) is not None:
-        if head.bytes_total <= ENTRY_PREFIX_BYTES or position + head.bytes_total > len(message_set):
+    while (head := read_entry_header(message_set[position : position + _HEAD_BYTES])) is not None:
+        if head.size_bytes <= ENTRY_PREFIX_BYTES or position + head.size_bytes > len(message_set):
             break
         if allowance is not None:
             allowance.items -= 1
@@ -194,7 +194,7 @@ def _renumbered(message_set: bytes, allowance: Allowance | None = None) -> bytes
         (sent_offset,) = OFFSET.unpack_from(message_set, position)
         OFFSET.pack_into(numbered, position, offset)
         offset += min(max(1, head.next_offset - sent_offset), _OFFSETS_MAX)
-        position += head.bytes_total
+        position += head.size_bytes
     return bytes(numbered)
 
 
@@ -205,21 +205,21 @@ _OFFSETS_MAX = 2**31
 """What one batch can cover at most."""
 
 
-def _opened(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
+def _read_entry(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
     codec = codec_of(data, entry)
-    batch = describe(data, entry)
+    batch = read_batch_header(data, entry)
     piece = data[entry.position : entry.end]
     if entry.magic == 2 or codec == compression.NONE:
         return SentEntry(piece, batch, codec, tuple(iter_records(piece, allowance=allowance)), True)
-    if not is_sound(data, entry):
-        raise corrupt(entry, "the checksum does not match")
+    if not has_valid_checksum(data, entry):
+        raise corrupt_entry_error(entry, "the checksum does not match")
     # Only from here on is there work to charge: what was damaged on its way must not cost the other entries theirs.
-    limit, allowance.expanded_bytes = allowance.expanded_bytes, 0
+    limit, allowance.decompressed_bytes = allowance.decompressed_bytes, 0
     inner, _ = open_wrapper(data, entry, False, limit)
-    allowance.expanded_bytes = limit - len(inner)
-    numbered = _renumbered(inner, allowance)
+    allowance.decompressed_bytes = limit - len(inner)
+    numbered = _normalize_offsets(inner, allowance)
     end = 0
-    for message in walk(numbered):
+    for message in iter_entries(numbered):
         if message.magic > entry.magic or codec_of(numbered, message) != compression.NONE:
             raise InvalidMessageException(f"a wrapper of format {entry.magic} holds what is no plain message of it")
         end = message.end
@@ -229,78 +229,78 @@ def _opened(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
     return SentEntry(piece, batch, codec, tuple(messages), entry.magic == 1 and numbered == inner)
 
 
-def _entry_refused(entry: Entry, sent: SentEntry, produce_version: int, rules: Rules) -> Refused | None:
+def _validate_entry(entry: Entry, sent: SentEntry, produce_version: int, rules: Rules) -> Refused | None:
     batch, records = sent.batch, sent.records
     if entry.magic > rules.magic:
-        return _too_new(entry.magic, rules)
+        return _unsupported_format(entry.magic, rules)
     if produce_version >= BATCHES_ONLY_FROM and entry.magic < 2:
-        return Refused(rules.invalid, f"a message of format {entry.magic} in a version that has batches of format 2")
+        return Refused(rules.invalid_record_error, f"a message of format {entry.magic} in a version that has batches of format 2")
     if sent.codec == compression.ZSTD and produce_version < ZSTD_FROM:
         words = f"zstd in Produce v{produce_version}; v{ZSTD_FROM} and later have it"
         return Refused(UNSUPPORTED_COMPRESSION_TYPE, words)
     if entry.magic == 2:
         if batch.attributes & CONTROL:
-            return Refused(rules.invalid, "a control batch from a client")
+            return Refused(rules.invalid_record_error, "a control batch from a client")
         if batch.attributes & TRANSACTIONAL:
             return Refused(INVALID_TXN_STATE, "a transactional batch, and this broker has no transactions")
         offsets = [record.offset - entry.offset for record in records]
         if offsets != list(range(batch.record_count)) or entry.last_offset - entry.offset + 1 != batch.record_count:
-            return Refused(rules.invalid, "the records of the batch are not numbered from 0 without a gap")
+            return Refused(rules.invalid_record_error, "the records of the batch are not numbered from 0 without a gap")
         if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.first_sequence < 0):
-            return Refused(rules.invalid, "a producer id without an epoch or a sequence number")
+            return Refused(rules.invalid_record_error, "a producer id without an epoch or a sequence number")
     if not records:
-        return Refused(rules.invalid, "an entry without records")
+        return Refused(rules.invalid_record_error, "an entry without records")
     if rules.is_compacted and any(record.key is None for record in records):
-        return Refused(rules.invalid, "a record without a key in a compacted topic")
+        return Refused(rules.invalid_record_error, "a record without a key in a compacted topic")
     return None
 
 
-def _too_new(magic: int, rules: Rules) -> Refused:
+def _unsupported_format(magic: int, rules: Rules) -> Refused:
     words = f"format {magic}, and this release stores format {rules.magic}"
     # A release before 0.11 looks for the checksum where a batch has something else.
     return Refused(CORRUPT_MESSAGE if magic == 2 else UNSUPPORTED_FOR_MESSAGE_FORMAT, words)
 
 
-def number(sent: Sent, first_offset: int, leader_epoch: int, rules: Rules) -> bytes:
+def assign_offsets(sent: Sent, first_offset: int, leader_epoch: int, rules: Rules) -> bytes:
     """The bytes to store, with offsets from ``first_offset`` on."""
     if any(entry.batch.magic != rules.magic for entry in sent.entries):
         # Everything in one entry of the log's format, compressed as the first one was.
         records = tuple(record for entry in sent.entries for record in entry.records)
-        return build(records, first_offset, leader_epoch, rules.magic, sent.entries[0].codec)
+        return build_entries(records, first_offset, leader_epoch, rules.magic, sent.entries[0].codec)
     pieces = []
     for entry in sent.entries:
-        pieces.append(_numbered(entry, first_offset, leader_epoch))
+        pieces.append(_assign_entry_offsets(entry, first_offset, leader_epoch))
         first_offset += len(entry.records)
     return b"".join(pieces)
 
 
-def _numbered(entry: SentEntry, first_offset: int, leader_epoch: int) -> bytes:
+def _assign_entry_offsets(entry: SentEntry, first_offset: int, leader_epoch: int) -> bytes:
     magic = entry.batch.magic
-    if not entry.numbers_in_place:
-        return build(entry.records, first_offset, leader_epoch, magic, entry.codec)
+    if not entry.assigns_offsets_in_place:
+        return build_entries(entry.records, first_offset, leader_epoch, magic, entry.codec)
     if magic < 2:
         return OFFSET.pack(first_offset + len(entry.records) - 1) + entry.data[OFFSET.size :]
-    return _stamped(entry.data, first_offset, leader_epoch)
+    return _write_offset_and_epoch(entry.data, first_offset, leader_epoch)
 
 
-def build(
+def build_entries(
     records: Iterable[Record], first_offset: int, leader_epoch: int, magic: int, codec: int = compression.NONE
 ) -> bytes:
     """Records as one entry (without a codec in formats 0 and 1: one each) with offsets from ``first_offset`` on."""
     made = build_record_set(
         [replace(record, offset=first_offset + at) for at, record in enumerate(records)], magic, codec
     )
-    return _stamped(made, first_offset, leader_epoch) if magic == 2 else made
+    return _write_offset_and_epoch(made, first_offset, leader_epoch) if magic == 2 else made
 
 
-def _stamped(batch: bytes, first_offset: int, leader_epoch: int) -> bytes:
+def _write_offset_and_epoch(batch: bytes, first_offset: int, leader_epoch: int) -> bytes:
     stamped = bytearray(batch)
     OFFSET.pack_into(stamped, 0, first_offset)
     LEADER_EPOCH.pack_into(stamped, LEADER_EPOCH_AT, leader_epoch)
     return bytes(stamped)
 
 
-def converted(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
+def down_convert(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
     """Stored entries for a reader that knows formats up to ``magic`` only, at their offsets.
 
     Headers are lost, and timestamps in format 0.  What is cut off at the end stays so.  ``UnsupportedCodec``: zstd for
@@ -308,7 +308,7 @@ def converted(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
     """
     pieces = []
     end = 0
-    for entry in walk(stored):
+    for entry in iter_entries(stored):
         data = stored[entry.position : entry.end]
         end = entry.end
         codec = codec_of(stored, entry)

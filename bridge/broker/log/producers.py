@@ -53,14 +53,14 @@ class Producers:
 
     def __init__(self, unknown_error: ErrorCode | None) -> None:
         self._unknown_error = unknown_error
-        self._known: OrderedDict[int, Producer] = OrderedDict()
+        self._entries: OrderedDict[int, Producer] = OrderedDict()
 
     def check(self, batch: StoredBatch) -> ErrorCode | Written | None:
         """What to do with a batch: store it (None), answer as before (``Written``), or refuse it.
 
         A new epoch of a known producer begins with 0.
         """
-        known = self._known.get(batch.producer_id)
+        known = self._entries.get(batch.producer_id)
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         if known is None:
@@ -77,18 +77,18 @@ class Producers:
             return None
         return OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def stored(self, batch: StoredBatch) -> None:
+    def update(self, batch: StoredBatch) -> None:
         """A batch stands in the log, now or since ever."""
         if batch.producer_id == NO_PRODUCER_ID:
             return
-        known = self._known.get(batch.producer_id)
+        known = self._entries.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
-            known = self._known[batch.producer_id] = Producer(batch.producer_epoch)
+            known = self._entries[batch.producer_id] = Producer(batch.producer_epoch)
         first_offset = batch.last_offset - batch.record_count + 1
         known.batches.append(Written(batch.first_sequence, _last_sequence(batch), first_offset, batch.last_offset))
-        self._known.move_to_end(batch.producer_id)
-        if len(self._known) > PRODUCERS_MAX:
-            self._known.popitem(last=False)
+        self._entries.move_to_end(batch.producer_id)
+        if len(self._entries) > PRODUCERS_MAX:
+            self._entries.popitem(last=False)
 
 
 def _last_sequence(batch: StoredBatch) -> int:

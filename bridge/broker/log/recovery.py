@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bridge.broker.log.batches import StoredBatch, describe, is_sound
+from bridge.broker.log.batches import StoredBatch, read_batch_header, has_valid_checksum
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import (
@@ -23,7 +23,7 @@ from zkconsumer.wire.entries import (
     MESSAGE_BYTES_MIN,
     Entry,
     codec_of,
-    walk,
+    iter_entries,
 )
 
 SEARCH_BYTES_MAX = 8 * 1024 * 1024
@@ -40,7 +40,7 @@ class Recovered:
     """
 
     batches: tuple[StoredBatch, ...]
-    sound_bytes: int
+    valid_bytes: int
     problem: str
     is_torn: bool
 
@@ -53,20 +53,20 @@ def recover(data: bytes | memoryview, base_offset: int) -> Recovered:
     batches: list[StoredBatch] = []
     sound_bytes, offset_before, problem = 0, base_offset - 1, ""
     try:
-        for entry in walk(data, 0, offset_before):
-            if not is_sound(data, entry):
+        for entry in iter_entries(data, 0, offset_before):
+            if not has_valid_checksum(data, entry):
                 problem = "the checksum of an entry does not match"
             elif entry.offset != offset_before + 1 and not _is_wrapper(data, entry):
                 problem = f"an entry with offset {entry.offset} stands where {offset_before + 1} belongs"
             if problem:
                 break
-            batches.append(describe(data, entry))
+            batches.append(read_batch_header(data, entry))
             sound_bytes, offset_before = entry.end, entry.last_offset
     except (InvalidMessageException, UnsupportedCodec) as error:
         problem = str(error)
     if not problem and sound_bytes < len(data):
         problem = "an entry is cut off"
-    is_torn = bool(problem) and not _follows(data, sound_bytes, base_offset)
+    is_torn = bool(problem) and not _has_valid_entry_after(data, sound_bytes, base_offset)
     return Recovered(tuple(batches), sound_bytes, problem, is_torn)
 
 
@@ -75,24 +75,24 @@ def _is_wrapper(data: bytes | memoryview, entry: Entry) -> bool:
     return entry.magic < 2 and codec_of(data, entry) != compression.NONE
 
 
-def _follows(data: bytes | memoryview, start: int, base_offset: int) -> bool:
+def _has_valid_entry_after(data: bytes | memoryview, start: int, base_offset: int) -> bool:
     """Whether a sound entry begins at ``start`` (whatever its offset says), or soon after it in this segment.
 
     Only the lower half of an offset changes within a segment, so the upper half says where it is worth looking.
     """
-    if _is_sound_at(data, start):
+    if _is_valid_entry_at(data, start):
         return True
     window = bytes(data[start : start + SEARCH_BYTES_MAX])
     upper = re.escape(base_offset.to_bytes(8, "big")[:4])
     pattern = b"(?s)(?=" + upper + b".{%d}[\x00-\x02])" % _BYTES_TO_MAGIC
-    return any(_is_sound_at(data, start + found.start()) for found in re.finditer(pattern, window))
+    return any(_is_valid_entry_at(data, start + found.start()) for found in re.finditer(pattern, window))
 
 
-def _is_sound_at(data: bytes | memoryview, at: int) -> bool:
+def _is_valid_entry_at(data: bytes | memoryview, at: int) -> bool:
     head = bytes(data[at : at + MAGIC_POSITION + 1])
     if len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] > 2:
         return False
     size = int.from_bytes(head[8:ENTRY_PREFIX_BYTES], "big", signed=True)
     end = at + ENTRY_PREFIX_BYTES + size
     smallest = BATCH_BYTES_MIN if head[MAGIC_POSITION] == 2 else MESSAGE_BYTES_MIN
-    return smallest <= size and end <= len(data) and is_sound(data, Entry(at, end, head[MAGIC_POSITION], 0, 0))
+    return smallest <= size and end <= len(data) and has_valid_checksum(data, Entry(at, end, head[MAGIC_POSITION], 0, 0))

@@ -22,7 +22,7 @@ class Segment:
         self._file = file
         self._last_offsets = array("q")
         self._ends = array("q")
-        self._newest = array("q")
+        self._max_timestamps = array("q")
 
     @property
     def size(self) -> int:
@@ -33,7 +33,7 @@ class Segment:
         """An entry stands in the file."""
         self._last_offsets.append(batch.last_offset)
         self._ends.append(batch.end)
-        self._newest.append(batch.max_timestamp)
+        self._max_timestamps.append(batch.max_timestamp)
 
     def append(self, data: bytes, batches: list[StoredBatch], wall_ms: int) -> None:
         """Store entries, whose positions count from the start of ``data``.  ``OSError``: nothing was stored."""
@@ -62,17 +62,17 @@ class Segment:
 
     def first_with_timestamp(self, time_ms: int) -> tuple[int, bytes] | None:
         """The first entry that has a record at or after the time: the offset before it, and its bytes."""
-        for at, newest in enumerate(self._newest):
+        for at, newest in enumerate(self._max_timestamps):
             if newest >= time_ms:
                 return self._entry(at)
         return None
 
-    def newest(self) -> tuple[int, int, bytes] | None:
+    def max_timestamp_entry(self) -> tuple[int, int, bytes] | None:
         """The greatest timestamp, and the first entry that has it: the offset before it, and its bytes."""
-        if not self._newest:
+        if not self._max_timestamps:
             return None
-        greatest = max(self._newest)
-        return greatest, *self._entry(self._newest.index(greatest))
+        greatest = max(self._max_timestamps)
+        return greatest, *self._entry(self._max_timestamps.index(greatest))
 
     def delete(self) -> None:
         """Remove its bytes."""

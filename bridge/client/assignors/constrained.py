@@ -37,7 +37,7 @@ class ConstrainedAssignment:
         self._at_quota: deque[str] = deque()
         """Who has the quota, and may get one more."""
         self._had: dict[TopicPartition, str] = {}
-        self._turn = 0
+        self._next_index = 0
 
     def build(self) -> Shares:
         """Give every partition to exactly one member."""
@@ -51,7 +51,7 @@ class ConstrainedAssignment:
         self._below.sort(key=text_order)
         self._at_quota = deque(sorted(self._at_quota, key=text_order))
         left = self._racks.rarest_first(left)
-        if self._racks.matter:
+        if self._racks.is_rack_aware:
             left = [tp for tp in left if not self._give_near(tp)]
         self._give_round(left)
         return self.shares
@@ -59,7 +59,7 @@ class ConstrainedAssignment:
     def _keep(self) -> set[TopicPartition]:
         kept: set[TopicPartition] = set()
         for member, owned in self._owned.by_member.items():
-            far = [tp for tp in owned if self._racks.is_far(member, tp)]
+            far = [tp for tp in owned if self._racks.is_rack_mismatch(member, tp)]
             self._had.update(dict.fromkeys(far, member))
             mine = sorted(owned.keys() - set(far) - self._owned.disputed, key=lambda tp: (tp.partition, tp.topic))
             if len(mine) < self._quota:
@@ -84,7 +84,7 @@ class ConstrainedAssignment:
 
     def _give_near(self, tp: TopicPartition) -> bool:
         """Give it to a near member that is not full; those below the quota in turns, then the others."""
-        place = self._racks.next_near(tp, self._below, self._turn)
+        place = self._racks.next_rack_match(tp, self._below, self._next_index)
         if place >= 0:
             member = self._below[place]
             count = self._give(tp, member)
@@ -94,9 +94,9 @@ class ConstrainedAssignment:
                     self._at_quota.append(member)
             else:
                 place += 1
-            self._turn = place % len(self._below) if self._below else 0
+            self._next_index = place % len(self._below) if self._below else 0
             return True
-        place = self._racks.next_near(tp, self._at_quota, 0)
+        place = self._racks.next_rack_match(tp, self._at_quota, 0)
         if place < 0:
             return False
         member = self._at_quota[place]

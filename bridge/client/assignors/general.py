@@ -45,12 +45,12 @@ class GeneralAssignment:
         self._sizes = group.topics
         self._owner: dict[TopicPartition, str] = {}
         self._has: dict[str, dict[TopicPartition, None]] = {member: {} for member in group.members}
-        self._held: dict[str, Counter[str]] = {topic: Counter() for topic in group.topics}
+        self._owned_per_topic: dict[str, Counter[str]] = {topic: Counter() for topic in group.topics}
         """How much of a topic who has."""
         self._is_known_even: bool | None = None
         self._must_move = False
         self._keep(owned)
-        self._line = sorted(self._place(member) for member in self._has)
+        self._members_by_size = sorted(self._place(member) for member in self._has)
         """Members by how much they have, least first."""
         self._movements = PartitionMovements()
 
@@ -59,7 +59,7 @@ class GeneralAssignment:
         new = [tp for tp in self._all if tp not in self._owner]
         had_nothing = not self._owner
         left = new
-        if self._racks.matter:
+        if self._racks.is_rack_aware:
             left = [tp for tp in left if not self._give_least(tp, only_near=True)]
         for tp in left:
             self._give_least(tp, only_near=False)
@@ -69,29 +69,29 @@ class GeneralAssignment:
     def _keep(self, owned: Owned) -> None:
         for member, partitions in owned.by_member.items():
             for tp in partitions:
-                if tp.topic not in self._topics_of[member] or self._racks.is_far(member, tp):
+                if tp.topic not in self._topics_of[member] or self._racks.is_rack_mismatch(member, tp):
                     self._must_move = True
                 else:
                     self._take(member, tp)
 
     def _take(self, member: str, tp: TopicPartition) -> None:
         self._has[member][tp] = None
-        self._held[tp.topic][member] += 1
+        self._owned_per_topic[tp.topic][member] += 1
         self._owner[tp] = member
 
     def _place(self, member: str) -> tuple[int, bytes, str]:
         return len(self._has[member]), text_order(member), member
 
-    def _leave_line(self, member: str) -> None:
-        del self._line[bisect_left(self._line, self._place(member))]
+    def _remove_from_order(self, member: str) -> None:
+        del self._members_by_size[bisect_left(self._members_by_size, self._place(member))]
 
     def _give_least(self, tp: TopicPartition, *, only_near: bool) -> bool:
-        for place in self._line:
+        for place in self._members_by_size:
             member = place[2]
-            if tp.topic in self._topics_of[member] and not (only_near and self._racks.is_far(member, tp)):
-                self._leave_line(member)
+            if tp.topic in self._topics_of[member] and not (only_near and self._racks.is_rack_mismatch(member, tp)):
+                self._remove_from_order(member)
                 self._take(member, tp)
-                insort(self._line, self._place(member))
+                insort(self._members_by_size, self._place(member))
                 return True
         return False
 
@@ -106,7 +106,7 @@ class GeneralAssignment:
         movable = [tp for tp in self._all if self._can_move(tp.topic)]
         for member in self._topics_of:
             if not self._can_change(member):
-                self._leave_line(member)
+                self._remove_from_order(member)
         shared = [topic for topic in self._members_of if self._can_move(topic)]
         before = {member: dict(has) for member, has in self._has.items()}
         if not self._must_move:
@@ -117,20 +117,20 @@ class GeneralAssignment:
 
     def _unevenness(self, has: dict[str, dict[TopicPartition, None]]) -> int:
         """By how much each two of those that can change differ, all pairs together."""
-        counts = sorted(len(has[member]) for _, _, member in self._line)
+        counts = sorted(len(has[member]) for _, _, member in self._members_by_size)
         sums = [0, *accumulate(counts)]
         return sum(count * i - sums[i] for i, count in enumerate(counts))
 
     def _is_even(self, shared: list[str]) -> bool:
         """Whether nobody that has two less than another wants a topic of which the other has something."""
-        if self._line[0][0] >= self._line[-1][0] - 1:
+        if self._members_by_size[0][0] >= self._members_by_size[-1][0] - 1:
             return True
         if self._is_known_even is None:
             self._is_known_even = all(self._is_even_in(topic) for topic in shared)
         return self._is_known_even
 
     def _is_even_in(self, topic: str) -> bool:
-        most = max((len(self._has[member]) for member in self._held[topic]), default=0)
+        most = max((len(self._has[member]) for member in self._owned_per_topic[topic]), default=0)
         return most <= min(len(self._has[member]) for member in self._members_of[topic]) + 1
 
     def _even_out(self, partitions: list[TopicPartition], shared: list[str]) -> bool:
@@ -155,7 +155,7 @@ class GeneralAssignment:
             self._move(tp, earlier)
             return True
         if any(self._has_two_less(other, member) for other in self._members_of[tp.topic]):
-            self._move(tp, next(other for _, _, other in self._line if tp.topic in self._topics_of[other]))
+            self._move(tp, next(other for _, _, other in self._members_by_size if tp.topic in self._topics_of[other]))
             return True
         return False
 
@@ -165,14 +165,14 @@ class GeneralAssignment:
     def _move(self, tp: TopicPartition, target: str) -> None:
         tp = self._movements.to_move(tp, self._owner[tp], target)
         source = self._owner[tp]
-        self._leave_line(source)
-        self._leave_line(target)
+        self._remove_from_order(source)
+        self._remove_from_order(target)
         self._movements.move(tp, source, target)
         del self._has[source][tp]
-        self._held[tp.topic][source] -= 1
-        if not self._held[tp.topic][source]:
-            del self._held[tp.topic][source]
+        self._owned_per_topic[tp.topic][source] -= 1
+        if not self._owned_per_topic[tp.topic][source]:
+            del self._owned_per_topic[tp.topic][source]
         self._take(target, tp)
         self._is_known_even = None
-        insort(self._line, self._place(target))
-        insort(self._line, self._place(source))
+        insort(self._members_by_size, self._place(target))
+        insort(self._members_by_size, self._place(source))

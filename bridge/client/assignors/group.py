@@ -35,7 +35,7 @@ class Group:
         return 0 <= tp.partition < self.topics.get(tp.topic, 0)
 
 
-def group_of(
+def assignor_group(
     partitions: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
     racks: Mapping[TopicPartition, frozenset[str]],
@@ -50,7 +50,7 @@ def group_of(
     return Group(members, {topic: partitions[topic] for topic in hash_order(existing, java_hash)}, racks)
 
 
-def members_in_line(members: Iterable[tuple[str, Subscription]]) -> list[str]:
+def members_in_order(members: Iterable[tuple[str, Subscription]]) -> list[str]:
     """Static members first, by their instance id, then the others by member id (``MemberInfo.compareTo``, 2.3)."""
 
     def place(member: tuple[str, Subscription]) -> tuple[bool, bytes]:
@@ -60,6 +60,6 @@ def members_in_line(members: Iterable[tuple[str, Subscription]]) -> list[str]:
     return [member for member, _ in sorted(members, key=place)]
 
 
-def assignments_of(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
+def to_assignments(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
     """Shares as they are told to the members."""
     return {member: Assignment(tuple(share)) for member, share in shares.items()}

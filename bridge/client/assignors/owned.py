@@ -37,7 +37,7 @@ class Owned:
     earlier: dict[TopicPartition, str]
 
 
-def owned_of(group: Group, claims_of: ClaimsOf) -> Owned:
+def owned_partitions_of(group: Group, claims_of: ClaimsOf) -> Owned:
     """Sort the claims of all members.
 
     A partition that there is not (the topic was made again with fewer) is not claimed.  Kafka takes it for owned as

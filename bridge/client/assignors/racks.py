@@ -12,7 +12,7 @@ from zkconsumer.types import TopicPartition
 NOWHERE: frozenset[str] = frozenset()
 
 
-def rack_matters(member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]) -> bool:
+def is_rack_aware_assignment(member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]) -> bool:
     """Whether some partition is not on every rack, and some member is on a rack that has partitions at all."""
     return not set(member_racks).isdisjoint(all_racks) and any(each != all_racks for each in racks)
 
@@ -35,29 +35,29 @@ class Racks:
         all_racks = NOWHERE.union(*of_partition.values())
         members_on = Counter(of_member.values())
         weights = {tp: sum(members_on[rack] for rack in racks) for tp, racks in of_partition.items()}
-        if not rack_matters(of_member.values(), of_partition.values(), all_racks):
+        if not is_rack_aware_assignment(of_member.values(), of_partition.values(), all_racks):
             return cls({}, {}, weights)
         return cls(of_member, of_partition, weights)
 
     @property
-    def matter(self) -> bool:
+    def is_rack_aware(self) -> bool:
         """Whether anything is decided by racks."""
         return bool(self.of_member)
 
-    def is_near(self, member: str, tp: TopicPartition) -> bool:
+    def is_rack_match(self, member: str, tp: TopicPartition) -> bool:
         """Whether the member has a rack, and the partition a replica there."""
         rack = self.of_member.get(member)
         return rack is not None and rack in self.of_partition.get(tp, NOWHERE)
 
-    def is_far(self, member: str, tp: TopicPartition) -> bool:
+    def is_rack_mismatch(self, member: str, tp: TopicPartition) -> bool:
         """Whether the member has a rack, and the partition no replica there."""
-        return member in self.of_member and not self.is_near(member, tp)
+        return member in self.of_member and not self.is_rack_match(member, tp)
 
-    def next_near(self, tp: TopicPartition, members: Sequence[str], start: int) -> int:
+    def next_rack_match(self, tp: TopicPartition, members: Sequence[str], start: int) -> int:
         """The place of the first member that is near, from ``start`` on and round; -1 when there is none."""
         for i in range(len(members)):
             place = (start + i) % len(members)
-            if self.is_near(members[place], tp):
+            if self.is_rack_match(members[place], tp):
                 return place
         return -1
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import Group, Shares, assignments_of, group_of, members_in_line
-from bridge.client.assignors.racks import NOWHERE, rack_matters, racks_of_members
+from bridge.client.assignors.group import Group, Shares, to_assignments, assignor_group, members_in_order
+from bridge.client.assignors.racks import NOWHERE, is_rack_aware_assignment, racks_of_members
 from zkconsumer.types import TopicPartition
 
 
@@ -37,19 +37,19 @@ class RangeAssignor:
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``."""
-        group = group_of(partitions, subscriptions, racks or {})
+        group = assignor_group(partitions, subscriptions, racks or {})
         racks_by_member = racks_of_members(group)
         topics = [_Topic(group, topic, racks_by_member) for topic in group.topics]
         shares: Shares = {member: [] for member in group.members}
         near_first = any(topic.needs_racks for topic in topics)
         if near_first:
-            _assign_near(topics, shares)
+            _assign_rack_matching(topics, shares)
         for topic in topics:
             topic.give_ranges(lambda member, tp: True, shares)
         if near_first:
             for share in shares.values():
                 share.sort()
-        return assignments_of(shares)
+        return to_assignments(shares)
 
 
 class _Topic:
@@ -58,14 +58,14 @@ class _Topic:
     def __init__(self, group: Group, topic: str, racks_by_member: Mapping[str, str]) -> None:
         self.name = topic
         self.size = group.topics[topic]
-        self.members = members_in_line((m, each) for m, each in group.members.items() if topic in each.topics)
+        self.members = members_in_order((m, each) for m, each in group.members.items() if topic in each.topics)
         self._left = dict.fromkeys(group.partitions_of(topic))
         self._given = dict.fromkeys(self.members, 0)
         self._each, self._extras = divmod(self.size, len(self.members))
         self._rack_of = {member: racks_by_member[member] for member in self.members if member in racks_by_member}
         self._racks = {tp: group.racks.get(tp, NOWHERE) for tp in self._left} if self._rack_of else {}
         all_racks = NOWHERE.union(*self._racks.values())
-        self.needs_racks = rack_matters(self._rack_of.values(), self._racks.values(), all_racks)
+        self.needs_racks = is_rack_aware_assignment(self._rack_of.values(), self._racks.values(), all_racks)
 
     @property
     def kind(self) -> tuple[tuple[tuple[str, str | None], ...], int]:
@@ -102,18 +102,18 @@ class _Topic:
                 self.give(member, fitting, shares)
 
 
-def _assign_near(topics: Sequence[_Topic], shares: Shares) -> None:
+def _assign_rack_matching(topics: Sequence[_Topic], shares: Shares) -> None:
     kinds: dict[object, list[_Topic]] = {}
     for topic in topics:
         kinds.setdefault(topic.kind, []).append(topic)
     for alike in kinds.values():
         if len(alike) > 1:
-            _assign_alike(alike, shares)
+            _assign_co_partitioned(alike, shares)
         elif alike[0].needs_racks:
             alike[0].give_ranges(alike[0].is_near, shares)
 
 
-def _assign_alike(topics: Sequence[_Topic], shares: Shares) -> None:
+def _assign_co_partitioned(topics: Sequence[_Topic], shares: Shares) -> None:
     """Partition n of all these topics goes to one member, the first that is near to each of them and has room."""
     remaining = list(topics[0].members)
     for number in range(topics[0].kind[1]):

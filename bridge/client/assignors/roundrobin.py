@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import Shares, assignments_of, group_of, members_in_line
+from bridge.client.assignors.group import Shares, to_assignments, assignor_group, members_in_order
 from bridge.client.assignors.java_order import text_order
 from zkconsumer.types import TopicPartition
 
@@ -36,11 +36,11 @@ class RoundRobinAssignor:
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``.  Who does not want a topic is passed over, and loses that turn."""
-        group = group_of(partitions, subscriptions, racks or {})
+        group = assignor_group(partitions, subscriptions, racks or {})
         wants = {member: frozenset(each.topics) for member, each in group.members.items()}
         shares: Shares = {member: [] for member in group.members}
-        turns = cycle(members_in_line(group.members.items()))
+        turns = cycle(members_in_order(group.members.items()))
         for topic in sorted(group.topics, key=text_order):
             for tp in group.partitions_of(topic):
                 shares[next(member for member in turns if topic in wants[member])].append(tp)
-        return assignments_of(shares)
+        return to_assignments(shares)

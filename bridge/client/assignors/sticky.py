@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from bridge.client.assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
 from bridge.client.assignors.constrained import ConstrainedAssignment
 from bridge.client.assignors.general import GeneralAssignment
-from bridge.client.assignors.group import Shares, assignments_of, group_of
-from bridge.client.assignors.owned import Claims, ClaimsOf, owned_of
+from bridge.client.assignors.group import Shares, to_assignments, assignor_group
+from bridge.client.assignors.owned import Claims, ClaimsOf, owned_partitions_of
 from bridge.client.assignors.racks import Racks
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
 from zkconsumer.types import TopicPartition
@@ -57,8 +57,8 @@ class StickyAssignor:
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``."""
-        shares, _ = _assign(partitions, subscriptions, racks, claims_of_previous)
-        return assignments_of(shares)
+        shares, _ = _assign(partitions, subscriptions, racks, sticky_member_data)
+        return to_assignments(shares)
 
 
 class CooperativeStickyAssignor:
@@ -85,18 +85,18 @@ class CooperativeStickyAssignor:
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
         """See ``ConsumerPartitionAssignor``; what moves from a member that has it still is in nobody's share."""
-        shares, moving = _assign(partitions, subscriptions, racks, claims_of_owned)
+        shares, moving = _assign(partitions, subscriptions, racks, cooperative_member_data)
         for tp, member in (_moving(subscriptions, shares) if moving is None else moving).items():
             shares[member].remove(tp)
-        return assignments_of(shares)
+        return to_assignments(shares)
 
 
-def claims_of_previous(each: Subscription) -> Claims:
+def sticky_member_data(each: Subscription) -> Claims:
     """What a member of ``sticky`` says it had."""
     return decode_previous(each.user_data)
 
 
-def claims_of_owned(each: Subscription) -> Claims:
+def cooperative_member_data(each: Subscription) -> Claims:
     """What a member of ``cooperative-sticky`` says it has."""
     if each.generation_id > NO_GENERATION:
         return Claims(each.owned_partitions, each.generation_id)
@@ -110,8 +110,8 @@ def _assign(
     claims_of: ClaimsOf,
 ) -> tuple[Shares, dict[TopicPartition, str] | None]:
     """The shares, and what moves, where that is known already."""
-    group = group_of(partitions, subscriptions, racks or {})
-    owned, near = owned_of(group, claims_of), Racks.of(group)
+    group = assignor_group(partitions, subscriptions, racks or {})
+    owned, near = owned_partitions_of(group, claims_of), Racks.of(group)
     if len({frozenset(each.topics) for each in group.members.values()}) == 1:
         constrained = ConstrainedAssignment(group, owned, near)
         return constrained.build(), constrained.moving

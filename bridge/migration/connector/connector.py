@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.client.connector import COMMIT_GRACE_MS, group_config_of
-from bridge.client.from_config import membership_settings_of, spread_of
+from bridge.client.from_config import membership_settings_of, stream_assignor_of
 from bridge.migration.connector.membership import MigratingMembership
 from bridge.migration.member.duty import Side
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -30,12 +30,12 @@ from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_set
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.observe.health import Look
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.runtime.from_config import group_settings_of, make_consumer_id, planner_of, stores_of
+from zkconsumer.runtime.from_config import group_settings_of, make_consumer_id, assignment_planner_of, offset_stores_of
 from zkconsumer.runtime.look import Looker
 from zkconsumer.runtime.streams_member import StreamsMember
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.security import security_of
+from zkconsumer.zk.security import zk_security_of
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connect
@@ -65,7 +65,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
     stream with ``MigrationError``.
     """
 
-    _LEFT_BEHIND = (
+    _INCOMPLETE_CLOSE_TEXT = (
         "ZooKeeper, or the group's coordinator, did not confirm everything; what is left ends with the session"
     )
 
@@ -81,17 +81,17 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         hooks: Hooks | None = None,
     ) -> None:
         check_config(config, type(self), ConsumerConfig)
-        _check(config)
+        _check_config(config)
         self.group_config = group_config_of(config, group or {})
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)
-        security = security_of(config)
+        security = zk_security_of(config)
         make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        brokers = BrokerAccess.of(
+        brokers = BrokerAccess.from_config(
             config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
-        modern = self.group_config, membership_settings_of(config, consumer_id), spread_of(config, consumer_id)
+        modern = self.group_config, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id)
         member = StreamsMember(
             consumer_id,
             config.group_id,
@@ -101,15 +101,15 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
             clock,
             lambda lease, meters: MigratingMembership(
                 config.group_id,
-                replace(group_settings_of(config, consumer_id), follows_control=True),
-                planner_of(config, consumer_id),
+                replace(group_settings_of(config, consumer_id), follows_control_znode=True),
+                assignment_planner_of(config, consumer_id),
                 modern,
                 store=self.store, brokers=brokers, clock=clock, lease=lease, meters=meters, security=security,
                 hooks=hooks,
             ),
         )  # fmt: skip
         super().__init__(config, consumer_id, member, clock)
-        looker = Looker(member, self._look, config.group_id, self._handed_out_at_ms, clock, KEEPER)
+        looker = Looker(member, self._read_health, config.group_id, self._delivered_at_ms, clock, KEEPER)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
@@ -117,27 +117,27 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         return COMMIT_TIMEOUT_MS + self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
 
     @property
-    def stance(self) -> str:
+    def member_phase(self) -> str:
         """What this member is now, as ``migration_docs`` has it: ``alone``, ``joined``, ``locked`` … ``completed``."""
-        return self._member.membership.machine.stance.value
+        return self._member.membership.machine.member_phase.value
 
     @property
     def generation(self) -> int:
         """The generation of the coordinator's group in which this member is; -1 while it is in none."""
         return self._member.membership.machine.generation
 
-    def _look(self) -> Look:
+    def _read_health(self) -> Look:
         """This member as it is now; on ZooKeeper's control thread."""
         member = self._member
-        membership, live = member.membership, {tp for tp, info in member.streams.infos.items() if info.is_live}
-        machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.group
+        membership, live = member.membership, {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
+        machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.state_machine
         fetching = len(live - member.fetchers.leaderless())
-        holds_here = machine.duty.holds is Side.ZOOKEEPER
+        holds_here = machine.rules.active_side is Side.ZOOKEEPER
         if not holds_here and membership.coordinator is not None:
             return replace(
-                membership.coordinator.look(fetching, member.fetchers.failures()),
+                membership.coordinator.health_snapshot(fetching, member.fetchers.failures()),
                 lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
-                partitions_owned=len(machine.given),
+                partitions_owned=len(machine.assigned),
             )
         return Look(
             membership=group.membership.state.value,
@@ -145,22 +145,22 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
             session_id=side.session_id,
             lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
             rebalance=group.rebalance.state.value,
-            partitions_owned=len(machine.locked if holds_here else machine.given),
+            partitions_owned=len(machine.owned if holds_here else machine.assigned),
             partitions_fetching=fetching,
-            missing={str(tp): why for tp, why in group.refused.items()},
+            failed_partitions={str(tp): why for tp, why in group.not_acquired.items()},
             missing_topics=tuple(sorted(group.missing_topics)),
-            failures=tuple(member.fetchers.failures()),
+            broker_failures=tuple(member.fetchers.failures()),
         )
 
 
-def _check(config: ConsumerConfig) -> None:
+def _check_config(config: ConsumerConfig) -> None:
     missing = [key for key in ("zookeeper.connect", "bootstrap.servers") if key not in config.given]
     if missing:
         raise InvalidConfigException(
             f"{' and '.join(missing)} must be set: a member that can be moved is in ZooKeeper's group, and finds the "
             "coordinator's at bootstrap.servers"
         )
-    if stores_of(config).in_kafka:
+    if offset_stores_of(config).uses_kafka:
         raise InvalidConfigException(
             "offsets.storage=kafka: a group that is moved without a stop keeps its offsets in ZooKeeper until then; "
             "leave the key out, or move the group by copying"

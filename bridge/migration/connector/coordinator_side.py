@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
-from bridge.client.commit_calls import commit_said
+from bridge.client.commit_calls import commit_results
 from bridge.client.membership import CoordinatorMembership
 from bridge.migration.connector.keeping import KeepingCoordinator
 from bridge.migration.connector.readings import Readings
@@ -51,102 +51,102 @@ class CoordinatorSide(CoordinatorMembership):
         make_listener: Callable[[str, ClientControl, OnDeath], SideListener],
         **how: Any,
     ) -> None:
-        self._told = told
-        self._on_share = on_share
-        self._listener_of = make_listener
+        self._on_event = told
+        self._on_assignment = on_share
+        self._create_listener = make_listener
         super().__init__(*what, **how)
         self._writes = UrgentWrites(
             # The numbers of these commits are negative: the program's own commits have positive numbers.
-            lambda number, offsets: self.control.tell(cev.CommitAsked(-number, offsets, retried=False)),
+            lambda number, offsets: self.event_loop.dispatch(cev.CommitAsked(-number, offsets, retried=False)),
             lambda number, taken: told(val.WrittenToKafka(number, taken)),
             self._clock,
         )
-        self._readings = Readings(
+        self._offset_reader = Readings(
             lambda: self._questions.open().number,
-            lambda number, partitions: self.control.tell(cev.FetchAsked(number, partitions)),
+            lambda number, partitions: self.event_loop.dispatch(cev.FetchAsked(number, partitions)),
             lambda offsets: told(val.KafkaRead(offsets)),
             self._clock,
         )
-        self.every(AGAIN_MS, self._try_again)
+        self.every(AGAIN_MS, self._retry_pending)
 
     def _make_listener(self) -> SideListener:
-        self.listens = self._listener_of(self.id, self.control, self.thread_died)
-        return self.listens
+        self.side_listener = self._create_listener(self.id, self.event_loop, self.thread_died)
+        return self.side_listener
 
     # --- what it is told, on any thread -------------------------------------------------------------------------
 
-    def offer(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
+    def offer_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
         """The group may divide by these from now on."""
-        self.control.post(cev.AssignorsOffered(tuple(assignors)))
+        self.event_loop.submit(cev.AssignorsOffered(tuple(assignors)))
 
-    def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
+    def write_offsets(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
         """Commit these once; ``WrittenToKafka`` with the number is told.
 
         ``is_urgent``: tried again while the group forms anew, for half the time that partitions are waited for that
         leave.
         """
         patience_ms = self._settings.limits.drain_ms // 2 if is_urgent else 0
-        self.control.call(lambda: self._writes.write(number, offsets, patience_ms))
+        self.event_loop.call_soon(lambda: self._writes.write(number, offsets, patience_ms))
 
-    def read(self, partitions: frozenset[TopicPartition]) -> None:
+    def read_offsets(self, partitions: frozenset[TopicPartition]) -> None:
         """Ask what is committed of these until it is known; ``KafkaRead`` is told."""
-        self.control.call(lambda: self._readings.read(partitions))
+        self.event_loop.call_soon(lambda: self._offset_reader.read(partitions))
 
-    def end_with(self, error: ZkConsumerError) -> None:
+    def fail(self, error: ZkConsumerError) -> None:
         """The member ends."""
         self._end(error)
 
     # --- what is repeated, and what came of it ------------------------------------------------------------------
 
-    def _try_again(self) -> None:
-        self._writes.try_again()
-        if self.failure is None and not self.handing.is_closing:
-            self._readings.look(self.handing.held)
+    def _retry_pending(self) -> None:
+        self._writes.retry()
+        if self.failure is None and not self.assignment_executor.is_closing:
+            self._offset_reader.poll(self.assignment_executor.running)
 
     def commit_done(self, command: cmd.CommitDone) -> None:
         """See ``Concerned``."""
         if command.number > 0:
             super().commit_done(command)
         else:
-            self._writes.answered(-command.number, command)
+            self._writes.handle_response(-command.number, command)
 
     def fetched(self, command: cmd.FetchDone) -> None:
         """See ``Concerned``."""
         super().fetched(command)
         found = {tp: UNKNOWN if at is None else at.offset for tp, at in command.offsets.items()}
-        is_ours = self._readings.answered(command.number, None if command.error else found)
-        if is_ours and command.error is not None and self.failure is None and not self.handing.is_closing:
+        is_ours = self._offset_reader.handle_response(command.number, None if command.error else found)
+        if is_ours and command.error is not None and self.failure is None and not self.assignment_executor.is_closing:
             self.raised(cmd.Raise(command.error, is_fatal=False))
 
     # --- what it tells ------------------------------------------------------------------------------------------
 
-    def share_held(self) -> None:
+    def assignment_complete(self) -> None:
         """See ``CoordinatorMembership``."""
-        super().share_held()
-        self._on_share()
+        super().assignment_complete()
+        self._on_assignment()
 
     def noted(self, command: cmd.Note) -> None:
         """See ``Concerned``."""
         super().noted(command)
-        match command.what:
+        match command.name:
             case "assigned":
-                self._told(val.GenerationSeen(self.machine.generation.generation_id))
+                self._on_event(val.GenerationSeen(self.machine.generation.generation_id))
             case "generation-reset":
-                self._told(val.GenerationSeen(NO_GENERATION))
+                self._on_event(val.GenerationSeen(NO_GENERATION))
             case _:
                 pass
 
     def answered(self, answer: Answer) -> None:
         """See ``Concerned``."""
         super().answered(answer)
-        said = commit_said(answer)
+        said = commit_results(answer)
         if said is not None:
-            taken = _taken(*said)
+            taken = _committed_offsets(*said)
             if taken:
-                self._told(val.KafkaTook(taken))
+                self._on_event(val.KafkaTook(taken))
 
 
-def _taken(
+def _committed_offsets(
     asked: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaWritten]
 ) -> dict[TopicPartition, int]:
     return {

@@ -31,14 +31,14 @@ class SideHooks(HookCalls):
 
     def __init__(self, shared: HookCalls, holds: Callable[[], bool]) -> None:
         self._shared = shared
-        self._holds = holds
+        self._is_active = holds
 
     def __bool__(self) -> bool:
         return bool(self._shared)
 
     def call(self, name: str, *values: Any) -> None:
         """See ``HookCalls``."""
-        if name not in OF_THE_WHOLE and (name not in OF_WHAT_IS_HELD or self._holds()):
+        if name not in OF_THE_WHOLE and (name not in OF_WHAT_IS_HELD or self._is_active()):
             self._shared.call(name, *values)
 
     def close(self) -> None:
@@ -59,41 +59,41 @@ class SideListener(ListenerCalls):
         self, member: str, control: Posts, on_death: OnDeath, holds: Callable[[], bool], turn: threading.Lock
     ) -> None:
         super().__init__(member, control, on_death)
-        self.others: list[SideListener] = []
+        self.other_listeners: list[SideListener] = []
         """Who else calls the same one."""
-        self._holds = holds
-        self._turn = turn
+        self._is_active = holds
+        self._call_lock = turn
 
-    def before_releasing(self, command: do.CallBeforeReleasing) -> None:
+    def call_before_releasing(self, command: do.CallBeforeReleasing) -> None:
         """See ``ListenerCalls``."""
-        if self._holds():
-            super().before_releasing(command)
+        if self._is_active():
+            super().call_before_releasing(command)
         else:
-            self._control.post(ev.ListenerReturned(command.ticket, "before_releasing_partitions"))
+            self._control.submit(ev.ListenerReturned(command.ticket, "before_releasing_partitions"))
 
-    def before_starting(self, command: do.CallBeforeStarting) -> None:
+    def call_before_starting(self, command: do.CallBeforeStarting) -> None:
         """See ``ListenerCalls``."""
-        if self._holds():
-            super().before_starting(command)
+        if self._is_active():
+            super().call_before_starting(command)
         else:
-            self._control.post(ev.ListenerReturned(command.ticket, "before_starting_fetchers"))
+            self._control.submit(ev.ListenerReturned(command.ticket, "before_starting_fetchers"))
 
-    def lost(self, command: do.CallLost) -> None:
+    def call_partitions_lost(self, command: do.CallLost) -> None:
         """See ``ListenerCalls``."""
-        if self._holds():
-            super().lost(command)
+        if self._is_active():
+            super().call_partitions_lost(command)
 
     @property
-    def is_waited_for_here(self) -> bool:
+    def is_inside_awaited_call(self) -> bool:
         """See ``ListenerCalls``."""
-        return super().is_waited_for_here or any(other.is_waited_for_here for other in self.others)
+        return super().is_inside_awaited_call or any(other.is_inside_awaited_call for other in self.other_listeners)
 
     def _call(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:
-        with self._turn:
+        with self._call_lock:
             super()._call(returned, call)
 
     def _call_lost(self, listener: PartitionsLostListener) -> None:
-        with self._turn:
+        with self._call_lock:
             super()._call_lost(listener)
 
 
@@ -102,7 +102,7 @@ class SideMeters:
 
     def __init__(self, meters: Meters, holds: Callable[[], bool]) -> None:
         self._meters = meters
-        self._holds = holds
+        self._is_active = holds
 
     @property
     def zookeeper_commits(self) -> Meter:
@@ -114,12 +114,12 @@ class SideMeters:
         """See ``Meters``."""
         return self._meters.kafka_commits
 
-    def share_is_missing(self) -> None:
+    def rebalance_started(self) -> None:
         """See ``Meters``."""
-        if self._holds():
-            self._meters.share_is_missing()
+        if self._is_active():
+            self._meters.rebalance_started()
 
-    def share_is_whole(self) -> None:
+    def rebalance_completed(self) -> None:
         """See ``Meters``."""
-        if self._holds():
-            self._meters.share_is_whole()
+        if self._is_active():
+            self._meters.rebalance_completed()

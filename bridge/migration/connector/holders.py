@@ -40,31 +40,31 @@ class SideHolder:
         holds_since_ms: Callable[[], int | None],
     ) -> None:
         self._side = side
-        self._holds_since_ms = holds_since_ms
+        self._active_since_ms = holds_since_ms
         self._streams = streams
-        self._hear = hear
-        self._on_end = on_end
+        self._handle_event = hear
+        self._on_failure = on_end
 
     def start_fetching(self, command: do.StartFetching) -> None:
-        self._tell(command)
+        self._forward(command)
 
     def drain(self, command: do.Drain) -> None:
-        self._tell(command)
+        self._forward(command)
 
-    def give_up_drain(self, command: do.GiveUpDrain) -> None:
-        self._tell(command)
+    def force_drain(self, command: do.GiveUpDrain) -> None:
+        self._forward(command)
 
-    def drop(self, command: do.Drop) -> None:
-        self._tell(command)
+    def drop_partitions(self, command: do.Drop) -> None:
+        self._forward(command)
 
-    def move_thread(self, command: do.MoveThread) -> None:
-        self._tell(command)
+    def move_to_thread(self, command: do.MoveThread) -> None:
+        self._forward(command)
 
     def collect_positions(self) -> None:
-        self._tell(do.CollectPositions())
+        self._forward(do.CollectPositions())
 
-    def _tell(self, command: val.ToldToHolder) -> None:
-        self._hear(val.Told(self._side, command))
+    def _forward(self, command: val.ToldToHolder) -> None:
+        self._handle_event(val.Told(self._side, command))
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
@@ -72,13 +72,13 @@ class SideHolder:
         return self._streams.assignment
 
     @property
-    def holds_nothing(self) -> bool:
-        return self._streams.holds_nothing
+    def has_no_partitions(self) -> bool:
+        return self._streams.has_no_partitions
 
     @property
-    def busy(self) -> Busy | None:
+    def busy_stream(self) -> Busy | None:
         """What the program does counts for the side that holds, and from when it began to."""
-        since_ms, busy = self._holds_since_ms(), self._streams.busy
+        since_ms, busy = self._active_since_ms(), self._streams.busy_stream
         if since_ms is None or busy is None:
             return None
         return busy._replace(since_ms=max(busy.since_ms, since_ms))
@@ -86,9 +86,9 @@ class SideHolder:
     def end(self, error: BaseException | None) -> None:
         """A side has ended.  The streams go on for as long as the other one holds."""
         if error is not None:
-            self._on_end(error)
+            self._on_failure(error)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """The streams are the member's to stop."""
 
     def join(self, timeout_ms: int) -> bool:
@@ -101,22 +101,22 @@ class MigratingInbox:
 
     def __init__(self, control: Control, hear: Hear) -> None:
         self._control = control
-        self._hear = hear
+        self._handle_event = hear
 
-    def post(self, event: Told) -> None:
+    def submit(self, event: Told) -> None:
         """See ``Inbox``."""
-        self._control.call(partial(self.feed, event))
+        self._control.call_soon(partial(self.handle_event, event))
 
-    def feed(self, event: Told) -> None:
+    def handle_event(self, event: Told) -> None:
         """See ``Inbox``."""
-        self._hear(val.HolderSaid(event))
+        self._handle_event(val.HolderSaid(event))
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """See ``Inbox``."""
-        self._control.call(action)
+        self._control.call_soon(action)
 
 
-def tell(holder: Holder, command: val.ToldToHolder) -> None:
+def send_to_processor(holder: Holder, command: val.ToldToHolder) -> None:
     """Tell a holder this."""
     match command:
         case do.StartFetching():
@@ -124,19 +124,19 @@ def tell(holder: Holder, command: val.ToldToHolder) -> None:
         case do.Drain():
             holder.drain(command)
         case do.GiveUpDrain():
-            holder.give_up_drain(command)
+            holder.force_drain(command)
         case do.Drop():
-            holder.drop(command)
+            holder.drop_partitions(command)
         case do.MoveThread():
-            holder.move_thread(command)
+            holder.move_to_thread(command)
         case do.CollectPositions():
             holder.collect_positions()
 
 
 if TYPE_CHECKING:
 
-    def _is_a_holder(one: SideHolder) -> Holder:
+    def _is_partition_processor(one: SideHolder) -> Holder:
         return one
 
-    def _is_an_inbox(one: MigratingInbox) -> Inbox:
+    def _is_event_loop(one: MigratingInbox) -> Inbox:
         return one

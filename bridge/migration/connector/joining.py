@@ -62,44 +62,44 @@ class Joining:
         meters: Meters,
     ) -> None:
         self.side: CoordinatorSide | None = None
-        self.has_share = False
+        self.has_assignment = False
         """Whether its side has told of its whole share."""
-        self.holder: Holder
+        self.processor: Holder
         self.subscription: Subscription | None = None
         self.is_closing = False
-        self.leaver: Worker | None = None
+        self.leave_thread: Worker | None = None
         self._member = member
-        self._modern = modern
+        self._coordinator_settings = modern
         self._brokers = brokers
         self._lease = lease
         self._meters = meters
         self._wanted: tuple[str, ...] = ()
         self._offered: tuple[str, ...] = ()
-        self._again_at_ms = 0
-        self._writing: set[int] = set()
+        self._rejoin_at_ms = 0
+        self._open_writes: set[int] = set()
 
-    def want(self, protocols: tuple[str, ...]) -> None:
+    def set_protocols(self, protocols: tuple[str, ...]) -> None:
         """Offer these, or leave with none: at once, or when what is under way is over."""
         self._wanted = protocols
-        self._reconsider()
+        self._apply_protocols()
 
     def tick(self) -> None:
         """Time has passed."""
-        if self.side is None and self._member.clock.now_ms() >= self._again_at_ms:
-            self._reconsider()
+        if self.side is None and self._member.clock.now_ms() >= self._rejoin_at_ms:
+            self._apply_protocols()
 
-    def write(self, command: val.WriteToKafka) -> None:
+    def commit_to_kafka(self, command: val.WriteToKafka) -> None:
         """Commit these with their provenance; the machine hears of it, whatever becomes of this side."""
         number, offsets = command.number, command.offsets
-        self._writing.add(number)
+        self._open_writes.add(number)
         if self.side is None:
-            self._member.zookeeper.control.call(lambda: self._not_written({number}))
+            self._member.zookeeper.event_loop.call_soon(lambda: self._fail_writes({number}))
             return
-        words = self.metadata(offsets)
+        words = self.commit_metadata(offsets)
         written = {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()}
-        self.side.write(number, written, is_urgent=command.is_urgent)
+        self.side.write_offsets(number, written, is_urgent=command.is_urgent)
 
-    def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+    def commit_metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """Whose values these are (K6): of this migration, at this epoch."""
         control = self._member.machine.control
         if control is None:
@@ -109,19 +109,19 @@ class Joining:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    def _reconsider(self) -> None:
+    def _apply_protocols(self) -> None:
         """Whatever can be begun now of what is wanted."""
         side = self.side
         if side is None:
             if self._wanted and self.subscription is not None and not self.is_closing:
                 self._open(self.subscription)
-        elif self.leaver is not None:
+        elif self.leave_thread is not None:
             return
         elif not self._wanted:
-            self._away(side, leaves=True)
+            self._close_side(side, leaves=True)
         elif self._wanted != self._offered:
             self._offered = self._wanted
-            side.offer(self._assignors())
+            side.offer_assignors(self._assignors())
 
     def _assignors(self) -> list[ConsumerPartitionAssignor]:
         control = self._member.machine.control
@@ -132,8 +132,8 @@ class Joining:
     def _open(self, subscription: Subscription) -> None:
         member = self._member
         self._offered = self._wanted
-        config, settings, spread = self._modern
-        holds = partial(member.holds, COORDINATOR)
+        config, settings, spread = self._coordinator_settings
+        holds = partial(member.is_active, COORDINATOR)
         side = CoordinatorSide(
             config,
             self._assignors(),
@@ -145,59 +145,59 @@ class Joining:
             meters=SideMeters(self._meters, holds),
             hooks=SideHooks(member.hooks, holds),
             counters=member.counters,
-            told=lambda event: self._told(side, event),
-            on_share=lambda: member.zookeeper.control.call(lambda: self._share_held(side)),
+            told=lambda event: self._post_event(side, event),
+            on_share=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
             make_listener=partial(member.make_listener, COORDINATOR),
         )
         side.listener.listener = member.listener.listener
-        member.listens.others = [side.listens]
+        member.side_listener.other_listeners = [side.side_listener]
         self.side = side
         log.info("coordinator-joined member=%s protocols=%s", member.id, ",".join(self._wanted))
-        side.run_with(
+        side.attach_processor(
             SideHolder(
                 COORDINATOR,
-                self.holder,
-                lambda event: self._told(side, event),
-                lambda error: member.zookeeper.control.call(lambda: self._ended(side, error)),
-                partial(member.holds_since_ms, COORDINATOR),
+                self.processor,
+                lambda event: self._post_event(side, event),
+                lambda error: member.zookeeper.event_loop.call_soon(lambda: self._side_failed(side, error)),
+                partial(member.active_since_ms, COORDINATOR),
             )
         )
         side.join(subscription)
 
     # --- what its side says -----------------------------------------------------------------------------------------
 
-    def _told(self, side: CoordinatorSide, event: val.Event) -> None:
+    def _post_event(self, side: CoordinatorSide, event: val.Event) -> None:
         """On its own thread."""
-        self._member.zookeeper.control.call(lambda: self._hear(side, event))
+        self._member.zookeeper.event_loop.call_soon(lambda: self._handle_event(side, event))
 
-    def _hear(self, side: CoordinatorSide, event: val.Event) -> None:
+    def _handle_event(self, side: CoordinatorSide, event: val.Event) -> None:
         if side is not self.side:
             return
         if isinstance(event, val.WrittenToKafka):
-            if event.number not in self._writing:
+            if event.number not in self._open_writes:
                 return
-            self._writing.discard(event.number)
-        self._member.hear(event)
+            self._open_writes.discard(event.number)
+        self._member.handle_event(event)
 
-    def _share_held(self, side: CoordinatorSide) -> None:
+    def _assignment_held(self, side: CoordinatorSide) -> None:
         if side is self.side:
-            self.has_share = True
-            self._member.share_changed()
+            self.has_assignment = True
+            self._member.assignment_changed()
 
-    def _not_written(self, numbers: set[int]) -> None:
-        for number in sorted(numbers & self._writing):
-            self._writing.discard(number)
-            self._member.hear(val.WrittenToKafka(number, frozenset()))
+    def _fail_writes(self, numbers: set[int]) -> None:
+        for number in sorted(numbers & self._open_writes):
+            self._open_writes.discard(number)
+            self._member.handle_event(val.WrittenToKafka(number, frozenset()))
 
     # --- out --------------------------------------------------------------------------------------------------------
 
-    def _ended(self, side: CoordinatorSide, error: BaseException) -> None:
+    def _side_failed(self, side: CoordinatorSide, error: BaseException) -> None:
         """With the side that holds everything ends; the other one is tried again."""
         member = self._member
-        if side is not self.side or self.is_closing or self.leaver is not None:
+        if side is not self.side or self.is_closing or self.leave_thread is not None:
             return
-        if member.holds(COORDINATOR):
-            member.end(error)
+        if member.is_active(COORDINATOR):
+            member.fail(error)
             return
         log.error(
             "coordinator-side-ended member=%s why=%r: ZooKeeper's side goes on, and the coordinator's group is joined "
@@ -208,29 +208,29 @@ class Joining:
         )
         member.hooks.call("told", "ERROR", "coordinator-side-ended", str(error))
         member.counters.add("coordinator_side_ended")
-        self._again_at_ms = member.clock.now_ms() + JOIN_AGAIN_MS
-        self._away(side, leaves=False)
+        self._rejoin_at_ms = member.clock.now_ms() + JOIN_AGAIN_MS
+        self._close_side(side, leaves=False)
 
-    def _away(self, side: CoordinatorSide, *, leaves: bool) -> None:
+    def _close_side(self, side: CoordinatorSide, *, leaves: bool) -> None:
         """Leave the group, and end its side."""
 
         def go(_: StopSignal) -> None:
             if leaves:
                 side.leave()
             side.close()
-            self._member.zookeeper.control.call(self._is_away)
+            self._member.zookeeper.event_loop.call_soon(self._side_closed)
 
-        self.leaver = spawn(f"{self._member.id}-leave-coordinator", go, self._member.thread_died)
+        self.leave_thread = spawn(f"{self._member.id}-leave-coordinator", go, self._member.thread_died)
 
-    def _is_away(self) -> None:
+    def _side_closed(self) -> None:
         member = self._member
-        self.side, self.leaver = None, None
-        member.listens.others = []
-        self.has_share = False
-        given = tuple(sorted(member.machine.given))
+        self.side, self.leave_thread = None, None
+        member.side_listener.other_listeners = []
+        self.has_assignment = False
+        given = tuple(sorted(member.machine.assigned))
         if given:
-            member.hear(val.Told(COORDINATOR, do.Drop(given, "the coordinator's group was left")))
-        self._not_written(set(self._writing))
+            member.handle_event(val.Told(COORDINATOR, do.Drop(given, "the coordinator's group was left")))
+        self._fail_writes(set(self._open_writes))
         if member.machine.generation != NO_GENERATION:
-            member.hear(val.GenerationSeen(NO_GENERATION))
+            member.handle_event(val.GenerationSeen(NO_GENERATION))
         self.tick()

@@ -37,15 +37,15 @@ class KeepingCoordinator(ConsumerCoordinator):
         if name is None:
             return False
         # One that we offer no more is the private one: it is the first to go.
-        return name in known and self.dividing_by(known[name]) is RebalanceProtocol.EAGER
+        return name in known and self.protocol_of_assignor(known[name]) is RebalanceProtocol.EAGER
 
-    def dividing_by(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
+    def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
         """See ``ConsumerRebalance``."""
         return max(assignor.supported_protocols, key=lambda protocol: protocol.value)
 
-    def moves_at_once(self, assignor: ConsumerPartitionAssignor) -> bool:
+    def transfers_immediately(self, assignor: ConsumerPartitionAssignor) -> bool:
         """See ``ConsumerRebalance``: what we kept from a private generation, and ``range`` gives to others."""
-        return self.dividing_by(assignor) is RebalanceProtocol.EAGER
+        return self.protocol_of_assignor(assignor) is RebalanceProtocol.EAGER
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         """A generation by ``range`` whose shares we were not told: others may have what we kept."""

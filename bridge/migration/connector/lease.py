@@ -19,36 +19,36 @@ class SideLease(Lease):
         super().__init__(clock)
         self._switch = switch
 
-    def set(self, until_ms: int) -> None:
+    def set_until(self, until_ms: int) -> None:
         """See ``Lease``."""
-        super().set(until_ms)
-        self._switch.moved(self)
+        super().set_until(until_ms)
+        self._switch.lease_changed(self)
 
 
 class LeaseSwitch:
     """``shown`` is what the streams look at; it never shows the lease of a side that does not hold."""
 
     def __init__(self, shown: Lease) -> None:
-        self._shown = shown
+        self._stream_lease = shown
         self._lock = threading.Lock()
-        self.of = {side: SideLease(shown.clock, self) for side in Side}
-        self._holds = Side.ZOOKEEPER
+        self.by_side = {side: SideLease(shown.clock, self) for side in Side}
+        self._active_side = Side.ZOOKEEPER
 
-    def moved(self, lease: SideLease) -> None:
+    def lease_changed(self, lease: SideLease) -> None:
         """A side's lease is another one; on any thread."""
         with self._lock:
-            if lease is self.of[self._holds]:
-                self._shown.set(lease.until_ms)
+            if lease is self.by_side[self._active_side]:
+                self._stream_lease.set_until(lease.until_ms)
 
-    def hold(self, side: Side) -> None:
+    def activate(self, side: Side) -> None:
         """From here on it is this side's."""
         with self._lock:
-            self._holds = side
-            self._shown.set(self.of[side].until_ms)
+            self._active_side = side
+            self._stream_lease.set_until(self.by_side[side].until_ms)
 
-    def end(self) -> None:
+    def expire_all(self) -> None:
         """Nothing is handed out any more."""
         with self._lock:
-            for lease in self.of.values():
+            for lease in self.by_side.values():
                 lease.until_ms = 0
-            self._shown.set(0)
+            self._stream_lease.set_until(0)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.connector.commits import CommitDesk
 from bridge.migration.connector.coordinator_side import CoordinatorSide
 from bridge.migration.connector.gates import SideHooks, SideListener, SideMeters
-from bridge.migration.connector.holders import MigratingInbox, SideHolder, tell
+from bridge.migration.connector.holders import MigratingInbox, SideHolder, send_to_processor
 from bridge.migration.connector.joining import Joining
 from bridge.migration.connector.lease import LeaseSwitch
 from bridge.migration.connector.znodes import MemberNode, Mirror
@@ -82,14 +82,14 @@ class MigratingMembership:
         security: ZkSecurity,
         hooks: Hooks | None = None,
     ) -> None:
-        self.id = settings.member
+        self.id = settings.member_id
         self.lease = lease
         self.machine = MigratingMember(commits_by_itself=settings.auto_commit)
         self.clock = clock
-        self._leases = LeaseSwitch(lease)
-        self._holding = ZOOKEEPER, clock.now_ms()
+        self._active_lease = LeaseSwitch(lease)
+        self._active = ZOOKEEPER, clock.now_ms()
         """Which side holds, and since when; one attribute, so that other threads see it whole."""
-        self._turn = threading.Lock()
+        self._listener_lock = threading.Lock()
         self.counters = Counters()
         self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
         client_id, socket_timeout_ms = modern[1].client_id, modern[1].socket_timeout_ms
@@ -102,60 +102,60 @@ class MigratingMembership:
             store=store,
             brokers=brokers,
             clock=clock,
-            lease=self._leases.of[ZOOKEEPER],
-            meters=SideMeters(meters, partial(self.holds, ZOOKEEPER)),
+            lease=self._active_lease.by_side[ZOOKEEPER],
+            meters=SideMeters(meters, partial(self.is_active, ZOOKEEPER)),
             security=security,
-            hooks=SideHooks(self.hooks, partial(self.holds, ZOOKEEPER)),
+            hooks=SideHooks(self.hooks, partial(self.is_active, ZOOKEEPER)),
             counters=self.counters,
-            on_control=self._control_seen,
-            on_share=self._zookeepers_share_held,
+            on_control=self._control_changed,
+            on_share=self._zookeeper_assignment_held,
         )
-        self._joining = Joining(self, modern, brokers, self._leases.of[COORDINATOR], meters)
-        self.observing = self.zookeeper.observing
-        self.any_broker = self.zookeeper.any_broker
+        self._coordinator_side_lifecycle = Joining(self, modern, brokers, self._active_lease.by_side[COORDINATOR], meters)
+        self.observer = self.zookeeper.observer
+        self.bootstrap_client = self.zookeeper.bootstrap_client
         self.topic_finder = self.zookeeper.topic_finder
-        self.listens = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.control, self.thread_died)
-        self.listener: ListenerCalls = self.listens
-        self.zookeeper.listener = self.listens
-        self.inbox = MigratingInbox(self.zookeeper.control, self.hear)
+        self.side_listener = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.event_loop, self.thread_died)
+        self.listener: ListenerCalls = self.side_listener
+        self.zookeeper.listener = self.side_listener
+        self.event_loop = MigratingInbox(self.zookeeper.event_loop, self.handle_event)
         self.commits = CommitDesk(self)
-        self._node = MemberNode(self.zookeeper, group, security.acl)
+        self._acknowledgement_writer = MemberNode(self.zookeeper, group, security.acl)
         self._mirror = Mirror(self.zookeeper, group, security.acl)
         self._holder: Holder
-        self._share_known = threading.Event()
-        self._looked: dict[TopicPartition, int] = {}
-        self._has_zookeepers_share = False
+        self._assignment_known = threading.Event()
+        self._zookeeper_offsets: dict[TopicPartition, int] = {}
+        self._has_zookeeper_assignment = False
         self._failure: ZkConsumerError | None = None
         self._failing = threading.Lock()
 
-    def holds(self, side: Side) -> bool:
+    def is_active(self, side: Side) -> bool:
         """Whether the streams read what this side has; on any thread."""
-        return self.machine.duty.holds is side
+        return self.machine.rules.active_side is side
 
-    def holds_since_ms(self, side: Side) -> int | None:
+    def active_since_ms(self, side: Side) -> int | None:
         """Since when ``side`` holds, None while it does not; on any thread."""
-        holds, since_ms = self._holding
+        holds, since_ms = self._active
         return since_ms if holds is side else None
 
     @property
     def coordinator(self) -> CoordinatorSide | None:
         """The side in the coordinator's group; None while there is none."""
-        return self._joining.side
+        return self._coordinator_side_lifecycle.side
 
     def make_listener(self, side: Side, member: str, control: Posts, on_death: OnDeath) -> SideListener:
         """The program's rebalance listener, for one of the sides."""
-        return SideListener(member, control, on_death, partial(self.holds, side), self._turn)
+        return SideListener(member, control, on_death, partial(self.is_active, side), self._listener_lock)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the control thread again and again, not exactly; before ``run_with``."""
         self.zookeeper.every(interval_ms, action)
 
-    def run_with(self, holder: Holder) -> None:
+    def attach_processor(self, holder: Holder) -> None:
         """Start ZooKeeper's side; ``holder`` is told what is ours, whoever says so."""
-        self._holder = self._joining.holder = holder
+        self._holder = self._coordinator_side_lifecycle.processor = holder
         self.zookeeper.every(TICK_MS, self._tick)
-        self.zookeeper.run_with(
-            SideHolder(ZOOKEEPER, holder, self.hear, self._zookeeper_ended, partial(self.holds_since_ms, ZOOKEEPER))
+        self.zookeeper.attach_processor(
+            SideHolder(ZOOKEEPER, holder, self.handle_event, self._zookeeper_failed, partial(self.active_since_ms, ZOOKEEPER))
         )
 
     # --- what the program asks for ------------------------------------------------------------------------------
@@ -174,12 +174,12 @@ class MigratingMembership:
 
     def join(self, subscription: Subscription) -> None:
         """Become a member with this subscription, in both worlds once the control znode says so."""
-        self._joining.subscription = subscription
+        self._coordinator_side_lifecycle.subscription = subscription
         self.zookeeper.join(subscription)
 
-    def wait_for_share(self, timeout_ms: int) -> bool:
+    def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share of the side that holds; raises the error that ended the member."""
-        known = self._share_known.wait(timeout_ms / 1000)
+        known = self._assignment_known.wait(timeout_ms / 1000)
         if self._failure is not None:
             raise self._failure
         return known
@@ -195,36 +195,36 @@ class MigratingMembership:
         return refused
 
     def _check_alive(self) -> None:
-        if self._failure is not None and not self.listener.is_waited_for_here:
+        if self._failure is not None and not self.listener.is_inside_awaited_call:
             raise self._failure
 
     def leave(self) -> bool:
         """Give everything back and leave both worlds, that which holds first; False: that could not be done in time."""
-        self._joining.is_closing = True
+        self._coordinator_side_lifecycle.is_closing = True
         coordinator = self.coordinator
-        self.listener.return_early()
+        self.listener.report_early_return()
         if coordinator is None:
             return self.zookeeper.leave()
-        coordinator.listener.return_early()
+        coordinator.listener.report_early_return()
         leaves = [self.zookeeper.leave, coordinator.leave]
-        if self.holds(COORDINATOR):
+        if self.is_active(COORDINATOR):
             leaves.reverse()
         first = leaves[0]()
         return leaves[1]() and first
 
     def close(self) -> bool:
         """End everything, the holder included.  True when nothing was left behind."""
-        self._joining.is_closing = True
+        self._coordinator_side_lifecycle.is_closing = True
         self._holder.end(None)
         if self._failure is None:  # else it is still called about what was lost
             self.listener.close()
-        self._holder.ask_to_stop()
+        self._holder.request_stop()
         coordinator = self.coordinator
         clean = coordinator is None or coordinator.close()
         clean = self.zookeeper.close() and clean
         clean = self._holder.join(CLOSE_STEP_MS) and clean
         clean = self._close_late(coordinator) and clean
-        self._share_known.set()
+        self._assignment_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
             log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
@@ -232,7 +232,7 @@ class MigratingMembership:
 
     def _close_late(self, closed: CoordinatorSide | None) -> bool:
         """What was being opened, or left, while the close began; the control thread has ended."""
-        late, leaver = self.coordinator, self._joining.leaver
+        late, leaver = self.coordinator, self._coordinator_side_lifecycle.leave_thread
         clean = late is None or late is closed or late.close()
         return (leaver is None or leaver.join(CLOSE_STEP_MS)) and clean
 
@@ -248,94 +248,94 @@ class MigratingMembership:
 
     # --- the machine, on ZooKeeper's control thread ---------------------------------------------------------------
 
-    def hear(self, event: val.Event) -> None:
+    def handle_event(self, event: val.Event) -> None:
         """Something happened; on ZooKeeper's control thread."""
-        before = self.machine.duty.holds
+        before = self.machine.rules.active_side
         try:
             commands = self.machine.handle(event)
         except MigrationError as error:
-            self.end(error)
+            self.fail(error)
             return
         for command in commands:
-            self._do(command)
-        holds = self.machine.duty.holds
+            self._execute(command)
+        holds = self.machine.rules.active_side
         if holds is not before:
-            self._holding = holds, self.clock.now_ms()
-            self._leases.hold(holds)
-            log.info("side-holds member=%s side=%s stance=%s", self.id, holds.value, self.machine.stance.value)
-        self.share_changed()
+            self._active = holds, self.clock.now_ms()
+            self._active_lease.activate(holds)
+            log.info("side-holds member=%s side=%s stance=%s", self.id, holds.value, self.machine.member_phase.value)
+        self.assignment_changed()
 
-    def _do(self, command: val.Command) -> None:
+    def _execute(self, command: val.Command) -> None:
         match command:
             case val.TellHolder(told):
-                tell(self._holder, told)
+                send_to_processor(self._holder, told)
             case val.Say(side, said) if side is ZOOKEEPER:
-                self.zookeeper.control.post(said)
+                self.zookeeper.event_loop.submit(said)
             case val.Say(_, said):
                 if self.coordinator is not None:
-                    self.coordinator.control.post(said)
+                    self.coordinator.event_loop.submit(said)
             case val.Give(threads, new):
-                self.zookeeper.control.post(ev.ShareGiven(threads, new))
+                self.zookeeper.event_loop.submit(ev.ShareGiven(threads, new))
             case val.Join(protocols):
-                self._joining.want(protocols)
+                self._coordinator_side_lifecycle.set_protocols(protocols)
             case val.WriteToKafka():
-                self._joining.write(command)
+                self._coordinator_side_lifecycle.commit_to_kafka(command)
             case val.ReadFromKafka(partitions):
                 if self.coordinator is not None:
-                    self.coordinator.read(partitions)
+                    self.coordinator.read_offsets(partitions)
             case val.Mirror(offsets):
-                self._mirror.put(offsets)
+                self._mirror.add(offsets)
             case val.Acknowledge(said):
-                self._node.want(said)
+                self._acknowledgement_writer.set(said)
 
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """What is committed with these to Kafka; on the control thread."""
-        return self._joining.metadata(offsets)
+        return self._coordinator_side_lifecycle.commit_metadata(offsets)
 
-    def _control_seen(self, control: Control | None) -> None:
-        self.hear(val.ControlSeen(control))
+    def _control_changed(self, control: Control | None) -> None:
+        self.handle_event(val.ControlSeen(control))
 
     def _tick(self) -> None:
-        self.look()
-        self._node.write()
-        self._joining.tick()
+        self.check_zookeeper_offsets()
+        self._acknowledgement_writer.write()
+        self._coordinator_side_lifecycle.tick()
 
-    def look(self) -> None:
+    def check_zookeeper_offsets(self) -> None:
         """Let the machine see what ZooKeeper has of what its side holds, if that is news; on the control thread."""
-        if self.machine.duty.share is not Share.GIVEN:
+        if self.machine.rules.zookeeper_assignment is not Share.FROM_COORDINATOR:
             return
-        stored = self.zookeeper.stored
-        if stored != self._looked or not self.machine.is_caught_up:
-            self._looked = stored
-            self.hear(val.Looked(stored))
+        stored = self.zookeeper.stored_offsets
+        if stored != self._zookeeper_offsets or not self.machine.is_caught_up:
+            self._zookeeper_offsets = stored
+            self.handle_event(val.Looked(stored))
 
     # --- the first share ------------------------------------------------------------------------------------------
 
-    def _zookeepers_share_held(self) -> None:
-        self._has_zookeepers_share = True
-        self.share_changed()
+    def _zookeeper_assignment_held(self) -> None:
+        self._has_zookeeper_assignment = True
+        self.assignment_changed()
 
-    def share_changed(self) -> None:
+    def assignment_changed(self) -> None:
         """Whoever waits for the first whole share is told when it is there."""
-        if not self._share_known.is_set() and self._is_share_whole():
-            self._share_known.set()
+        if not self._assignment_known.is_set() and self._is_assignment_complete():
+            self._assignment_known.set()
 
-    def _is_share_whole(self) -> bool:
+    def _is_assignment_complete(self) -> bool:
         """Whether the side that holds has its whole share, and it is worked on."""
-        share = self.machine.duty.share
+        share = self.machine.rules.zookeeper_assignment
         if share is Share.COMPUTED:
-            return self._has_zookeepers_share
-        is_claimed = self._has_zookeepers_share or self.holds(COORDINATOR)
-        is_read = self.machine.given.keys() <= self.machine.works.running.keys()
-        return self._joining.has_share and is_claimed and is_read
+            return self._has_zookeeper_assignment
+        is_claimed = self._has_zookeeper_assignment or self.is_active(COORDINATOR)
+        is_read = self.machine.assigned.keys() <= self.machine.partitions.running.keys()
+        return self._coordinator_side_lifecycle.has_assignment and is_claimed and is_read
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def _zookeeper_ended(self, error: BaseException) -> None:
+    def _zookeeper_failed(self, error: BaseException) -> None:
         """On any thread.  Who cannot follow the control znode must not go on, unless there is no way back."""
         if self._failure is not None:
             return
-        if self.machine.stance is Stance.COMPLETED and not isinstance(error, ThreadDied):
+        if self.machine.member_phase is Stance.COMPLETED and not isinstance(error, ThreadDied):
             log.error(
                 "zookeeper-side-ended member=%s why=%r: the group has moved, and this member goes on",
                 self.id,
@@ -343,44 +343,44 @@ class MigratingMembership:
             )
             self.hooks.call("told", "ERROR", "zookeeper-side-ended", str(error))
             return
-        self.end(error)
+        self.fail(error)
 
-    def refused_by_brokers(self, error: AuthenticationException) -> None:
+    def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
         log.error("brokers-refuse member=%s why=%r", self.id, str(error))
-        self.end(error)
+        self.fail(error)
 
-    def topics_refused(self, errors: Mapping[str, ErrorCode]) -> None:
+    def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers; judged by the side that holds."""
         coordinator = self.coordinator
-        if coordinator is not None and self.holds(COORDINATOR):
-            coordinator.topics_refused(errors)
+        if coordinator is not None and self.is_active(COORDINATOR):
+            coordinator.topics_rejected(errors)
         else:
-            self.zookeeper.topics_refused(errors)
+            self.zookeeper.topics_rejected(errors)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        self.end(ThreadDied.of(self.id, name, error))
+        self.fail(ThreadDied.of(self.id, name, error))
 
-    def end(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Nothing is handed out any more, so nothing may be held: both worlds are left for the sake of the others."""
         assert isinstance(error, ZkConsumerError), "a membership ends by an error of ours"
         with self._failing:
             is_first, self._failure = self._failure is None, self._failure or error
         self._holder.end(self._failure)
-        self._leases.end()
-        self._share_known.set()
+        self._active_lease.expire_all()
+        self._assignment_known.set()
         if not is_first:
             return
         self.hooks.call("member_failed", error)
-        self._holder.ask_to_stop()
-        self.zookeeper.end_with(error)
+        self._holder.request_stop()
+        self.zookeeper.fail(error)
         coordinator = self.coordinator
         if coordinator is not None:
-            coordinator.end_with(error)
-        self.commits.end()
+            coordinator.fail(error)
+        self.commits.release_waiters()
 
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
 from zkconsumer.types import TopicPartition
 
 
-def private_protocol(migration_id: str) -> str:
+def migration_protocol_name(migration_id: str) -> str:
     """What the members of a migration offer, and nobody else.  Raises ``UnsafeName`` for what is no id."""
     return f"zkconsumer-{check_migration_id(migration_id)}"
 
 
-def consumer_of_member(user_data: bytes | None) -> str:
+def consumer_id_of_user_data(user_data: bytes | None) -> str:
     """Which consumer a member of such a group is: its id under ``/consumers/G/ids``; empty where it does not say."""
     return (user_data or b"").decode("utf-8", "replace")
 
@@ -32,7 +32,7 @@ class PrivateAssignor:
     supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
 
     def __init__(self, migration_id: str, consumer: str) -> None:
-        self.name = private_protocol(migration_id)
+        self.name = migration_protocol_name(migration_id)
         self._consumer = consumer
         self._range = RangeAssignor()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.control import MEMBERS
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, control_check, multi_of, packed, words_of
+from zkconsumer.zk.procedures import Procedure, control_check, multi_of, pack_multis, describe_result
 from zkconsumer.zk.requests import (
     Acl,
     Create,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ROUNDS_MAX = 4
 
 
-def acknowledge(
+def write_acknowledgement(
     group: str, consumer: str, said: Acknowledgement | None, session_id: int, acl: tuple[Acl, ...] | None
 ) -> Procedure[str]:
     """Write this, or take away what stands there (None); empty when it is done, else why it is not.
@@ -50,7 +50,7 @@ def acknowledge(
     for _ in range(ROUNDS_MAX):
         [held] = yield [Get(path)]
         if isinstance(held, StoreError) and not isinstance(held, NoNode):
-            return words_of(held)
+            return describe_result(held)
         is_ours = isinstance(held, Node) and held.stat.ephemeral_owner == session_id
         if said is None and not isinstance(held, Node):
             return ""
@@ -65,13 +65,13 @@ def acknowledge(
         if isinstance(answer, NoNode) and isinstance(request, Create):
             yield [Create(paths.control_child(group, MEMBERS))]
         elif isinstance(answer, StoreError) and not isinstance(answer, NoNode | NodeExists):
-            return words_of(answer)
+            return describe_result(answer)
         elif not isinstance(answer, StoreError) and (said is None or not isinstance(request, Delete)):
             return ""
     return "it comes and goes"
 
 
-def mirror(
+def write_mirrored_offsets(
     group: str, offsets: Mapping[TopicPartition, int], control_version: int, acl: tuple[Acl, ...] | None
 ) -> Procedure[int]:
     """Write these; how many were written.  What cannot be written is let be: Kafka has the authority."""
@@ -94,7 +94,7 @@ def mirror(
         plans.append((tp, [CreateOp(path, data, acl=acl) if tp in missing else SetOp(path, data)]))
     written = 0
     for singly in (False, True):
-        chunks = packed(plans, control, singly=singly)
+        chunks = pack_multis(plans, control, singly=singly)
         answers = (yield [multi_of(chunk, control) for chunk in chunks]) if chunks else []
         plans = []
         for chunk, answer in zip(chunks, answers, strict=True):

@@ -42,46 +42,46 @@ class Readings:
     ) -> None:
         self._new_number = new_number
         self._ask = ask
-        self._told = told
+        self._on_offsets = told
         self._clock = clock
-        self._again_at_ms: dict[TopicPartition, int] = {}
+        self._retry_at_ms: dict[TopicPartition, int] = {}
         """What is not known yet."""
-        self._open: dict[int, frozenset[TopicPartition]] = {}
-        self._refusals = 0
+        self._in_flight: dict[int, frozenset[TopicPartition]] = {}
+        self._failures = 0
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
         """Ask what is committed of these from now on; what was asked before does not count."""
-        self._open = {number: asked - partitions for number, asked in self._open.items()}
-        self._put(partitions)
+        self._in_flight = {number: asked - partitions for number, asked in self._in_flight.items()}
+        self._send(partitions)
 
-    def look(self, held: Collection[TopicPartition]) -> None:
+    def poll(self, held: Collection[TopicPartition]) -> None:
         """Time has passed; ``held``: what is ours still."""
-        self._again_at_ms = {tp: at_ms for tp, at_ms in self._again_at_ms.items() if tp in held}
+        self._retry_at_ms = {tp: at_ms for tp, at_ms in self._retry_at_ms.items() if tp in held}
         now_ms = self._clock.now_ms()
-        due = frozenset(tp for tp, at_ms in self._again_at_ms.items() if at_ms <= now_ms)
+        due = frozenset(tp for tp, at_ms in self._retry_at_ms.items() if at_ms <= now_ms)
         if due:
-            self._put(due)
+            self._send(due)
 
-    def _put(self, partitions: frozenset[TopicPartition]) -> None:
+    def _send(self, partitions: frozenset[TopicPartition]) -> None:
         number = self._new_number()
-        self._open[number] = partitions
-        self._again_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + ANSWER_MS)
+        self._in_flight[number] = partitions
+        self._retry_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + ANSWER_MS)
         self._ask(number, partitions)
 
-    def answered(self, number: int, offsets: Mapping[TopicPartition, int] | None) -> bool:
+    def handle_response(self, number: int, offsets: Mapping[TopicPartition, int] | None) -> bool:
         """The answer to a question; None: it was refused.  False: it was not asked here."""
-        if number not in self._open:
+        if number not in self._in_flight:
             return False
-        waiting = self._open.pop(number) & self._again_at_ms.keys()
+        waiting = self._in_flight.pop(number) & self._retry_at_ms.keys()
         if offsets is None:
-            pause_ms = min(AGAIN_MS << min(self._refusals, ANSWER_MS.bit_length()), ANSWER_MS)
-            self._refusals += 1
-            self._again_at_ms |= dict.fromkeys(waiting, self._clock.now_ms() + pause_ms)
+            pause_ms = min(AGAIN_MS << min(self._failures, ANSWER_MS.bit_length()), ANSWER_MS)
+            self._failures += 1
+            self._retry_at_ms |= dict.fromkeys(waiting, self._clock.now_ms() + pause_ms)
             return True
-        self._refusals = 0
+        self._failures = 0
         known = {tp: offsets[tp] for tp in sorted(waiting)}
         for tp in known:
-            del self._again_at_ms[tp]
+            del self._retry_at_ms[tp]
         if known:
-            self._told(known)
+            self._on_offsets(known)
         return True

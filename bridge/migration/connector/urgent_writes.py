@@ -40,39 +40,39 @@ class UrgentWrites:
         clock: Clock,
     ) -> None:
         self._send = send
-        self._done = done
+        self._on_done = done
         self._clock = clock
-        self._open: dict[int, _Write] = {}
-        self._again: set[int] = set()
+        self._pending: dict[int, _Write] = {}
+        self._to_retry: set[int] = set()
 
     def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
         """Commit these; 0 ms of patience: one attempt."""
-        self._open[number] = _Write(offsets, self._clock.now_ms() + patience_ms)
+        self._pending[number] = _Write(offsets, self._clock.now_ms() + patience_ms)
         self._send(number, offsets)
 
-    def answered(self, number: int, command: cmd.CommitDone) -> None:
+    def handle_response(self, number: int, command: cmd.CommitDone) -> None:
         """What an attempt came to."""
-        write = self._open[number]
+        write = self._pending[number]
         if isinstance(command.error, RebalanceInProgressException) and self._is_in_time(write):
-            self._again.add(number)
+            self._to_retry.add(number)
         elif command.error is not None:
-            self._ended(number, frozenset())
+            self._finish(number, frozenset())
         else:
-            self._ended(number, frozenset(write.offsets.keys() - command.refused.keys()))
+            self._finish(number, frozenset(write.offsets.keys() - command.refused.keys()))
 
-    def try_again(self) -> None:
+    def retry(self) -> None:
         """Repeat what was refused, and end what is out of time."""
-        again, self._again = self._again, set()
+        again, self._to_retry = self._to_retry, set()
         for number in sorted(again):
-            write = self._open[number]
+            write = self._pending[number]
             if self._is_in_time(write):
                 self._send(number, write.offsets)
             else:
-                self._ended(number, frozenset())
+                self._finish(number, frozenset())
 
     def _is_in_time(self, write: _Write) -> bool:
         return self._clock.now_ms() < write.until_ms
 
-    def _ended(self, number: int, taken: frozenset[TopicPartition]) -> None:
-        del self._open[number]
-        self._done(number, taken)
+    def _finish(self, number: int, taken: frozenset[TopicPartition]) -> None:
+        del self._pending[number]
+        self._on_done(number, taken)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.migration.connector.procedures import acknowledge, mirror
+from bridge.migration.connector.procedures import write_acknowledgement, write_mirrored_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,12 +29,12 @@ class MemberNode:
         self._group = group
         self._acl = acl
         self._wanted: Acknowledgement | None = None
-        self._stands: tuple[int, Acknowledgement | None] | None = None
+        self._written: tuple[int, Acknowledgement | None] | None = None
         self._is_writing = False
         self._has_written = False
-        self._said = ""
+        self._last_error = ""
 
-    def want(self, said: Acknowledgement | None) -> None:
+    def set(self, said: Acknowledgement | None) -> None:
         """This is to stand there."""
         self._wanted = said
         self.write()
@@ -45,21 +45,21 @@ class MemberNode:
         if self._is_writing or session_id is None or not (self._has_written or self._wanted):
             return
         wanted = self._wanted
-        if self._stands == (session_id, wanted):
+        if self._written == (session_id, wanted):
             return
         self._is_writing = self._has_written = True
 
         def then(why: str) -> None:
             self._is_writing = False
-            self._stands = None if why else (session_id, wanted)
-            if why and why != self._said:
+            self._written = None if why else (session_id, wanted)
+            if why and why != self._last_error:
                 log.warning("acknowledgement-unwritten member=%s why=%r: tried again", self._side.id, why)
-            self._said = why
+            self._last_error = why
             if not why and wanted != self._wanted:
                 self.write()
 
         self._side.run_procedure(
-            acknowledge(self._group, self._side.id, wanted, session_id, self._acl), session_id, then
+            write_acknowledgement(self._group, self._side.id, wanted, session_id, self._acl), session_id, then
         )
 
 
@@ -73,13 +73,13 @@ class Mirror:
         self._waiting: dict[TopicPartition, int] = {}
         self._is_writing = False
 
-    def put(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def add(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write these soon."""
         self._waiting.update(offsets)
         self._write()
 
     def _write(self) -> None:
-        version, session_id = self._side.group.control_version, self._side.session_id
+        version, session_id = self._side.state_machine.control_version, self._side.session_id
         if self._is_writing or not self._waiting:
             return
         offsets, self._waiting = self._waiting, {}
@@ -92,4 +92,4 @@ class Mirror:
             self._side.counters.add("offsets_mirrored", written)
             self._write()
 
-        self._side.run_procedure(mirror(self._group, offsets, version, self._acl), session_id, then)
+        self._side.run_procedure(write_mirrored_offsets(self._group, offsets, version, self._acl), session_id, then)

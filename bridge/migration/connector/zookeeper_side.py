@@ -26,39 +26,39 @@ class ZooKeeperSide(ZooKeeperMembership):
         self, *what: Any, on_control: Callable[[Control | None], None], on_share: Callable[[], None], **how: Any
     ) -> None:
         self._on_control = on_control
-        self._on_share = on_share
+        self._on_assignment = on_share
         super().__init__(*what, **how)
 
-    def control_seen(self, command: do.AnnounceControl) -> None:
+    def control_changed(self, command: do.AnnounceControl) -> None:
         """See ``Outcomes``."""
-        self._on_control(None if command.control is None else _read(command.control))
+        self._on_control(None if command.control is None else _to_znode_control(command.control))
 
-    def share_held(self, command: do.AnnounceShare) -> None:
+    def assignment_complete(self, command: do.AnnounceShare) -> None:
         """See ``Outcomes``."""
-        super().share_held(command)
-        self._on_share()
+        super().assignment_complete(command)
+        self._on_assignment()
 
-    def end_with(self, error: ZkConsumerError) -> None:
+    def fail(self, error: ZkConsumerError) -> None:
         """The member ends."""
         self._end(error)
 
     @property
-    def stored(self) -> dict[TopicPartition, int]:
+    def stored_offsets(self) -> dict[TopicPartition, int]:
         """What the offset znodes of our partitions hold, as we read or wrote them last; -1: nothing."""
-        return {tp: p.stored.offset for tp, p in self.group.partitions.items() if p.state in POSITIONED}
+        return {tp: p.stored.offset for tp, p in self.state_machine.partitions.items() if p.state in POSITIONED}
 
     def version_of(self, tp: TopicPartition, offset: int) -> int:
         """The version of the offset znode at which it held this; -1: it is not known to hold it."""
-        held = self.group.partitions.get(tp)
+        held = self.state_machine.partitions.get(tp)
         return held.stored.version if held is not None and held.stored.offset == offset else -1
 
     @property
     def session_id(self) -> int | None:
         """The session that lives, as far as we know."""
-        live = self.group.session.live
+        live = self.state_machine.session.live
         return None if live is None else live.session_id
 
 
-def _read(control: SeenControl) -> Control:
+def _to_znode_control(control: SeenControl) -> Control:
     authority: Authority = "zookeeper" if control.authority == "zookeeper" else "kafka"
     return Control(control.migration_id, control.epoch, control.phase, authority, control.strategy)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Held
-from bridge.migration.copies import Difference, words_of
-from bridge.migration.dual.following import read_partitions
+from bridge.migration.copies import Difference, format_differences
+from bridge.migration.dual.following import consumed_partitions
 from bridge.migration.errors import VerificationFailed
 from bridge.migration.phases import Phase
 from bridge.migration.provenance import NO_SOURCE
@@ -41,13 +41,13 @@ COMPARED = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
 class Wanted:
     """What has to agree.  ``read``: partitions that members carry over.  ``targets``: what the plan decided."""
 
-    read: frozenset[TopicPartition]
+    consumed: frozenset[TopicPartition]
     targets: Mapping[TopicPartition, int]
 
     @property
     def partitions(self) -> list[TopicPartition]:
         """All, sorted."""
-        return sorted(self.read | self.targets.keys())
+        return sorted(self.consumed | self.targets.keys())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +56,34 @@ class Kept:
 
     before: Mapping[TopicPartition, OffsetNode]
     kafka: Mapping[TopicPartition, KafkaValue]
-    behind: Mapping[TopicPartition, OffsetNode]
+    after: Mapping[TopicPartition, OffsetNode]
 
 
-def compared(
+def compare_offsets(
     wanted: Wanted, kept: Kept, phase: Phase, migration_id: str, epoch: int
 ) -> tuple[set[TopicPartition], list[Difference]]:
     """Which partitions agree, and in what the others differ; those that moved past each other are among neither."""
     agree: set[TopicPartition] = set()
     differ: list[Difference] = []
     for tp in wanted.partitions:
-        before, behind, value = kept.before.get(tp), kept.behind.get(tp), kept.kafka.get(tp)
+        before, behind, value = kept.before.get(tp), kept.after.get(tp), kept.kafka.get(tp)
         stored = None if behind is None else behind.offset
         if _version(before) != _version(behind):
-            if tp not in wanted.read or not _came_past(before, value, behind):
+            if tp not in wanted.consumed or not _moved_past(before, value, behind):
                 continue
             assert value is not None, "ZooKeeper came past what Kafka has"
             stored = value.offset
         should = wanted.targets.get(tp) if stored is None else stored
         found = None if value is None else value.offset
         if phase is Phase.RETURNING:
-            if is_returned(value, stored, migration_id):
+            if is_in_zookeeper(value, stored, migration_id):
                 agree.add(tp)
             else:
-                differ.append(Difference(tp, "ZooKeeper", f"{found} as Kafka has", _words(stored)))
+                differ.append(Difference(tp, "ZooKeeper", f"{found} as Kafka has", _format_offset(stored)))
         elif found != should:
-            differ.append(Difference(tp, "Kafka", f"{_words(should)}{_source(stored)}", _words(found)))
+            differ.append(Difference(tp, "Kafka", f"{_format_offset(should)}{_source_text(stored)}", _format_offset(found)))
         elif should is not None and not _is_ours(
-            value, tp in wanted.read and stored is not None, phase, migration_id, epoch
+            value, tp in wanted.consumed and stored is not None, phase, migration_id, epoch
         ):
             differ.append(Difference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
         else:
@@ -91,7 +91,7 @@ def compared(
     return agree, differ
 
 
-def is_returned(value: KafkaValue | None, stored: int | None, migration_id: str) -> bool:
+def is_in_zookeeper(value: KafkaValue | None, stored: int | None, migration_id: str) -> bool:
     """Whether ZooKeeper says what Kafka says, as far as Kafka knows anything.
 
     What the tool decided for a partition without an offset, and no member committed since, is nobody's position: the
@@ -100,7 +100,7 @@ def is_returned(value: KafkaValue | None, stored: int | None, migration_id: str)
     if value is None or value.offset == stored:
         return True
     whose = value.provenance
-    is_decided = whose is not None and whose.is_of(migration_id) and whose.source_version == NO_SOURCE
+    is_decided = whose is not None and whose.is_of_migration(migration_id) and whose.source_version == NO_SOURCE
     return is_decided and stored is None
 
 
@@ -109,7 +109,7 @@ def _is_ours(value: KafkaValue | None, is_carried: bool, phase: Phase, migration
     whose = None if value is None else value.provenance
     if is_carried and phase is Phase.COPIED:
         return True
-    return whose is not None and whose.is_of(migration_id) and (not is_carried or whose.epoch == epoch)
+    return whose is not None and whose.is_of_migration(migration_id) and (not is_carried or whose.epoch == epoch)
 
 
 def _version(node: OffsetNode | None) -> tuple[int, int] | None:
@@ -117,7 +117,7 @@ def _version(node: OffsetNode | None) -> tuple[int, int] | None:
     return None if node is None else (node.stat.version, node.stat.czxid)
 
 
-def _came_past(before: OffsetNode | None, value: KafkaValue | None, behind: OffsetNode | None) -> bool:
+def _moved_past(before: OffsetNode | None, value: KafkaValue | None, behind: OffsetNode | None) -> bool:
     """Whether ZooKeeper went on from one look to the next, and Kafka in between had something between the two."""
     if before is None or before.offset is None or value is None or behind is None or behind.offset is None:
         return False
@@ -125,11 +125,11 @@ def _came_past(before: OffsetNode | None, value: KafkaValue | None, behind: Offs
     return is_one_node and before.offset <= value.offset <= behind.offset
 
 
-def _words(offset: int | None) -> str:
+def _format_offset(offset: int | None) -> str:
     return "nothing" if offset is None else str(offset)
 
 
-def _source(stored: int | None) -> str:
+def _source_text(stored: int | None) -> str:
     return " as planned" if stored is None else " as ZooKeeper has"
 
 
@@ -137,7 +137,7 @@ def _source(stored: int | None) -> str:
 class CompareStores:
     """Each partition was seen to agree in this phase."""
 
-    moving: Moving
+    context: Moving
     phase: Phase
     _agreed: set[TopicPartition] = field(default_factory=set)
 
@@ -150,58 +150,58 @@ class CompareStores:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.moving.authority.stands(self.phase)
+        held = self.context.control_znode.check_phase(self.phase)
         if not isinstance(held, Held):
             return held or Todo()
-        wanted, differ = self.look(held.control.epoch)
+        wanted, differ = self.compare(held.control.epoch)
         left = [tp for tp in wanted.partitions if tp not in self._agreed]
         if not left:
             return Done()
-        stuck = [one for one in differ if one.tp not in wanted.read]
+        stuck = [one for one in differ if one.tp not in wanted.consumed]
         if stuck and self.phase is not Phase.RETURNING:
-            group = self.moving.group
+            group = self.context.group
             return Refused(
                 VerificationFailed(
-                    f"group {group} is not as it was written: {words_of(stuck)}. No member holds these, so somebody "
+                    f"group {group} is not as it was written: {format_differences(stuck)}. No member holds these, so somebody "
                     f"else wrote: find out who, then go back: zkconsumer migrate rollback {group} --execute"
                 )
             )
         if differ:
-            return Waiting(f"both stores to agree: {words_of(differ)}")
+            return Waiting(f"both stores to agree: {format_differences(differ)}")
         return Waiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
 
-    def look(self, epoch: int) -> tuple[Wanted, list[Difference]]:
+    def compare(self, epoch: int) -> tuple[Wanted, list[Difference]]:
         """Once more; what has to agree, and in what the rest of it differs now."""
-        wanted, kept = wanted_of(self.moving), look_at_both(self.moving)
-        agree, differ = compared(wanted, kept, self.phase, self.moving.authority.migration_id, epoch)
+        wanted, kept = partitions_to_compare(self.context), read_both_stores(self.context)
+        agree, differ = compare_offsets(wanted, kept, self.phase, self.context.control_znode.migration_id, epoch)
         self._agreed |= agree
         return wanted, [one for one in differ if one.tp not in self._agreed]
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
-        self.moving.authority.require(self.phase)
+        self.context.control_znode.require_phase(self.phase)
 
 
-def wanted_of(moving: Moving) -> Wanted:
+def partitions_to_compare(moving: Moving) -> Wanted:
     """What has to agree: what members read now, and what the plan decided of anything else."""
     state = read_group(moving.session, moving.group)
-    read = frozenset() if state is None else frozenset(read_partitions(state))
+    read = frozenset() if state is None else frozenset(consumed_partitions(state))
     return Wanted(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
 
 
-def look_at_both(moving: Moving) -> Kept:
+def read_both_stores(moving: Moving) -> Kept:
     """Both stores now."""
     stores = moving.stores
-    before = stores.zookeeper()
-    kafka = stores.kafka()
-    return Kept(before, kafka, stores.zookeeper())
+    before = stores.read_zookeeper()
+    kafka = stores.read_kafka()
+    return Kept(before, kafka, stores.read_zookeeper())
 
 
-def looked_often(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[Difference]:
+def compare_repeatedly(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[Difference]:
     """In what the stores differ at each of some looks, for whoever only asks."""
     differ: list[Difference] = []
     for _ in pauses:
-        _, differ = compare.look(epoch)
+        _, differ = compare.compare(epoch)
         if not differ:
             return []
     return differ

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Held
-from bridge.migration.dual.roster import Roster, followers_of, waited_for
+from bridge.migration.dual.roster import Roster, read_participants_by_id, pending_conditions
 from bridge.migration.fences.behind_switch import BEHIND_SWITCH
-from bridge.migration.fences.mark import parse_mark
-from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
+from bridge.migration.fences.mark import parse_fence_record
+from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Standing, Todo, Waiting
 from zkconsumer.admin.groups import read_group
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.procedures import owner_text
 from zkconsumer.zk.znodes import consumer_of
 
 if TYPE_CHECKING:
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
 WAITED_SHOWN_MAX = 10
 
 
-def look_at_roster(authority: Authority, stores: Stores, held: Held) -> Roster:
+def read_participants(authority: Authority, stores: Stores, held: Held) -> Roster:
     """Everybody now.  Raises ``WorldError`` and what the brokers' silence raises."""
     session, group = authority.session, authority.group
-    followers = followers_of(session, group, lambda: read_owner_nodes(session, group))
-    return Roster(held.control, followers, stores.modern())
+    followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
+    return Roster(held.control, followers, stores.read_coordinator_group())
 
 
-def words_of_wait(words: list[str]) -> str:
+def format_conditions(words: list[str]) -> str:
     """The first sentences, and how many more."""
     more = len(words) - WAITED_SHOWN_MAX
-    return "; ".join(words[:WAITED_SHOWN_MAX]) + (f"; and {count_of(more, 'more')}" if more > 0 else "")
+    return "; ".join(words[:WAITED_SHOWN_MAX]) + (f"; and {count_text(more, 'more')}" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
 class NobodyElse:
     """Before anything is changed: nobody is registered whose claims show that it cannot follow."""
 
-    authority: Authority
+    control_znode: Authority
 
     name = "only members of this library are in the group"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"look whether anybody in {paths.ids(self.authority.group)} claims as an original member does"]
+        return [f"look whether anybody in {paths.ids(self.control_znode.group)} claims as an original member does"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        session, group = self.authority.session, self.authority.group
-        followers = followers_of(session, group, lambda: read_owner_nodes(session, group))
-        others = [name for name, one in followers.items() if one.is_original]
+        session, group = self.control_znode.session, self.control_znode.group
+        followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
+        others = [name for name, one in followers.items() if one.is_scala_consumer]
         if not others:
             return Done()
         return Waiting(
-            words_of_wait([f"{name}, an original member, as its claims show, to leave: stop it" for name in others])
+            format_conditions([f"{name}, an original member, as its claims show, to leave: stop it" for name in others])
         )
 
     def do(self) -> None:
@@ -73,7 +73,7 @@ class NobodyElse:
 class MembersFollow:
     """Every member acts by this phase of the control znode, and they are together as the phase wants it."""
 
-    authority: Authority
+    control_znode: Authority
     stores: Stores
     phase: Phase
 
@@ -87,24 +87,24 @@ class MembersFollow:
     def describe(self) -> list[str]:
         """See ``Step``."""
         return [
-            f"wait until everybody in {paths.ids(self.authority.group)} acknowledges {self.phase.value}, each by name, "
+            f"wait until everybody in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value}, each by name, "
             "and the coordinator's group is as that phase has it"
         ]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(self.phase)
+        held = self.control_znode.check_phase(self.phase)
         if not isinstance(held, Held):
             return held or Todo()
-        words = waited_for(look_at_roster(self.authority, self.stores, held))
-        return Waiting(words_of_wait(words)) if words else Done()
+        words = pending_conditions(read_participants(self.control_znode, self.stores, held))
+        return Waiting(format_conditions(words)) if words else Done()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
-        self.authority.require(self.phase)
+        self.control_znode.require_phase(self.phase)
 
 
-def read_partitions(state: GroupState) -> set[TopicPartition]:
+def consumed_partitions(state: GroupState) -> set[TopicPartition]:
     """What somebody who is registered reads."""
     topics = {topic for member in state.members.values() for topic in member.threads if topic in state.topics}
     return {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
@@ -114,7 +114,7 @@ def read_partitions(state: GroupState) -> set[TopicPartition]:
 class MembersHold:
     """Every partition that somebody reads has an owner node of a member that acknowledged."""
 
-    authority: Authority
+    control_znode: Authority
     stores: Stores
     phase: Phase
 
@@ -127,60 +127,60 @@ class MembersHold:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(self.phase)
+        held = self.control_znode.check_phase(self.phase)
         if not isinstance(held, Held):
             return held or Todo()
-        session, group = self.authority.session, self.authority.group
+        session, group = self.control_znode.session, self.control_znode.group
         state = read_group(session, group)
         if state is None:
             return Waiting(f"{paths.group_root(group)}, which is gone, to be made by a member that registers")
         nodes = read_owner_nodes(session, group)
-        ours = Roster(held.control, followers_of(session, group, lambda: nodes)).acknowledged
+        ours = Roster(held.control, read_participants_by_id(session, group, lambda: nodes)).acknowledged
         words = [
-            f"{owner_words(nodes[tp])}, which is no member that moves, to give {tp} back: stop it"
+            f"{owner_text(nodes[tp])}, which is no member that moves, to give {tp} back: stop it"
             for tp in sorted(nodes)
-            if _consumer(nodes[tp]) not in ours and parse_mark(nodes[tp].data) is None
+            if _consumer(nodes[tp]) not in ours and parse_fence_record(nodes[tp].data) is None
         ]
         free = [
-            tp for tp in sorted(read_partitions(state)) if tp not in nodes or parse_mark(nodes[tp].data) is not None
+            tp for tp in sorted(consumed_partitions(state)) if tp not in nodes or parse_fence_record(nodes[tp].data) is not None
         ]
         if free:
-            words.append(f"a member to claim {names_of(free)}")
-        return Waiting(words_of_wait(words)) if words else Done()
+            words.append(f"a member to claim {format_partitions(free)}")
+        return Waiting(format_conditions(words)) if words else Done()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
-        self.authority.require(self.phase)
+        self.control_znode.require_phase(self.phase)
 
 
 @dataclass(frozen=True, slots=True)
 class NobodyElseClaims:
     """Behind the switch: no owner node but fences is left."""
 
-    authority: Authority
+    control_znode: Authority
 
     name = "nobody claims in ZooKeeper"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"wait until {paths.owners(self.authority.group)} has no claims"]
+        return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(*BEHIND_SWITCH)
+        held = self.control_znode.check_phase(*BEHIND_SWITCH)
         if not isinstance(held, Held):
             return held or Todo()
-        nodes = read_owner_nodes(self.authority.session, self.authority.group)
-        claims = {tp: node for tp, node in sorted(nodes.items()) if parse_mark(node.data) is None}
+        nodes = read_owner_nodes(self.control_znode.session, self.control_znode.group)
+        claims = {tp: node for tp, node in sorted(nodes.items()) if parse_fence_record(node.data) is None}
         if not claims:
             return Done()
-        whose = sorted({owner_words(node) for node in claims.values()})
-        return Waiting(f"{words_of_wait(whose)} to give {names_of(list(claims))} back: stop it")
+        whose = sorted({owner_text(node) for node in claims.values()})
+        return Waiting(f"{format_conditions(whose)} to give {format_partitions(list(claims))} back: stop it")
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not behind the switch."""
-        self.authority.require(*BEHIND_SWITCH)
+        self.control_znode.require_phase(*BEHIND_SWITCH)
 
 
 

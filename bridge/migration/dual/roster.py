@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.connector.private import consumer_of_member, private_protocol
+from bridge.migration.connector.private import consumer_id_of_user_data, migration_protocol_name
 from bridge.migration.control import MEMBERS, phase_of
-from bridge.migration.guests import WELCOME, consumer_of_guest, is_guest
+from bridge.migration.guests import WELCOME, consumer_of_non_acknowledging, is_non_acknowledging_name
 from bridge.migration.member.acknowledgement import (
     BYTES_MAX,
     NO_GENERATION,
@@ -21,10 +21,10 @@ from bridge.migration.member.acknowledgement import (
     acknowledgement_path,
     parse_acknowledgement,
 )
-from bridge.migration.member.duty import DUTIES, PRIVATE, stance_of
+from bridge.migration.member.duty import DUTIES, PRIVATE, member_phase_of
 from bridge.migration.phases import Phase
 from zkconsumer.admin.groups import owner_kind
-from zkconsumer.admin.words import some
+from zkconsumer.admin.words import list_text
 from zkconsumer.errors import MalformedZnode, UnsafeName
 from zkconsumer.kafka.modern_groups import NOBODY_THERE, ModernGroup, ModernMember
 from zkconsumer.zk import paths
@@ -56,11 +56,11 @@ class Follower:
     ``is_registered`` False: it only acknowledged.  ``is_original``: its claims are not made as ours are.
     """
 
-    consumer: str
-    said: Acknowledgement | None = None
+    consumer_id: str
+    acknowledgement: Acknowledgement | None = None
     is_registered: bool = True
-    is_original: bool = False
-    problem: str = ""
+    is_scala_consumer: bool = False
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,55 +68,55 @@ class Roster:
     """Everybody, at one moment.  ``modern`` None: the coordinator does not tell."""
 
     control: Control
-    followers: Mapping[str, Follower]
-    modern: ModernGroup | None = field(default_factory=lambda: ModernGroup("Empty"))
+    by_consumer_id: Mapping[str, Follower]
+    coordinator_group: ModernGroup | None = field(default_factory=lambda: ModernGroup("Empty"))
 
     @property
     def registered(self) -> frozenset[str]:
         """The names in ``ids``."""
-        return frozenset(name for name, one in self.followers.items() if one.is_registered)
+        return frozenset(name for name, one in self.by_consumer_id.items() if one.is_registered)
 
     @property
     def acknowledged(self) -> frozenset[str]:
         """Who acts by the phase and epoch of the control znode."""
         return frozenset(
-            name for name, one in self.followers.items() if one.said is not None and one.said.is_of(self.control)
+            name for name, one in self.by_consumer_id.items() if one.acknowledgement is not None and one.acknowledgement.matches_control(self.control)
         )
 
     @property
-    def private(self) -> str:
+    def migration_protocol(self) -> str:
         """The protocol that nobody else has."""
-        return private_protocol(self.control.migration_id)
+        return migration_protocol_name(self.control.migration_id)
 
     @property
-    def joined(self) -> frozenset[str]:
+    def in_coordinator_group(self) -> frozenset[str]:
         """Which consumers are in the coordinator's group, as far as their protocol tells."""
-        return frozenset(consumer_of_member(one.user_data) for one in self._members) & self.followers.keys()
+        return frozenset(consumer_id_of_user_data(one.user_data) for one in self._members) & self.by_consumer_id.keys()
 
     @property
-    def strangers(self) -> tuple[str, ...]:
+    def unknown_members(self) -> tuple[str, ...]:
         """Who is in the coordinator's group and no member that moves, nor a guest, with client and host."""
-        known = self.followers.keys()
-        return tuple(words_of(one) for name, one in self._named if name not in known and not is_guest(name))
+        known = self.by_consumer_id.keys()
+        return tuple(format_coordinator_member(one) for name, one in self._members_by_name if name not in known and not is_non_acknowledging_name(name))
 
     @property
-    def guests(self) -> tuple[str, ...]:
+    def non_acknowledging_members(self) -> tuple[str, ...]:
         """Consumer ids of Spark queries that are in the coordinator's group, sorted."""
-        return tuple(sorted(consumer_of_guest(name) for name, _ in self._named if is_guest(name)))
+        return tuple(sorted(consumer_of_non_acknowledging(name) for name, _ in self._members_by_name if is_non_acknowledging_name(name)))
 
     @property
-    def _named(self) -> list[tuple[str, ModernMember]]:
+    def _members_by_name(self) -> list[tuple[str, ModernMember]]:
         """Who is there, and by what name: only by the private protocol is it told."""
-        if self.modern is None or self.modern.protocol != self.private:
+        if self.coordinator_group is None or self.coordinator_group.protocol != self.migration_protocol:
             return []
-        return [(consumer_of_member(one.user_data), one) for one in self._members]
+        return [(consumer_id_of_user_data(one.user_data), one) for one in self._members]
 
     @property
     def _members(self) -> tuple[ModernMember, ...]:
-        return () if self.modern is None else self.modern.members
+        return () if self.coordinator_group is None else self.coordinator_group.members
 
 
-def words_of(member: ModernMember) -> str:
+def format_coordinator_member(member: ModernMember) -> str:
     """A member of the coordinator's group that has no other name."""
     return f"{member.instance_id or member.member_id} ({member.client_id}, {member.host.lstrip('/')})"
 
@@ -124,7 +124,7 @@ def words_of(member: ModernMember) -> str:
 # --- looking ----------------------------------------------------------------------------------------------------
 
 
-def followers_of(
+def read_participants_by_id(
     session: AdminSession, group: str, owners: Callable[[], Mapping[TopicPartition, Node]]
 ) -> dict[str, Follower]:
     """Everybody who is registered or acknowledged, by name.
@@ -146,7 +146,7 @@ def followers_of(
         acknowledged, problem = _read(found.get(said.get(name, "")))
         original = bool(kinds.get(name, set()) - {"zkconsumer", "persistent"})
         followers[name] = Follower(name, acknowledged, name in names, original, problem)
-    return {name: one for name, one in followers.items() if one.is_registered or one.said or one.problem}
+    return {name: one for name, one in followers.items() if one.is_registered or one.acknowledgement or one.error}
 
 
 def _path(group: str, name: str) -> str:
@@ -168,61 +168,61 @@ def _read(node: Node | None) -> tuple[Acknowledgement | None, str]:
 # --- who is waited for ------------------------------------------------------------------------------------------
 
 
-def waited_for(roster: Roster) -> list[str]:
+def pending_conditions(roster: Roster) -> list[str]:
     """Whom the phase of the control znode waits for, and why, each in words; empty: nobody.
 
     Behind the switch, who says nothing at all is not waited for: it owns nothing that counts, and meets a fence.
     """
     control, phase = roster.control, phase_of(roster.control)
-    duty = DUTIES[stance_of(control)]
+    duty = DUTIES[member_phase_of(control)]
     words: list[str] = []
-    if not roster.followers and phase not in CAN_BE_EMPTY:
+    if not roster.by_consumer_id and phase not in CAN_BE_EMPTY:
         words.append(f"a member to register: nobody is in the group{NO_QUERIES}")
     can_pass = phase in CAN_BE_EMPTY
-    for one in roster.followers.values():
-        if can_pass and one.said is None and not one.problem:
+    for one in roster.by_consumer_id.values():
+        if can_pass and one.acknowledgement is None and not one.error:
             continue
-        words += _why_late(one, control, joins=bool(duty.protocols), counts=phase in CAUGHT_UP)
+        words += _conditions_of_participant(one, control, joins=bool(duty.protocols), counts=phase in CAUGHT_UP)
     if not words and duty.protocols and phase is not Phase.COMPLETED:
-        generations = {one.said.generation for one in roster.followers.values() if one.said}
+        generations = {one.acknowledgement.generation for one in roster.by_consumer_id.values() if one.acknowledgement}
         if len(generations) > 1:
-            words.append(f"the members to be in one generation (they say {some(sorted(generations))})")
-        words += _not_together(roster, has_names=PRIVATE in duty.protocols)
+            words.append(f"the members to be in one generation (they say {list_text(sorted(generations))})")
+        words += _conditions_of_group(roster, has_names=PRIVATE in duty.protocols)
     if not duty.protocols:
-        gone = roster.joined
+        gone = roster.in_coordinator_group
         words += [f"{name} to leave the coordinator's group" for name in sorted(gone)]
     return words
 
 
-def _why_late(one: Follower, control: Control, *, joins: bool, counts: bool) -> list[str]:
-    said = one.said
-    if one.problem:
-        return [f"{one.consumer} to acknowledge in words of this release ({one.problem})"]
-    if said is None and one.is_original:
+def _conditions_of_participant(one: Follower, control: Control, *, joins: bool, counts: bool) -> list[str]:
+    said = one.acknowledgement
+    if one.error:
+        return [f"{one.consumer_id} to acknowledge in words of this release ({one.error})"]
+    if said is None and one.is_scala_consumer:
         return [
-            f"{one.consumer} to leave: it is no member that can follow (an original one, as its claims show); stop it"
+            f"{one.consumer_id} to leave: it is no member that can follow (an original one, as its claims show); stop it"
         ]
     if said is None:
         return [
-            f"{one.consumer} to acknowledge, as every MigratingConsumerConnector does, or to step aside, as a Spark "
+            f"{one.consumer_id} to acknowledge, as every MigratingConsumerConnector does, or to step aside, as a Spark "
             "query does when its batch is over; if it is neither, start it anew as such a member, or stop it"
         ]
     if not one.is_registered and control.phase != Phase.COMPLETED.value:
-        return [f"{one.consumer}, which acknowledged and is not registered, to register or to end"]
-    if not said.is_of(control):
+        return [f"{one.consumer_id}, which acknowledged and is not registered, to register or to end"]
+    if not said.matches_control(control):
         return [
-            f"{one.consumer} to follow to {control.phase}, epoch {control.epoch} (at {said.phase}, epoch {said.epoch})"
+            f"{one.consumer_id} to follow to {control.phase}, epoch {control.epoch} (at {said.phase}, epoch {said.epoch})"
         ]
     if joins and said.generation == NO_GENERATION:
-        return [f"{one.consumer} to join the coordinator's group"]
+        return [f"{one.consumer_id} to join the coordinator's group"]
     if counts and said.behind:
-        return [f"{one.consumer} to bring up {said.behind} of its partitions"]
+        return [f"{one.consumer_id} to bring up {said.behind} of its partitions"]
     return []
 
 
-def _not_together(roster: Roster, *, has_names: bool) -> list[str]:
+def _conditions_of_group(roster: Roster, *, has_names: bool) -> list[str]:
     """Whether the coordinator's group has exactly the members that acknowledged."""
-    modern = roster.modern
+    modern = roster.coordinator_group
     if modern is None:
         return ["the coordinator to tell who is in the group"]
     if modern.state in NOBODY_THERE and not roster.acknowledged:
@@ -231,13 +231,13 @@ def _not_together(roster: Roster, *, has_names: bool) -> list[str]:
         return [f"the coordinator's group to come to rest (it is {modern.state})"]
     if not has_names:
         return []
-    if modern.protocol != roster.private:
-        names = some(words_of(one) for one in modern.members)
-        return [f"the coordinator's group to divide by {roster.private} (it does by {modern.protocol}: {names})"]
-    missing = sorted(roster.acknowledged - roster.joined)
-    guests = () if phase_of(roster.control) in WELCOME else roster.guests
+    if modern.protocol != roster.migration_protocol:
+        names = list_text(format_coordinator_member(one) for one in modern.members)
+        return [f"the coordinator's group to divide by {roster.migration_protocol} (it does by {modern.protocol}: {names})"]
+    missing = sorted(roster.acknowledged - roster.in_coordinator_group)
+    guests = () if phase_of(roster.control) in WELCOME else roster.non_acknowledging_members
     return [
         *(f"{name} to be in the coordinator's group" for name in missing),
-        *(f"{name} to leave the coordinator's group: it is no member that moves; stop it" for name in roster.strangers),
+        *(f"{name} to leave the coordinator's group: it is no member that moves; stop it" for name in roster.unknown_members),
         *(f"{name}, a Spark query, to leave the coordinator's group, as it does behind its batch" for name in guests),
     ]

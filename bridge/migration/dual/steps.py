@@ -26,11 +26,11 @@ from bridge.migration.control_access import ControlIsOurs, ProtectedNeedsLogin
 from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
 from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyElse, NobodyElseClaims
-from bridge.migration.dual.unheld import UnheldAsPlanned, copies_now
+from bridge.migration.dual.unheld import UnheldAsPlanned, read_orphaned_copies
 from bridge.migration.fences.behind_switch import FenceWhatIsFree
 from bridge.migration.fences.rights import MayCarryOut
 from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.moving import WriteDown, copy_to_kafka
+from bridge.migration.moving import WriteDown, copy_to_kafka_step
 from bridge.migration.phases import FORWARD, Phase
 from bridge.migration.pieces import KeepPlan
 from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
@@ -55,7 +55,7 @@ class DualOptions:
 
     plan_text: bytes
     hooks_dir: Path | None = None
-    hold_at: Phase | None = None
+    stop_after: Phase | None = None
 
 
 def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
@@ -63,19 +63,19 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
 
     Each is carried out before the next is asked for.
     """
-    authority = moving.authority
+    authority = moving.control_znode
     yield ControlIsOurs(authority.session, moving.group)
     yield SameClusters(moving)
     if moving.phase is None:
-        yield MayCarryOut(authority.session, moving.nodes)
+        yield MayCarryOut(authority.session, moving.znodes)
         yield ProtectedNeedsLogin(authority.session, moving.group, {})
         yield NobodyElse(authority)
-        yield NoModernMembers(moving.seat)
+        yield NoModernMembers(moving.placeholder)
         yield UnheldAsPlanned(moving)
-    yield BeginControl(authority, "dual", moving.plan.seen)
+    yield BeginControl(authority, "dual", moving.plan.snapshot)
     if moving.phase is Phase.COMPLETED:
         return
-    yield HoldRun(authority, moving.who)
+    yield HoldRun(authority, moving.caller)
     reached = moving.phase or Phase.PLANNED
     if reached is not Phase.SWITCHED:
         yield KeepPlan(authority, options.plan_text)
@@ -84,25 +84,25 @@ def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
     for phase in way[way.index(reached) :]:
         if phase is not reached:
             yield ControlTo(authority, phase)
-        yield from _in_phase(moving, phase)
-        if phase is options.hold_at:
+        yield from _phase_steps(moving, phase)
+        if phase is options.stop_after:
             return
         if phase is Phase.COPIED:
-            yield from _before_switch(moving, options)
+            yield from _pre_switch_steps(moving, options)
     yield from hook_steps(moving, options.hooks_dir, AFTER)
 
 
-def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
-    authority, stores = moving.authority, moving.stores
+def _phase_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
+    authority, stores = moving.control_znode, moving.stores
     yield MembersFollow(authority, stores, phase)
     match phase:
         case Phase.PLANNED:
-            copies = copies_now(moving)
+            copies = read_orphaned_copies(moving)
             if copies:
-                yield TakeSeat(moving.seat, has_sat=False)
+                yield TakeSeat(moving.placeholder, had_placeholder=False)
                 yield StartsFollow(moving, copies)
-                yield copy_to_kafka(moving, copies, Phase.PLANNED)
-            yield LeaveSeat(moving.seat)
+                yield copy_to_kafka_step(moving, copies, Phase.PLANNED)
+            yield LeaveSeat(moving.placeholder)
         case Phase.LOCKED | Phase.COPIED:
             yield MembersHold(authority, stores, phase)
             yield CompareStores(moving, phase)
@@ -112,10 +112,10 @@ def _in_phase(moving: Moving, phase: Phase) -> Iterator[Step]:
             yield FenceWhatIsFree(authority, moving.topics)
 
 
-def _before_switch(moving: Moving, options: DualOptions) -> Iterator[Step]:
+def _pre_switch_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
     yield from hook_steps(moving, options.hooks_dir, BEFORE)
     if options.hooks_dir is not None:
         # Programs take time: the members and both stores are checked once more.
-        yield from _in_phase(moving, Phase.COPIED)
+        yield from _phase_steps(moving, Phase.COPIED)
     # The comparison takes time too, and a member that registered meanwhile has not acknowledged.
-    yield MembersFollow(moving.authority, moving.stores, Phase.COPIED)
+    yield MembersFollow(moving.control_znode, moving.stores, Phase.COPIED)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.copies import Copy, copies_of
 from bridge.migration.drift import Difference, drift_lines
-from bridge.migration.dual.following import read_partitions
-from bridge.migration.errors import PlanIsStale, group_is_gone
+from bridge.migration.dual.following import consumed_partitions
+from bridge.migration.errors import PlanIsStale, missing_group_error
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.stores import MISSING
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from zkconsumer.admin.groups import GroupState
 
 
-def unheld_copies(plan: Plan, state: GroupState) -> list[Copy]:
+def orphaned_copies(plan: Plan, state: GroupState) -> list[Copy]:
     """What of a plan no member will carry over, as the group is now."""
-    read = read_partitions(state)
+    read = consumed_partitions(state)
     stored = {tp for tp, node in state.offsets.items() if node.offset is not None}
     return [copy for copy in copies_of(plan) if copy.tp not in read or copy.tp not in stored]
 
 
-def copies_now(moving: Moving) -> list[Copy]:
+def read_orphaned_copies(moving: Moving) -> list[Copy]:
     """The same, looked at now; nothing once nothing of the group is left.
 
     What the plan saw a member read, and nobody reads any more, is copied as that member left it: a Spark query that
@@ -41,18 +41,18 @@ def copies_now(moving: Moving) -> list[Copy]:
     state = read_group(moving.session, moving.group)
     if state is None:
         return []
-    copies = {copy.tp: copy for copy in unheld_copies(moving.plan, state)}
-    for tp, (offset, version) in _left(moving.plan, state).items():
-        seen = moving.plan.seen.partitions.get(tp)
-        copy = copies.get(tp) or Copy(tp, 0, before=None if seen is None else seen.kafka)
+    copies = {copy.tp: copy for copy in orphaned_copies(moving.plan, state)}
+    for tp, (offset, version) in _abandoned_offsets(moving.plan, state).items():
+        seen = moving.plan.snapshot.partitions.get(tp)
+        copy = copies.get(tp) or Copy(tp, 0, kafka_before=None if seen is None else seen.kafka)
         copies[tp] = copy._replace(offset=offset, stored=offset, version=version)
     return [copies[tp] for tp in sorted(copies)]
 
 
-def _left(plan: Plan, state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
+def _abandoned_offsets(plan: Plan, state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
     """Offset and version of the znode, where somebody read when the plan was made, and nobody does now."""
-    read = read_partitions(state)
-    topics = {topic for one in plan.seen.members for topic in one.topics if topic in state.topics}
+    read = consumed_partitions(state)
+    topics = {topic for one in plan.snapshot.members for topic in one.topics if topic in state.topics}
     there = {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
     nodes = {tp: node for tp, node in state.offsets.items() if tp in there - read}
     return {tp: (node.offset, node.stat.version) for tp, node in nodes.items() if node.offset is not None}
@@ -62,7 +62,7 @@ def _left(plan: Plan, state: GroupState) -> dict[TopicPartition, tuple[int, int]
 class UnheldAsPlanned:
     """Before anything is changed: what no member carries over is as the plan saw it."""
 
-    moving: Moving
+    context: Moving
 
     name = "what nobody holds is as planned"
     changes = False
@@ -73,12 +73,12 @@ class UnheldAsPlanned:
 
     def check(self) -> Standing:
         """See ``Step``."""
-        moving = self.moving
+        moving = self.context
         state = read_group(moving.session, moving.group)
         if state is None:
-            return Refused(group_is_gone(moving.group))
+            return Refused(missing_group_error(moving.group))
         found: list[Difference] = []
-        for copy in unheld_copies(moving.plan, state):
+        for copy in orphaned_copies(moving.plan, state):
             node = state.offsets.get(copy.tp)
             version, offset = (MISSING, None) if node is None else (node.stat.version, node.offset)
             if (version, offset) != (copy.version, copy.stored):

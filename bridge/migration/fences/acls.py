@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from bridge.migration.access import WORLD
 from bridge.migration.authority import TRIES_MAX, Authority
-from bridge.migration.control_access import first_protected, needs_login
+from bridge.migration.control_access import first_protected_path, login_required_text
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.late_lists import keep_late_lists, lists_before
-from bridge.migration.fences.lifting import LIFTING, nothing_to_lift
-from bridge.migration.fences.list_of_made import WantedLists, keeps_members_out, list_above
-from bridge.migration.fences.lists import AccessList, is_fence, is_list_for, take_back
-from bridge.migration.fences.owner_nodes import registered_meanwhile
-from bridge.migration.fences.rights import fenced_levels, lacking_admin, words_of_lacking
+from bridge.migration.fences.late_lists import store_late_acls, acls_before_fence
+from bridge.migration.fences.lifting import LIFTING, fence_removal_status
+from bridge.migration.fences.list_of_made import WantedLists, blocks_group_logins, acl_of_parent
+from bridge.migration.fences.lists import AccessList, is_fence, is_same_acl, take_over_fence_acls
+from bridge.migration.fences.owner_nodes import member_registered_error
+from bridge.migration.fences.rights import fenced_levels, paths_without_admin, missing_admin_text
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.admin.session import words_of
-from zkconsumer.admin.stores import members_of
+from zkconsumer.admin.session import zk_error_name
+from zkconsumer.admin.stores import registered_members
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -62,39 +62,39 @@ class AclFence:
     ``returning`` every node is taken back for this run's login.
     """
 
-    authority: Authority
+    control_znode: Authority
     topics: tuple[str, ...]
     planned: Mapping[str, AccessList]
-    members_leave: bool
+    members_may_delete: bool
 
     changes = True
 
     @property
     def name(self) -> str:
-        return "access lists" if self.members_leave else "access lists: nobody deletes claims any more"
+        return "access lists" if self.members_may_delete else "access lists: nobody deletes claims any more"
 
     def describe(self) -> list[str]:
-        levels = fenced_levels(self.authority.session, self.authority.group, self.topics)
+        levels = fenced_levels(self.control_znode.session, self.control_znode.group, self.topics)
         return [
             f"change the access lists of {sum(map(len, levels))} nodes, from {levels[0][0]}: the world reads only",
             *self._same_login(),
         ]
 
     def _same_login(self) -> list[str]:
-        if keeps_members_out(self.authority, self.planned):
+        if blocks_group_logins(self.control_znode, self.planned):
             return []
         return [
-            f"members of the group log in as this run does ({self.authority.access.who}), so these lists do not stop "
+            f"members of the group log in as this run does ({self.control_znode.acl_policy.login_text}), so these lists do not stop "
             "one that wakes from a long pause: the longest session is waited for instead"
         ]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*_FENCING, *_LATER)
+        held = self.control_znode.check_phase(*_FENCING, *_LATER)
         if isinstance(held, Refused):
             return held
         if held is not None and held.phase in _LATER:
             return Done()
-        members = members_of(self.authority.session, self.authority.group)
+        members = registered_members(self.control_znode.session, self.control_znode.group)
         if members:
             return Waiting(f"{', '.join(members[:5])} to leave ({len(members)} registered)")
         foreign = sorted(path for path, acl in self.planned.items() if is_fence(acl))
@@ -107,61 +107,61 @@ class AclFence:
             )
         unfenced = self._unfenced(None if held is None else held.phase)
         there = {path: one.acl for path, one in unfenced.items() if one.acl != ()}
-        lacking = lacking_admin(self.authority.session, there)
+        lacking = paths_without_admin(self.control_znode.session, there)
         if lacking:
-            return Refused(PartlyDone(f"{words_of_lacking(lacking)}. What was done stands"))
+            return Refused(PartlyDone(f"{missing_admin_text(lacking)}. What was done stands"))
         return Todo() if unfenced else Done()
 
     def do(self) -> None:
         is_first = True
         for _ in range(ROUNDS_MAX):
-            unfenced = self._unfenced(self.authority.require(*_FENCING).phase)
+            unfenced = self._unfenced(self.control_znode.require_phase(*_FENCING).phase)
             if not unfenced:
                 return
-            if not self.authority.identity():
-                self.authority.run_session()  # else it is the run that was lost, and not a login that is missing
+            if not self.control_znode.own_acl_entries():
+                self.control_znode.require_lock_session()  # else it is the run that was lost, and not a login that is missing
                 raise UsageError(
                     "access lists can be a fence for a login only: give --zookeeper-auth, or --no-acl-fence"
                 )
-            self._keep(unfenced)
+            self._store_previous_acls(unfenced)
             if self._set(unfenced) and paths.partition_of(next(iter(unfenced))) is not None:
                 return  # the lowest level, whole: the look that comes after every step is enough
-            if is_first and paths.ids(self.authority.group) in unfenced:
-                members = members_of(self.authority.session, self.authority.group)
+            if is_first and paths.ids(self.control_znode.group) in unfenced:
+                members = registered_members(self.control_znode.session, self.control_znode.group)
                 if members:
-                    raise registered_meanwhile(self.authority.group, members)
+                    raise member_registered_error(self.control_znode.group, members)
             is_first = False
         raise PartlyDone(
-            f"the access lists of group {self.authority.group} are not all set: nodes come and go, or the connection "
+            f"the access lists of group {self.control_znode.group} are not all set: nodes come and go, or the connection "
             "broke again and again. What was done stands; run the same command again"
         )
 
     def _levels(self, phase: Phase | None) -> list[list[str]]:
-        session, group = self.authority.session, self.authority.group
-        if self.members_leave or phase is not Phase.FENCING:
+        session, group = self.control_znode.session, self.control_znode.group
+        if self.members_may_delete or phase is not Phase.FENCING:
             return fenced_levels(session, group, self.topics)
         listed = session.children(paths.owners(group))
         return [[f"{paths.owners(group)}/{name}" for name in sorted(listed.names if listed else ())]]
 
     def _unfenced(self, phase: Phase | None) -> dict[str, _Node]:
         """The nodes of the uppermost level that has some, with the lists that they have and are to have."""
-        authority = self.authority
-        identity, wanted = authority.identity(), WantedLists(authority, self.planned, self.members_leave)
+        authority = self.control_znode
+        identity, wanted = authority.own_acl_entries(), WantedLists(authority, self.planned, self.members_may_delete)
         for level in self._levels(phase):
-            lists = authority.session.access_lists(level)
+            lists = authority.session.get_acls(level)
             found = {}
             for path in level:
                 acl = lists.get(path, ())
-                target = wanted.list_of(path, acl or ())
-                if not is_list_for(acl or (), target, identity):
+                target = wanted.acl_for(path, acl or ())
+                if not is_same_acl(acl or (), target, identity):
                     found[path] = _Node(acl, target)
             if found:
                 return found
         return {}
 
-    def _keep(self, unfenced: Mapping[str, _Node]) -> None:
+    def _store_previous_acls(self, unfenced: Mapping[str, _Node]) -> None:
         """Write down the lists that are neither a fence nor as the plan, or a run before, has them."""
-        known = lists_before(self.authority, self.planned)
+        known = acls_before_fence(self.control_znode, self.planned)
         late = {
             path: one.acl
             for path, one in unfenced.items()
@@ -170,13 +170,13 @@ class AclFence:
         if not late:
             return
         named = {path: acl for path, acl in late.items() if any(entry.scheme != WORLD for entry in acl)}
-        path = None if self.authority.access.is_protected else first_protected(named)
+        path = None if self.control_znode.acl_policy.is_protected else first_protected_path(named)
         if path is not None:  # it would be kept where everybody may read it
             raise PartlyDone(
-                f"{needs_login(self.authority.group, path, named[path])} What was done before stays: go back "
-                f"(zkconsumer migrate rollback {self.authority.group} --execute), and begin again with that login"
+                f"{login_required_text(self.control_znode.group, path, named[path])} What was done before stays: go back "
+                f"(zkconsumer migrate rollback {self.control_znode.group} --execute), and begin again with that login"
             )
-        keep_late_lists(self.authority, late)
+        store_late_acls(self.control_znode, late)
 
     def _set(self, unfenced: Mapping[str, _Node]) -> bool:
         """Whether every one of them is certainly set."""
@@ -186,7 +186,7 @@ class AclFence:
                 requests += [*map(Create, paths.parents(path)[:2]), Create(path, acl=one.wanted)]
             else:
                 requests.append(SetAcl(path, one.wanted))
-        answers = _ask_bound(self.authority, requests, NodeExists, NoNode)
+        answers = _write_in_lock_session(self.control_znode, requests, NodeExists, NoNode)
         return not any(isinstance(answer, StoreError) for answer in answers)
 
 
@@ -204,7 +204,7 @@ class RestoreLists:
     Only lists that are a fence are changed: what somebody changed meanwhile is his.
     """
 
-    authority: Authority
+    control_znode: Authority
     topics: tuple[str, ...]
     planned: Mapping[str, AccessList]
 
@@ -216,55 +216,55 @@ class RestoreLists:
         return [f"put the access lists of {count} nodes back as they were"]
 
     def check(self) -> Standing:
-        ended = nothing_to_lift(self.authority)
+        ended = fence_removal_status(self.control_znode)
         if ended is not None:
             return ended
         return Todo() if any(self._fenced()) else Done()
 
     def _fenced(self) -> list[list[str]]:
         """The nodes that carry a fence, by level, the lowest first."""
-        session = self.authority.session
+        session = self.control_znode.session
         found = []
-        for level in reversed(fenced_levels(session, self.authority.group, self.topics)):
-            lists = session.access_lists(level)
+        for level in reversed(fenced_levels(session, self.control_znode.group, self.topics)):
+            lists = session.get_acls(level)
             found.append([path for path, acl in lists.items() if acl is not None and is_fence(acl)])
         return found
 
     def do(self) -> None:
-        originals = lists_before(self.authority, self.planned)
+        originals = acls_before_fence(self.control_znode, self.planned)
         for _ in range(TRIES_MAX):
-            self.authority.require(*LIFTING)
+            self.control_znode.require_phase(*LIFTING)
             levels = self._fenced()
             if not any(levels):
                 return
             for level in levels:
-                self._put_back([path for path in level if path in originals], originals)
+                self._restore([path for path in level if path in originals], originals)
                 self._remove([path for path in level if path not in originals], originals)
         if any(self._fenced()):
             raise PartlyDone(
-                f"the access lists of group {self.authority.group} are not all back: the connection broke again and "
+                f"the access lists of group {self.control_znode.group} are not all back: the connection broke again and "
                 "again. Run the same command again"
             )
 
-    def _put_back(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
-        lists = {path: originals[path] or list_above(self.authority, path, originals) for path in some}
-        _ask_bound(self.authority, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
+    def _restore(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
+        lists = {path: originals[path] or acl_of_parent(self.control_znode, path, originals) for path in some}
+        _write_in_lock_session(self.control_znode, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
     def _remove(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
         """What was made for the fence, or while it was there; what has children by now gets its parent's list."""
         if not some:
             return
         is_offset = [paths.partition_of(path) is not None for path in some]
-        take_back(self.authority, sorted({path.rpartition("/")[0] for path in some}))
+        take_over_fence_acls(self.control_znode, sorted({path.rpartition("/")[0] for path in some}))
         removable = [path for path, is_one in zip(some, is_offset, strict=True) if not is_one]
-        answers = _ask_bound(self.authority, [Delete(path) for path in removable], NoNode, NotEmpty)
+        answers = _write_in_lock_session(self.control_znode, [Delete(path) for path in removable], NoNode, NotEmpty)
         kept = [path for path, answer in zip(removable, answers, strict=True) if isinstance(answer, NotEmpty)]
         offsets = [path for path, is_one in zip(some, is_offset, strict=True) if is_one]
-        lists = {path: list_above(self.authority, path, originals) for path in (*kept, *offsets)}
-        _ask_bound(self.authority, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
+        lists = {path: acl_of_parent(self.control_znode, path, originals) for path in (*kept, *offsets)}
+        _write_in_lock_session(self.control_znode, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
 
-def _ask_bound(authority: Authority, requests: Sequence[Request], *passed: type[StoreError]) -> list[Result]:
+def _write_in_lock_session(authority: Authority, requests: Sequence[Request], *passed: type[StoreError]) -> list[Result]:
     """Carry them out in the session that holds the run, or not at all.
 
     What the connection took is looked at again by whoever asked.  Raises ``PartlyDone`` for what is refused.
@@ -274,7 +274,7 @@ def _ask_bound(authority: Authority, requests: Sequence[Request], *passed: type[
         if isinstance(answer, StoreError) and not isinstance(answer, (ConnectionLost, *passed)):
             [path] = paths_of(request)
             raise PartlyDone(
-                f"ZooKeeper refused to change {path}: {words_of(answer)}. What was done stands; run the same command "
+                f"ZooKeeper refused to change {path}: {zk_error_name(answer)}. What was done stands; run the same command "
                 "again, with --zookeeper-auth if another login is wanted"
             )
     return answers

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import TRIES_MAX, Authority, Held
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.mark import Mark, parse_mark
-from bridge.migration.fences.owner_nodes import CONTROL_CHECK, names_of, partitions_now, read_owners_of, why_not
-from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, fence_ops, mend_ops
+from bridge.migration.fences.mark import Mark, parse_fence_record
+from bridge.migration.fences.owner_nodes import CONTROL_CHECK, format_partitions, read_group_partitions, read_some_owner_nodes, multi_error_text
+from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, create_fence_ops, repair_fence_ops
 from bridge.migration.phases import FORWARD, Phase
 from bridge.migration.step import Done, Standing, Todo
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import packed
+from zkconsumer.zk.procedures import pack_multis
 from zkconsumer.zk.requests import Create, MultiFailed, MultiOk, NoAuth, NoNode, Op
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class FenceWhatIsFree:
     ``topics``: those of the plan.  Done once: what is given back later is for the next such step.
     """
 
-    authority: Authority
+    control_znode: Authority
     topics: Collection[str]
     _is_done: bool = False
 
@@ -44,62 +44,62 @@ class FenceWhatIsFree:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"make a fence in {paths.owners(self.authority.group)} for each partition that members gave back"]
+        return [f"make a fence in {paths.owners(self.control_znode.group)} for each partition that members gave back"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.authority.stands(*BEHIND_SWITCH)
+        held = self.control_znode.check_phase(*BEHIND_SWITCH)
         if not isinstance(held, Held):
             return held or Todo()
         is_over = self._is_done or held.phase is not Phase.SWITCHED
-        return Done() if is_over or not self.left(held) else Todo()
+        return Done() if is_over or not self.unfenced(held) else Todo()
 
-    def left(self, held: Held) -> list[tuple[TopicPartition, list[Op]]]:
+    def unfenced(self, held: Held) -> list[tuple[TopicPartition, list[Op]]]:
         """What has no fence and no owner, and what makes the fence."""
-        session, group, acl = self.authority.session, self.authority.group, self.authority.access.acl
-        partitions = partitions_now(session, group, self.topics)
-        nodes = read_owners_of(session, group, partitions)
-        mark = Mark(self.authority.migration_id, held.control.epoch)
+        session, group, acl = self.control_znode.session, self.control_znode.group, self.control_znode.acl_policy.acl
+        partitions = read_group_partitions(session, group, self.topics)
+        nodes = read_some_owner_nodes(session, group, partitions)
+        mark = Mark(self.control_znode.migration_id, held.control.epoch)
         ops: list[tuple[TopicPartition, list[Op]]] = []
         for tp in partitions:
             node = nodes.get(tp)
-            found = None if node is None or node.stat.ephemeral_owner else parse_mark(node.data)
+            found = None if node is None or node.stat.ephemeral_owner else parse_fence_record(node.data)
             if node is None:
-                ops.append((tp, fence_ops(group, tp, mark, acl)))
+                ops.append((tp, create_fence_ops(group, tp, mark, acl)))
             elif found is not None and found.migration_id == mark.migration_id:
-                ops.append((tp, mend_ops(group, tp, node, mark, acl)))
+                ops.append((tp, repair_fence_ops(group, tp, node, mark, acl)))
         return [(tp, some) for tp, some in ops if some]
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` with what stands in the way."""
         answer: object = None
         for _ in range(TRIES_MAX + 1):
-            left = self.left(self.authority.require(Phase.SWITCHED))
+            left = self.unfenced(self.control_znode.require_phase(Phase.SWITCHED))
             if not left:
                 self._is_done = True
                 return
-            for plan in packed(left, [CONTROL_CHECK], singly=False):
+            for plan in pack_multis(left, [CONTROL_CHECK], singly=False):
                 for at in range(0, len(plan), CHUNK_PARTITIONS_MAX):
                     chunk = plan[at : at + CHUNK_PARTITIONS_MAX]
-                    held = self.authority.require(Phase.SWITCHED)
-                    answer = self.authority.transact(held, [op for _, ops in chunk for op in ops])
+                    held = self.control_znode.require_phase(Phase.SWITCHED)
+                    answer = self.control_znode.transact(held, [op for _, ops in chunk for op in ops])
                     if isinstance(answer, MultiFailed) and isinstance(answer.error, NoNode):
                         self._make_parents({tp.topic for tp, _ in chunk})
                     if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
-                        raise self._not_made(left, answer)
-        if isinstance(answer, MultiOk) and not self.left(self.authority.require(Phase.SWITCHED)):
+                        raise self._not_fenced_error(left, answer)
+        if isinstance(answer, MultiOk) and not self.unfenced(self.control_znode.require_phase(Phase.SWITCHED)):
             self._is_done = True
             return
-        raise self._not_made(left, answer)
+        raise self._not_fenced_error(left, answer)
 
     def _make_parents(self, topics: Collection[str]) -> None:
-        group = self.authority.group
+        group = self.control_znode.group
         owners = paths.owners(group)
         made = [*paths.parents(owners), owners, *(paths.owners_of_topic(group, topic) for topic in sorted(topics))]
-        self.authority.write(list(map(Create, made)))
+        self.control_znode.write(list(map(Create, made)))
 
-    def _not_made(self, left: list[tuple[TopicPartition, list[Op]]], answer: object) -> PartlyDone:
+    def _not_fenced_error(self, left: list[tuple[TopicPartition, list[Op]]], answer: object) -> PartlyDone:
         return PartlyDone(
-            f"Kafka has the authority, and {names_of([tp for tp, _ in left])} have no fence against old members: "
-            f"{why_not(answer)}. Run the same command again"
+            f"Kafka has the authority, and {format_partitions([tp for tp, _ in left])} have no fence against old members: "
+            f"{multi_error_text(answer)}. Run the same command again"
         )

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from bridge.migration.access import is_owned, words_of_list
-from bridge.migration.control import ACL_PIECES, acl_piece
+from bridge.migration.access import is_owned_by_login, format_acl
+from bridge.migration.control import ACL_PIECES, acl_piece_name
 from bridge.migration.errors import VerificationFailed
-from bridge.migration.pieces import Damaged, keep_child, pack, read_pieces, unpack
+from bridge.migration.pieces import Damaged, store_child, pack, read_pieces, unpack
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl
 
@@ -30,7 +30,7 @@ LISTS_MAX = 5_000
 """In one piece, if they fit."""
 
 
-def read_late_lists(authority: Authority) -> dict[str, AccessList]:
+def read_late_acls(authority: Authority) -> dict[str, AccessList]:
     """Path -> list.
 
     Raises ``VerificationFailed`` for a piece that cannot be read, since its lists are known nowhere else, and for one
@@ -51,30 +51,30 @@ def read_late_lists(authority: Authority) -> dict[str, AccessList]:
 
 
 def _check_ours(authority: Authority, names: list[str]) -> None:
-    login = authority.access.login
+    login = authority.acl_policy.login
     if login is None or not names:
         return
     wanted = [paths.control_child(authority.group, name) for name in names]
-    for path, acl in authority.session.access_lists(wanted).items():
-        if acl is None or not is_owned(acl, login, 0):
+    for path, acl in authority.session.get_acls(wanted).items():
+        if acl is None or not is_owned_by_login(acl, login, 0):
             raise VerificationFailed(
-                f"{path} has the access list {words_of_list(acl or ())}, so others than {authority.access.who} may "
+                f"{path} has the access list {format_acl(acl or ())}, so others than {authority.acl_policy.login_text} may "
                 "have written the access lists that it holds. Nothing was put back. Put the lists of group "
                 f"{authority.group} right by hand, then delete that node"
             )
 
 
-def lists_before(authority: Authority, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
+def acls_before_fence(authority: Authority, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
     """Every list that is known of from before the fence; raises as ``read_late_lists`` does."""
-    return {**planned, **read_late_lists(authority)}
+    return {**planned, **read_late_acls(authority)}
 
 
-def keep_late_lists(authority: Authority, lists: Mapping[str, AccessList]) -> None:
+def store_late_acls(authority: Authority, lists: Mapping[str, AccessList]) -> None:
     """Write them down, behind what is there already.  Raises ``PartlyDone``, ``WorldError``."""
     taken = read_pieces(authority.session, authority.group, ACL_PIECES)
     number = max((int(name.removeprefix(ACL_PIECES)) for name in taken), default=-1) + 1
     for piece in _pieces(lists):
-        keep_child(authority, acl_piece(number), piece)
+        store_child(authority, acl_piece_name(number), piece)
         number += 1
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held
-from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
+from bridge.migration.fences.late_lists import store_late_acls, read_late_acls
 from bridge.migration.fences.lists import is_fence
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import read_plan
-from bridge.migration.plan_file import plan_of
+from bridge.migration.pieces import read_plan_text
+from bridge.migration.plan_file import plan_from_bytes
 from bridge.migration.step import Done, Standing, Todo
-from zkconsumer.admin.words import count_of
+from zkconsumer.admin.words import count_text
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -40,12 +40,12 @@ class LeftFences:
     why that is not known, or why this plan cannot take the fences over; a sentence without its end.
     """
 
-    fences_of: str
-    lists: Mapping[str, AccessList]
-    problem: str = ""
+    migration_id: str
+    acls: Mapping[str, AccessList]
+    error: str = ""
 
 
-def look_at_left_fences(
+def read_inherited_fences(
     session: AdminSession, state: GroupState, lists: Mapping[str, AccessList] | None
 ) -> LeftFences:
     """What a completed migration left of its fences.  ``lists``: those of the group's nodes now; None: not looked at.
@@ -56,8 +56,8 @@ def look_at_left_fences(
     if control is None or control.phase != Phase.COMPLETED.value:
         return LeftFences("", lists or {})
     fixed = [owner.thread.encode(errors="replace") for owner in state.owners.values() if owner.kind == "persistent"]
-    is_marked = any(mark.migration_id == control.migration_id for mark in map(parse_mark, fixed) if mark is not None)
-    looked = session.access_lists([paths.ids(state.group)]) if lists is None else lists
+    is_marked = any(mark.migration_id == control.migration_id for mark in map(parse_fence_record, fixed) if mark is not None)
+    looked = session.get_acls([paths.ids(state.group)]) if lists is None else lists
     fenced = [path for path, acl in looked.items() if acl is not None and is_fence(acl)]
     if not fenced:
         return LeftFences(control.migration_id if is_marked else "", lists or {})
@@ -65,17 +65,17 @@ def look_at_left_fences(
         problem = f"the access lists of that fence are there ({fenced[0]} and others), and this plan leaves lists alone"
         return LeftFences(control.migration_id, {}, problem)
     try:
-        before = _lists_before(session, state.group, control.migration_id)
+        before = _acls_before(session, state.group, control.migration_id)
     except ZkConsumerError as error:
-        problem = f"what the access lists of {count_of(len(fenced), 'node')} were before is not known: {error}"
+        problem = f"what the access lists of {count_text(len(fenced), 'node')} were before is not known: {error}"
         return LeftFences(control.migration_id, lists, problem)
     found = {path: before.get(path) if path in fenced else acl for path, acl in lists.items()}
     return LeftFences(control.migration_id, {path: acl for path, acl in found.items() if acl is not None})
 
 
-def _lists_before(session: AdminSession, group: str, migration_id: str) -> dict[str, AccessList]:
-    planned = plan_of(read_plan(session, group)).seen.acls
-    return {**planned, **read_late_lists(Authority(session, group, migration_id))}
+def _acls_before(session: AdminSession, group: str, migration_id: str) -> dict[str, AccessList]:
+    planned = plan_from_bytes(read_plan_text(session, group)).snapshot.acls
+    return {**planned, **read_late_acls(Authority(session, group, migration_id))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +85,29 @@ class CarryLists:
     ``ended``: the completed migration, seen through the session of this run.  ``lists``: as the new plan has them.
     """
 
-    ended: Authority
-    lists: Mapping[str, AccessList]
+    completed_control_znode: Authority
+    acls: Mapping[str, AccessList]
 
     name = "keep the access lists of before the fences"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        control = paths.control(self.ended.group)
-        return [f"write {count_of(len(self.lists), 'access list')} to {control}, for the way back"]
+        control = paths.control(self.completed_control_znode.group)
+        return [f"write {count_text(len(self.acls), 'access list')} to {control}, for the way back"]
 
     def check(self) -> Standing:
         """See ``Step``."""
-        held = self.ended.stands(Phase.COMPLETED)
+        held = self.completed_control_znode.check_phase(Phase.COMPLETED)
         if not isinstance(held, Held):
             return held or Todo()
-        return Todo() if self._left() else Done()
+        return Todo() if self._unstored() else Done()
 
     def do(self) -> None:
         """See ``Step``.  Raises ``PartlyDone`` when another migration began meanwhile."""
-        self.ended.require(Phase.COMPLETED)
-        keep_late_lists(self.ended, self._left())
+        self.completed_control_znode.require_phase(Phase.COMPLETED)
+        store_late_acls(self.completed_control_znode, self._unstored())
 
-    def _left(self) -> dict[str, AccessList]:
-        known = read_late_lists(self.ended)
-        return {path: acl for path, acl in self.lists.items() if known.get(path) != acl}
+    def _unstored(self) -> dict[str, AccessList]:
+        known = read_late_acls(self.completed_control_znode)
+        return {path: acl for path, acl in self.acls.items() if known.get(path) != acl}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import TRIES_MAX, Authority, Held
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.lists import take_back
-from bridge.migration.fences.mark import parse_mark
-from bridge.migration.fences.owner_nodes import CONTROL_CHECK, read_owner_nodes, taken, why_not
+from bridge.migration.fences.lists import take_over_fence_acls
+from bridge.migration.fences.mark import parse_fence_record
+from bridge.migration.fences.owner_nodes import CONTROL_CHECK, read_owner_nodes, foreign_owner_error, multi_error_text
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import packed
+from zkconsumer.zk.procedures import pack_multis
 from zkconsumer.zk.requests import Delete, DeleteOp, MultiFailed, MultiOk, NoAuth, Node, Op
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ Never ``switched``: Kafka has the authority there, and an old member would read 
 """
 
 
-def nothing_to_lift(authority: Authority) -> Standing | None:
+def fence_removal_status(authority: Authority) -> Standing | None:
     """What a step that lifts fences says without a look at them: refused, or done once the migration is undone."""
-    held = authority.stands(*LIFTING, Phase.UNDONE)
+    held = authority.check_phase(*LIFTING, Phase.UNDONE)
     if isinstance(held, Refused):
         return held
     if held is None:
@@ -55,7 +55,7 @@ class LiftOwnerFences:
     ``before``: the paths that the plan saw.
     """
 
-    authority: Authority
+    control_znode: Authority
     before: Collection[str]
 
     name = "lift the owner fences"
@@ -67,61 +67,61 @@ class LiftOwnerFences:
 
     def _fences(self) -> tuple[dict[TopicPartition, Node], dict[TopicPartition, Node]]:
         """Ours, and those of other migrations."""
-        nodes = read_owner_nodes(self.authority.session, self.authority.group)
-        marks = {tp: parse_mark(node.data) for tp, node in nodes.items() if not node.stat.ephemeral_owner}
-        ours = {tp for tp, mark in marks.items() if mark and mark.migration_id in self.authority.fences_of}
+        nodes = read_owner_nodes(self.control_znode.session, self.control_znode.group)
+        marks = {tp: parse_fence_record(node.data) for tp, node in nodes.items() if not node.stat.ephemeral_owner}
+        ours = {tp for tp, mark in marks.items() if mark and mark.migration_id in self.control_znode.fence_migration_ids}
         others = {tp for tp, mark in marks.items() if mark and tp not in ours}
         return {tp: nodes[tp] for tp in sorted(ours)}, {tp: nodes[tp] for tp in sorted(others)}
 
     def check(self) -> Standing:
-        ended = nothing_to_lift(self.authority)
+        ended = fence_removal_status(self.control_znode)
         if ended is not None:
             return ended
         ours, others = self._fences()
-        if ours or self._made_parents():
+        if ours or self._created_parents():
             return Todo()
         if others:
-            return Refused(taken(self.authority.group, others, self.authority.migration_id))
+            return Refused(foreign_owner_error(self.control_znode.group, others, self.control_znode.migration_id))
         return Done()
 
     def do(self) -> None:
-        owners = paths.owners(self.authority.group)
+        owners = paths.owners(self.control_znode.group)
         for _ in range(TRIES_MAX + 1):
-            self.authority.require(*LIFTING)
+            self.control_znode.require_phase(*LIFTING)
             ours, _others = self._fences()
             if ours:
                 topics = sorted({tp.topic for tp in ours})
-                take_back(self.authority, [owners, *(f"{owners}/{topic}" for topic in topics)])
+                take_over_fence_acls(self.control_znode, [owners, *(f"{owners}/{topic}" for topic in topics)])
                 if not self._delete(ours):
                     continue
-            made = self._made_parents()
+            made = self._created_parents()
             if not made:
                 return
-            take_back(self.authority, [path.rpartition("/")[0] for path in made])
-            self.authority.write([Delete(path) for path in made])
+            take_over_fence_acls(self.control_znode, [path.rpartition("/")[0] for path in made])
+            self.control_znode.write([Delete(path) for path in made])
         raise PartlyDone(
-            f"the owner fences of group {self.authority.group} are not all gone: they changed, or the connection "
+            f"the owner fences of group {self.control_znode.group} are not all gone: they changed, or the connection "
             "broke, again and again. Run the same command again"
         )
 
     def _delete(self, fences: Mapping[TopicPartition, Node]) -> bool:
         """False: something moved meanwhile; look again."""
-        group = self.authority.group
+        group = self.control_znode.group
         ops = [
             (tp, _delete_ops(group, tp, node)) for tp, node in fences.items()
         ]
-        for plan in packed(ops, [CONTROL_CHECK], singly=False):
-            held = self.authority.require(*LIFTING)
-            answer = self.authority.transact(held, [op for _, ops in plan for op in ops])
+        for plan in pack_multis(ops, [CONTROL_CHECK], singly=False):
+            held = self.control_znode.require_phase(*LIFTING)
+            answer = self.control_znode.transact(held, [op for _, ops in plan for op in ops])
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
-                raise PartlyDone(f"the owner fences were not deleted: {why_not(answer)}. Then run the command again")
+                raise PartlyDone(f"the owner fences were not deleted: {multi_error_text(answer)}. Then run the command again")
             if not isinstance(answer, MultiOk):
                 return False
         return True
 
-    def _made_parents(self) -> list[str]:
+    def _created_parents(self) -> list[str]:
         """Parents without children that were made for the fences, those of topics first."""
-        session, owners = self.authority.session, paths.owners(self.authority.group)
+        session, owners = self.control_znode.session, paths.owners(self.control_znode.group)
         listed = session.children(owners)
         if listed is None:
             return []

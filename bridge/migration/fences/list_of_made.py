@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridge.migration.access import is_whole, names_login
-from bridge.migration.fences.late_lists import lists_before
+from bridge.migration.access import is_unmasked, matches_login
+from bridge.migration.fences.late_lists import acls_before_fence
 from bridge.migration.fences.lists import AccessList, is_fence
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_WRITE
@@ -25,61 +25,61 @@ class WantedLists:
 
     def __init__(self, authority: Authority, planned: Mapping[str, AccessList], members_leave: bool) -> None:
         self._authority = authority
-        self._known = lists_before(authority, planned) if authority.access.is_protected else {}
+        self._known = acls_before_fence(authority, planned) if authority.acl_policy.is_protected else {}
         self._owners = f"{paths.owners(authority.group)}/" if members_leave else None
         self._made: dict[tuple[AccessList, bool], AccessList] = {}  # mostly one list, a hundred thousand times
 
-    def list_of(self, path: str, acl: AccessList) -> AccessList:
+    def acl_for(self, path: str, acl: AccessList) -> AccessList:
         """For a node that has this list.  One that is fenced already without DELETE does not get it again."""
         before = acl
         if acl == () or is_fence(acl):
-            before = self._known.get(path) or list_above(self._authority, path, self._known)
+            before = self._known.get(path) or acl_of_parent(self._authority, path, self._known)
         has_left = is_fence(acl) and not any(one.perms & PERM_DELETE and one.perms != PERM_ALL for one in acl)
         may_leave = self._owners is not None and path.startswith(self._owners) and not has_left
         made = self._made.get((before, may_leave))
         if made is None:
-            made = self._made[before, may_leave] = self._authority.fence.list_of(before, may_leave=may_leave)
+            made = self._made[before, may_leave] = self._authority.fence_acl_template.acl_for(before, may_leave=may_leave)
         return made
 
 
-def list_above(authority: Authority, path: str, known: Mapping[str, AccessList]) -> AccessList:
+def acl_of_parent(authority: Authority, path: str, known: Mapping[str, AccessList]) -> AccessList:
     """The list of before of the nearest node above that has one: as members would make a node that is missing.
 
     Open for a run without a login of its own, whose groups are open.
     """
-    if not authority.access.is_protected:
+    if not authority.acl_policy.is_protected:
         return OPEN_ACL
     root = paths.group_root(authority.group)
     for above in reversed(paths.parents(path)):
-        if above in known and not is_fence(known[above]) and is_whole(known[above]):
+        if above in known and not is_fence(known[above]) and is_unmasked(known[above]):
             return known[above]
         if above == root:
             break
-    acl = authority.session.access_lists([root]).get(root) or ()
-    return acl if acl and is_whole(acl) else SECURE_ACL
+    acl = authority.session.get_acls([root]).get(root) or ()
+    return acl if acl and is_unmasked(acl) else SECURE_ACL
 
 
-def list_of_offsets(authority: Authority, plan: Plan) -> AccessList | None:
+def acl_of_new_offsets(authority: Authority, plan: Plan) -> AccessList | None:
     """The list of offset znodes that the tool creates on a way back.  None: open to the world.
 
     With a fence of access lists it is the fence's, until the lists are put back; else that of the nodes beside it.
     """
     path = paths.offsets(authority.group)
-    if plan.changes_lists:
-        return WantedLists(authority, plan.seen.acls, members_leave=False).list_of(f"{path}/made", ())
-    if not authority.access.is_protected:
+    if plan.uses_acl_fence:
+        return WantedLists(authority, plan.snapshot.acls, members_leave=False).acl_for(f"{path}/made", ())
+    if not authority.acl_policy.is_protected:
         return None
-    there = authority.session.access_lists([path])
-    return list_above(authority, f"{path}/made", {path: acl for path, acl in there.items() if acl})
+    there = authority.session.get_acls([path])
+    return acl_of_parent(authority, f"{path}/made", {path: acl for path, acl in there.items() if acl})
 
 
-def keeps_members_out(authority: Authority, planned: Mapping[str, AccessList]) -> bool:
+def blocks_group_logins(authority: Authority, planned: Mapping[str, AccessList]) -> bool:
     """Whether the lists of a fence stop members: not where some node lets this run's login alone write."""
-    login = authority.access.login
+    login = authority.acl_policy.login
     if login is None:
         return True
     for acl in {one for one in planned.values() if not is_fence(one)}:
         writers = [entry for entry in acl if entry.perms & (PERM_CREATE | PERM_WRITE)]
-        if writers and all(names_login(entry, login) for entry in writers):
+        if writers and all(matches_login(entry, login) for entry in writers):
             return False
     return True

@@ -45,34 +45,34 @@ MARK_USER = "zkconsumer-fence"
 class FenceForm:
     """The lists of a fence of one run.  ``mark`` None: of a run without a login of its own."""
 
-    mark: Acl | None = None
+    fence_entry: Acl | None = None
 
-    def list_of(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
+    def acl_for(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
         """The list for a node that had this one; with ``may_leave`` those who might delete below it still may."""
-        if self.mark is None:
+        if self.fence_entry is None:
             return (OURS, MAY_LEAVE if may_leave else READ_ONLY)
         kept = PERM_READ | (PERM_DELETE if may_leave else 0)
         others = (
             Acl(entry.perms & kept, entry.scheme, entry.id)
             for entry in before
-            if entry.perms & kept and not marked_by(entry)
+            if entry.perms & kept and not is_fence_acl_entry(entry)
         )
-        return (OURS, self.mark, *others)
+        return (OURS, self.fence_entry, *others)
 
 
-def mark_of(migration_id: str) -> Acl:
+def fence_acl_entry(migration_id: str) -> Acl:
     """The entry that says of which migration a fence is; it gives no login a right."""
     return Acl(PERM_READ, "digest", f"{MARK_USER}:{migration_id}")
 
 
-def marked_by(entry: Acl) -> bool:
+def is_fence_acl_entry(entry: Acl) -> bool:
     """Whether an entry is a mark, of whatever migration; its second part is hidden where we may not administer."""
     return entry.scheme == "digest" and entry.id.partition(":")[0] == MARK_USER
 
 
 def is_fence(acl: Sequence[Acl]) -> bool:
     """Whether a list is a fence, of whatever run: marked, or as a run without a login makes it."""
-    if any(map(marked_by, acl)):
+    if any(map(is_fence_acl_entry, acl)):
         return True
     worlds = [entry for entry in acl if entry.scheme == "world"]
     others = [entry for entry in acl if entry.scheme != "world"]
@@ -84,21 +84,21 @@ def is_fence(acl: Sequence[Acl]) -> bool:
     )
 
 
-def is_list_for(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
+def is_same_acl(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
     """Whether it is this list, with *us* where that says ``OURS``."""
     return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OURS)}
 
 
-def take_back(authority: Authority, wanted: Sequence[str]) -> None:
+def take_over_fence_acls(authority: Authority, wanted: Sequence[str]) -> None:
     """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
 
     Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.
     """
-    lists: Mapping[str, AccessList | None] = authority.session.access_lists(wanted)
-    identity = authority.identity()
+    lists: Mapping[str, AccessList | None] = authority.session.get_acls(wanted)
+    identity = authority.own_acl_entries()
     others = [
         path for path, acl in lists.items() if acl is not None and is_fence(acl) and not set(identity) <= set(acl)
     ]
     if others and identity:
-        fence = authority.fence
-        authority.write([SetAcl(path, fence.list_of(lists[path] or (), may_leave=False)) for path in others])
+        fence = authority.fence_acl_template
+        authority.write([SetAcl(path, fence.acl_for(lists[path] or (), may_leave=False)) for path in others])

@@ -24,12 +24,12 @@ class Mark:
     epoch: int
 
 
-def format_mark(mark: Mark) -> bytes:
+def format_fence_record(mark: Mark) -> bytes:
     """The data of the node."""
     return f"{FENCE_MARK}1:{mark.migration_id}:{mark.epoch}".encode()
 
 
-def parse_mark(data: bytes) -> Mark | None:
+def parse_fence_record(data: bytes) -> Mark | None:
     """None for whatever is no fence."""
     found = _TEXT.fullmatch(data)
     return None if found is None else Mark(found["id"].decode(), int(found["epoch"]))

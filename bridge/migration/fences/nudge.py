@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, broke
-from bridge.migration.fences.owner_nodes import names_of, read_owner_nodes
+from bridge.migration.authority import TRIES_MAX, Authority, connection_lost_error
+from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
 from zkconsumer.admin.groups import read_offsets
-from zkconsumer.admin.session import words_of
-from zkconsumer.admin.stores import members_of
+from zkconsumer.admin.session import zk_error_name
+from zkconsumer.admin.stores import registered_members
 from zkconsumer.errors import WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.procedures import owner_text
 from zkconsumer.zk.registration import Registration, format_registration
 from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, MultiOk, NoNode
 
@@ -43,36 +43,36 @@ _PHASES = (Phase.UNDOING, Phase.RETURNED)
 class Nudge:
     """Wake every member.  It leaves no trace, so a run that is repeated does it once more: that harms nobody."""
 
-    authority: Authority
+    control_znode: Authority
     _is_done: bool = False
 
     name = "wake the old members"
     changes = True
 
     def describe(self) -> list[str]:
-        return [f"make and delete a child of {paths.ids(self.authority.group)}, so that old members try again"]
+        return [f"make and delete a child of {paths.ids(self.control_znode.group)}, so that old members try again"]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*_PHASES, Phase.UNDONE)
+        held = self.control_znode.check_phase(*_PHASES, Phase.UNDONE)
         if isinstance(held, Refused):
             return held
         is_undone = held is not None and held.phase is Phase.UNDONE
-        is_there = self.authority.session.get(paths.ids(self.authority.group)) is not None
+        is_there = self.control_znode.session.get(paths.ids(self.control_znode.group)) is not None
         return Done() if self._is_done or is_undone or not is_there else Todo()
 
     def do(self) -> None:
-        path = paths.registration(self.authority.group, f"zkconsumer-nudge-{self.authority.migration_id}")
+        path = paths.registration(self.control_znode.group, f"zkconsumer-nudge-{self.control_znode.migration_id}")
         # Were it ever seen, it would be a member that reads nothing: what cannot be parsed stops the whole group.
-        data = format_registration(Registration("static", {}, str(self.authority.session.clock.wall_ms())))
+        data = format_registration(Registration("static", {}, str(self.control_znode.session.clock.wall_ms())))
         for _ in range(TRIES_MAX):
-            held = self.authority.require(*_PHASES)
-            answer = self.authority.transact(held, [CreateOp(path, data), DeleteOp(path)])
+            held = self.control_znode.require_phase(*_PHASES)
+            answer = self.control_znode.transact(held, [CreateOp(path, data), DeleteOp(path)])
             if isinstance(answer, MultiFailed) and not isinstance(answer.error, NoNode):
-                raise WorldError(f"the old members were not woken: {path}: {words_of(answer.error)}")
+                raise WorldError(f"the old members were not woken: {path}: {zk_error_name(answer.error)}")
             if isinstance(answer, MultiOk | MultiFailed):
                 self._is_done = True
                 return
-        raise broke(path)
+        raise connection_lost_error(path)
 
 
 @dataclass(slots=True)
@@ -86,13 +86,13 @@ class OffsetsMove:
     partitions that stand; the migration is as it should be, and those members must be started anew.
     """
 
-    authority: Authority
-    ends: Callable[[], Mapping[TopicPartition, int]]
-    tell: Callable[[str], None]
-    patience_ms: int = OFFSETS_PATIENCE_MS
+    control_znode: Authority
+    read_log_ends: Callable[[], Mapping[TopicPartition, int]]
+    report: Callable[[str], None]
+    timeout_ms: int = OFFSETS_PATIENCE_MS
     _since_ms: int | None = None
     _before: dict[TopicPartition, int] = field(default_factory=dict)
-    _has_told: bool = False
+    _has_reported: bool = False
 
     name = "the old members read again"
     changes = False
@@ -101,34 +101,34 @@ class OffsetsMove:
         return ["look whether the offsets of owned partitions move"]
 
     def check(self) -> Standing:
-        session = self.authority.session
-        nodes, _, _ = read_offsets(session, self.authority.group)
+        session = self.control_znode.session
+        nodes, _, _ = read_offsets(session, self.control_znode.group)
         versions = {tp: node.stat.version for tp, node in nodes.items()}
         if self._since_ms is None:
             self._since_ms, self._before = session.clock.now_ms(), versions
         owners = {
-            tp: owner_words(node)
-            for tp, node in sorted(read_owner_nodes(session, self.authority.group).items())
+            tp: owner_text(node)
+            for tp, node in sorted(read_owner_nodes(session, self.control_znode.group).items())
             if node.stat.ephemeral_owner
         }
-        ends = self.ends()
+        ends = self.read_log_ends()
         stored = {tp: node.offset or 0 for tp, node in nodes.items()}
         not_moved = [tp for tp in sorted(ends) if versions.get(tp) == self._before.get(tp)]
         unread = [tp for tp in not_moved if ends[tp] > stored.get(tp, 0)]
         standing = [tp for tp in unread if tp in owners]
         unclaimed = [tp for tp in unread if tp not in owners]
         waited_ms = session.clock.now_ms() - self._since_ms
-        is_early = waited_ms < min(CLAIM_PATIENCE_MS, self.patience_ms)
-        if unclaimed and is_early and members_of(session, self.authority.group):
-            return Waiting(f"{names_of(unclaimed)} to be claimed by the members that are registered")
-        left_ms = self.patience_ms - waited_ms
+        is_early = waited_ms < min(CLAIM_PATIENCE_MS, self.timeout_ms)
+        if unclaimed and is_early and registered_members(session, self.control_znode.group):
+            return Waiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
+        left_ms = self.timeout_ms - waited_ms
         if standing and left_ms > 0:
-            return Waiting(f"the offsets of {names_of(standing)} to move, at most {-(-left_ms // 1_000)} s")
-        if standing and not self._has_told:
-            self._has_told = True
+            return Waiting(f"the offsets of {format_partitions(standing)} to move, at most {-(-left_ms // 1_000)} s")
+        if standing and not self._has_reported:
+            self._has_reported = True
             whose = ", ".join(sorted({owners[tp] for tp in standing})[:5])
-            self.tell(
-                f"the offsets of {names_of(standing)} stand, though there is more to read: restart the members that "
+            self.report(
+                f"the offsets of {format_partitions(standing)} stand, though there is more to read: restart the members that "
                 f"own them ({whose}). Their streams ended behind the fence, and nobody reads what they claim"
             )
         return Done()

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.mark import parse_fence_record
 from zkconsumer.admin.groups import read_topics
-from zkconsumer.admin.session import words_of
+from zkconsumer.admin.session import zk_error_name
 from zkconsumer.errors import UnsafeName
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_words
+from zkconsumer.zk.procedures import owner_text
 from zkconsumer.zk.requests import CheckOp, MultiFailed, NoAuth, Node, NodeExists, NoNode
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, 
     """Every node ``owners/T/P`` that there is, whoever made it; names that are no partition's are passed over."""
     listed = session.children(paths.owners(group))
     topics = [name for name in (listed.names if listed else ()) if is_topic(name)]
-    return read_owners_of(session, group, [tp for topic in topics for tp in _children(session, group, topic)])
+    return read_some_owner_nodes(session, group, [tp for topic in topics for tp in _children(session, group, topic)])
 
 
 def _children(session: AdminSession, group: str, topic: str) -> list[TopicPartition]:
@@ -38,7 +38,7 @@ def _children(session: AdminSession, group: str, topic: str) -> list[TopicPartit
     return [TopicPartition(topic, number) for number in numbers if number is not None]
 
 
-def read_owners_of(
+def read_some_owner_nodes(
     session: AdminSession, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Node]:
     """The nodes of these partitions, where there are any."""
@@ -46,7 +46,7 @@ def read_owners_of(
     return {where[path]: node for path, node in session.get_many(where).items()}
 
 
-def partitions_now(session: AdminSession, group: str, known: Iterable[str]) -> list[TopicPartition]:
+def read_group_partitions(session: AdminSession, group: str, known: Iterable[str]) -> list[TopicPartition]:
     """Every partition that the group has, or could claim: of its topics as they are now, and of its znodes.
 
     ``known``: topics that are the group's though no znode of it says so.
@@ -74,13 +74,13 @@ def is_topic(name: str) -> bool:
     return True
 
 
-def names_of(partitions: Sequence[TopicPartition]) -> str:
+def format_partitions(partitions: Sequence[TopicPartition]) -> str:
     """The first of them, and how many more there are."""
     more = len(partitions) - NAMED_MAX
     return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def registered_meanwhile(group: str, members: Sequence[str]) -> PartlyDone:
+def member_registered_error(group: str, members: Sequence[str]) -> PartlyDone:
     """What to raise when somebody registered between two steps."""
     more = f" and {len(members) - 5} more" if len(members) > 5 else ""
     return PartlyDone(
@@ -89,19 +89,19 @@ def registered_meanwhile(group: str, members: Sequence[str]) -> PartlyDone:
     )
 
 
-def taken(group: str, strangers: Mapping[TopicPartition, Node], migration_id: str) -> PartlyDone:
+def foreign_owner_error(group: str, strangers: Mapping[TopicPartition, Node], migration_id: str) -> PartlyDone:
     """What to raise where partitions are somebody else's."""
-    words = [_words(tp, node, migration_id) for tp, node in sorted(strangers.items())]
+    words = [_foreign_owner_text(tp, node, migration_id) for tp, node in sorted(strangers.items())]
     more = f"; and {len(words) - NAMED_MAX} more" if len(words) > NAMED_MAX else ""
     return PartlyDone(f"{'; '.join(words[:NAMED_MAX])}{more}. Then run the same command again for group {group}")
 
 
-def _words(tp: TopicPartition, node: Node, migration_id: str) -> str:
-    mark = parse_mark(node.data)
+def _foreign_owner_text(tp: TopicPartition, node: Node, migration_id: str) -> str:
+    mark = parse_fence_record(node.data)
     if node.stat.ephemeral_owner:
-        return f"{tp} is owned by {owner_words(node)} (session {node.stat.ephemeral_owner:#x}): stop that member"
+        return f"{tp} is owned by {owner_text(node)} (session {node.stat.ephemeral_owner:#x}): stop that member"
     if mark is None:
-        return f"a persistent node holds {tp}, by hand or by another program ({owner_words(node)}): delete it"
+        return f"a persistent node holds {tp}, by hand or by another program ({owner_text(node)}): delete it"
     if mark.migration_id == migration_id:
         return f"{tp} is fenced at epoch {mark.epoch}, later than this run's: another run went on; let that end"
     return (
@@ -110,12 +110,12 @@ def _words(tp: TopicPartition, node: Node, migration_id: str) -> str:
     )
 
 
-def why_not(answer: object) -> str:
+def multi_error_text(answer: object) -> str:
     match answer:
         case MultiFailed(path, _, NoAuth()):
             return f"{path} may not be written (NoAuth): log in as its maker, with --zookeeper-auth"
         case MultiFailed(path, _, NodeExists() | NoNode()):
             return f"{path} changed again and again"
         case MultiFailed(path, _, error):
-            return f"{path}: {words_of(error)}"
+            return f"{path}: {zk_error_name(error)}"
     return "the connection to ZooKeeper broke again and again"

@@ -15,22 +15,22 @@ from dataclasses import dataclass
 
 from bridge.migration.authority import TRIES_MAX, Authority, Held
 from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.mark import Mark, format_mark, parse_mark
+from bridge.migration.fences.mark import Mark, format_fence_record, parse_fence_record
 from bridge.migration.fences.owner_nodes import (
     CONTROL_CHECK,
-    names_of,
-    partitions_now,
-    read_owners_of,
-    registered_meanwhile,
-    taken,
-    why_not,
+    format_partitions,
+    read_group_partitions,
+    read_some_owner_nodes,
+    member_registered_error,
+    foreign_owner_error,
+    multi_error_text,
 )
 from bridge.migration.phases import Phase, has_reached
 from bridge.migration.step import Done, Refused, Standing, Todo
-from zkconsumer.admin.stores import members_of
+from zkconsumer.admin.stores import registered_members
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import OUR_OWNER_VERSION, packed
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION, pack_multis
 from zkconsumer.zk.requests import (
     Acl,
     CheckOp,
@@ -54,12 +54,12 @@ _FENCING = (Phase.FENCING, Phase.RETURNING)
 """On the way back too: somebody may have deleted fences since the switch, and each must name the new epoch."""
 
 
-def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
+def owner_fence_steps(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
     """One step a chunk; the same partitions give the same steps."""
     wanted = sorted(partitions)
-    group, acl = authority.group, authority.access.acl
-    ops = [(tp, [*fence_ops(group, tp, _MARK, acl), DeleteOp(paths.owner(group, tp))]) for tp in wanted]
-    plans = packed(ops, [CONTROL_CHECK], singly=False)
+    group, acl = authority.group, authority.acl_policy.acl
+    ops = [(tp, [*create_fence_ops(group, tp, _MARK, acl), DeleteOp(paths.owner(group, tp))]) for tp in wanted]
+    plans = pack_multis(ops, [CONTROL_CHECK], singly=False)
     cut = [
         [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
         for plan in plans
@@ -72,7 +72,7 @@ def owner_fences(authority: Authority, partitions: Iterable[TopicPartition]) -> 
 class OwnerFences:
     """The fences of one chunk, in one multi."""
 
-    authority: Authority
+    control_znode: Authority
     partitions: tuple[TopicPartition, ...]
     number: int = 1
     count: int = 1
@@ -87,25 +87,25 @@ class OwnerFences:
         return [f"make the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
 
     def check(self) -> Standing:
-        held = _fencing(self.authority)
+        held = _fencing_status(self.control_znode)
         if not isinstance(held, Held):
             return held
-        members = members_of(self.authority.session, self.authority.group)
+        members = registered_members(self.control_znode.session, self.control_znode.group)
         if members:
-            return Refused(registered_meanwhile(self.authority.group, members))
+            return Refused(member_registered_error(self.control_znode.group, members))
         try:
-            return Todo() if self._todo(held) else Done()
+            return Todo() if self._pending_ops(held) else Done()
         except PartlyDone as error:
             return Refused(error)
 
     def do(self) -> None:
         answer: object = None
         for _ in range(TRIES_MAX):
-            held = self.authority.require(*_FENCING)
-            todo = self._todo(held)
+            held = self.control_znode.require_phase(*_FENCING)
+            todo = self._pending_ops(held)
             if not todo:
                 return
-            answer = self.authority.transact(held, [op for ops in todo.values() for op in ops])
+            answer = self.control_znode.transact(held, [op for ops in todo.values() for op in ops])
             if isinstance(answer, MultiOk):
                 return
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoNode):
@@ -113,37 +113,37 @@ class OwnerFences:
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
                 break
         raise PartlyDone(
-            f"no fence of {self.name} was made: {why_not(answer)}. What was done stands; run the same command again"
+            f"no fence of {self.name} was made: {multi_error_text(answer)}. What was done stands; run the same command again"
         )
 
-    def _todo(self, held: Held) -> dict[TopicPartition, list[Op]]:
+    def _pending_ops(self, held: Held) -> dict[TopicPartition, list[Op]]:
         """What is to be done for the partitions that are not fenced.  Raises ``PartlyDone`` where somebody else is."""
-        group, session, acl = self.authority.group, self.authority.session, self.authority.access.acl
-        nodes = read_owners_of(session, group, self.partitions)
-        mark = Mark(self.authority.migration_id, held.control.epoch)
+        group, session, acl = self.control_znode.group, self.control_znode.session, self.control_znode.acl_policy.acl
+        nodes = read_some_owner_nodes(session, group, self.partitions)
+        mark = Mark(self.control_znode.migration_id, held.control.epoch)
         strangers: dict[TopicPartition, Node] = {}
         todo: dict[TopicPartition, list[Op]] = {}
         for tp in self.partitions:
             node = nodes.get(tp)
             if node is None:
-                todo[tp] = fence_ops(group, tp, mark, acl)
+                todo[tp] = create_fence_ops(group, tp, mark, acl)
                 continue
-            found = None if node.stat.ephemeral_owner else parse_mark(node.data)
-            if found is not None and found.migration_id in self.authority.fences_of and found.epoch <= mark.epoch:
-                todo[tp] = mend_ops(group, tp, node, mark, acl)
+            found = None if node.stat.ephemeral_owner else parse_fence_record(node.data)
+            if found is not None and found.migration_id in self.control_znode.fence_migration_ids and found.epoch <= mark.epoch:
+                todo[tp] = repair_fence_ops(group, tp, node, mark, acl)
             elif node.stat.ephemeral_owner == session.session_id and node.stat.version == OUR_OWNER_VERSION:
-                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *fence_ops(group, tp, mark, acl)]
+                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *create_fence_ops(group, tp, mark, acl)]
             else:
                 strangers[tp] = node
         if strangers:
-            raise taken(group, strangers, self.authority.migration_id)
+            raise foreign_owner_error(group, strangers, self.control_znode.migration_id)
         return {tp: ops for tp, ops in todo.items() if ops}
 
     def _make_parents(self) -> None:
-        group = self.authority.group
+        group = self.control_znode.group
         tops = paths.parents(paths.owner(group, self.partitions[0]))[:-1]
         topics = sorted({tp.topic for tp in self.partitions})
-        self.authority.write([
+        self.control_znode.write([
             *map(Create, tops), *(Create(paths.owners_of_topic(group, topic)) for topic in topics)
         ])  # fmt: skip
 
@@ -152,7 +152,7 @@ class OwnerFences:
 class LateOwnerFences:
     """The same for what came into being after the plan: partitions of its topics, and topics of the group."""
 
-    authority: Authority
+    control_znode: Authority
     planned: Collection[TopicPartition]
 
     name = "owner fences of what came later"
@@ -160,50 +160,50 @@ class LateOwnerFences:
 
     def describe(self) -> list[str]:
         late = self._late()
-        return [f"make a fence for what came after the plan: {names_of(late) if late else 'nothing so far'}"]
+        return [f"make a fence for what came after the plan: {format_partitions(late) if late else 'nothing so far'}"]
 
     def _late(self) -> list[TopicPartition]:
         planned = set(self.planned)
-        now = partitions_now(self.authority.session, self.authority.group, {tp.topic for tp in planned})
+        now = read_group_partitions(self.control_znode.session, self.control_znode.group, {tp.topic for tp in planned})
         return [tp for tp in now if tp not in planned]
 
     def check(self) -> Standing:
-        held = _fencing(self.authority)
+        held = _fencing_status(self.control_znode)
         if not isinstance(held, Held):
             return held
-        for chunk in owner_fences(self.authority, self._late()):
+        for chunk in owner_fence_steps(self.control_znode, self._late()):
             standing = chunk.check()
             if not isinstance(standing, Done):
                 return standing
         return Done()
 
     def do(self) -> None:
-        for chunk in owner_fences(self.authority, self._late()):
+        for chunk in owner_fence_steps(self.control_znode, self._late()):
             chunk.do()
 
 
-def fence_ops(group: str, tp: TopicPartition, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
+def create_fence_ops(group: str, tp: TopicPartition, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
     """A fence where no node is; ``acl``: the access list of both nodes, None: open to the world."""
     return [
-        CreateOp(paths.owner(group, tp), format_mark(mark), acl=acl),
+        CreateOp(paths.owner(group, tp), format_fence_record(mark), acl=acl),
         CreateOp(paths.fence_child(group, tp), acl=acl),
     ]
 
 
-def mend_ops(group: str, tp: TopicPartition, node: Node, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
+def repair_fence_ops(group: str, tp: TopicPartition, node: Node, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
     """A fence of ours at this epoch, with its child; nothing when it is so already."""
     path = paths.owner(group, tp)
-    is_current, has_child = node.data == format_mark(mark), node.stat.num_children > 0
-    ops: list[Op] = [] if is_current else [SetOp(path, format_mark(mark), node.stat.version)]
+    is_current, has_child = node.data == format_fence_record(mark), node.stat.num_children > 0
+    ops: list[Op] = [] if is_current else [SetOp(path, format_fence_record(mark), node.stat.version)]
     if not has_child:
         ops += [CheckOp(path, node.stat.version)] if is_current else []
         ops.append(CreateOp(paths.fence_child(group, tp), acl=acl))
     return ops
 
 
-def _fencing(authority: Authority) -> Held | Standing:
+def _fencing_status(authority: Authority) -> Held | Standing:
     """What stands there while fences are being made; else what their step says without a look at them."""
-    held = authority.stands(*_from(Phase.FENCING), Phase.RETURNING)
+    held = authority.check_phase(*_from(Phase.FENCING), Phase.RETURNING)
     if not isinstance(held, Held):
         return held or Todo()
     return Done() if has_reached(held.strategy, held.phase, Phase.FENCED) else held

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import AccessList
 from bridge.migration.fences.owner_nodes import is_topic
-from bridge.migration.look_rights import lacking_rights
-from bridge.migration.needed_rights import words_of_rights
+from bridge.migration.look_rights import missing_permissions
+from bridge.migration.needed_rights import missing_permissions_text
 from bridge.migration.step import Done, Refused, Standing
-from zkconsumer.admin.session import untold
+from zkconsumer.admin.session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -57,7 +57,7 @@ def _below(session: AdminSession, parents: Sequence[str]) -> dict[str, list[str]
     return {path: [f"{path}/{name}" for name in children.names] for path, children in listed.items()}
 
 
-def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) -> list[str]:
+def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | None]) -> list[str]:
     """The nodes whose lists we may not change, sorted.
 
     Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
@@ -73,9 +73,9 @@ def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) ->
     alike: list[list[str]] = []
     for acl, nodes in nodes_of.items():
         if not _is_open_to_all(acl):
-            alike += [nodes] if all(entry.scheme in SAME_ON_EACH_NODE for entry in acl) else _singly(nodes)
+            alike += [nodes] if all(entry.scheme in SAME_ON_EACH_NODE for entry in acl) else _one_by_one(nodes)
     while alike:
-        answers = session.ask([SetAcl(nodes[0], OPEN_ACL, NO_VERSION) for nodes in alike])
+        answers = session.request([SetAcl(nodes[0], OPEN_ACL, NO_VERSION) for nodes in alike])
         untouched: list[list[str]] = []
         for nodes, answer in zip(alike, answers, strict=True):
             match answer:
@@ -84,14 +84,14 @@ def lacking_admin(session: AdminSession, lists: dict[str, AccessList | None]) ->
                 case BadVersion():
                     pass
                 case NoNode():  # it went meanwhile, and tells nothing of the others
-                    untouched += _singly(nodes[1:])
+                    untouched += _one_by_one(nodes[1:])
                 case _:
-                    raise untold(f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer)
+                    raise unexpected_result_error(f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer)
         alike = untouched
     return sorted(lacking)
 
 
-def _singly(nodes: Sequence[str]) -> list[list[str]]:
+def _one_by_one(nodes: Sequence[str]) -> list[list[str]]:
     return [[node] for node in nodes]
 
 
@@ -99,7 +99,7 @@ def _is_open_to_all(acl: AccessList) -> bool:
     return any(entry.scheme == "world" and entry.perms & PERM_ADMIN for entry in acl)
 
 
-def words_of_lacking(lacking: Sequence[str]) -> str:
+def missing_admin_text(lacking: Sequence[str]) -> str:
     """Which they are, and what to do."""
     more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
     names = "".join(f"\n  {path}" for path in lacking[:NAMED_MAX])
@@ -126,8 +126,8 @@ class MayChangeLists:
 
     def check(self) -> Standing:
         levels = fenced_levels(self.session, self.group, self.topics)
-        lacking = lacking_admin(self.session, self.session.access_lists([path for level in levels for path in level]))
-        return Refused(PreconditionFailed(words_of_lacking(lacking))) if lacking else Done()
+        lacking = paths_without_admin(self.session, self.session.get_acls([path for level in levels for path in level]))
+        return Refused(PreconditionFailed(missing_admin_text(lacking))) if lacking else Done()
 
     def do(self) -> None:
         """There is nothing to do."""
@@ -151,8 +151,8 @@ class MayCarryOut:
         return ["look whether nodes may be made, written and deleted"]
 
     def check(self) -> Standing:
-        lacking = lacking_rights(self.session, self.nodes, self.before)
-        return Refused(PreconditionFailed(words_of_rights(lacking))) if lacking else Done()
+        lacking = missing_permissions(self.session, self.nodes, self.before)
+        return Refused(PreconditionFailed(missing_permissions_text(lacking))) if lacking else Done()
 
     def do(self) -> None:
         """There is nothing to do."""

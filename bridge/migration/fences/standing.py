@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.authority import Authority, Held
 from bridge.migration.errors import VerificationFailed
-from bridge.migration.fences.mark import parse_mark
+from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.fences.owner_nodes import (
-    names_of,
+    format_partitions,
     read_owner_nodes,
-    read_owners_of,
-    registered_meanwhile,
-    taken,
+    read_some_owner_nodes,
+    member_registered_error,
+    foreign_owner_error,
 )
 from bridge.migration.phases import Phase
 from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
-from zkconsumer.admin.stores import members_of
+from zkconsumer.admin.stores import registered_members
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Node
 
@@ -32,16 +32,16 @@ _FENCED = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RET
 class NobodyRegistered:
     """``ids`` is empty."""
 
-    authority: Authority
+    control_znode: Authority
 
     name = "every old member has left"
     changes = False
 
     def describe(self) -> list[str]:
-        return [f"wait until {paths.ids(self.authority.group)} has no children"]
+        return [f"wait until {paths.ids(self.control_znode.group)} has no children"]
 
     def check(self) -> Standing:
-        members = members_of(self.authority.session, self.authority.group)
+        members = registered_members(self.control_znode.session, self.control_znode.group)
         if not members:
             return Done()
         more = f" and {len(members) - 5} more" if len(members) > 5 else ""
@@ -60,7 +60,7 @@ class NobodyOwns:
     (``acl_fence`` False) that time is waited out in full, since only then no member that left can write any more.
     """
 
-    authority: Authority
+    control_znode: Authority
     acl_fence: bool
     _since_ms: int | None = None
     _longest_ms: int = 0
@@ -69,40 +69,40 @@ class NobodyOwns:
     changes = False
 
     def describe(self) -> list[str]:
-        return [f"wait until {paths.owners(self.authority.group)} has no claims"]
+        return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
 
     def check(self) -> Standing:
-        session = self.authority.session
-        held = self.authority.stands(Phase.FENCING, *_FENCED)
+        session = self.control_znode.session
+        held = self.control_znode.check_phase(Phase.FENCING, *_FENCED)
         if isinstance(held, Refused):
             return held
         if held is not None and held.phase is not Phase.FENCING:
             return Done()
         claims = self._claims()
         if held is None:
-            return Waiting(f"the claims of {names_of(list(claims))} to end") if claims else Done()
-        members = members_of(session, self.authority.group)
+            return Waiting(f"the claims of {format_partitions(list(claims))} to end") if claims else Done()
+        members = registered_members(session, self.control_znode.group)
         if members:
-            return Refused(registered_meanwhile(self.authority.group, members))
+            return Refused(member_registered_error(self.control_znode.group, members))
         if not claims and self.acl_fence:
             return Done()
         if self._since_ms is None:
-            self._longest_ms = session.largest_session_timeout_ms()
+            self._longest_ms = session.max_session_timeout_ms()
             self._since_ms = session.clock.now_ms()
         left_ms = self._since_ms + self._longest_ms - session.clock.now_ms()
         if left_ms > 0:
-            whose = f"the claims of {names_of(list(claims))} to end" if claims else "sessions of old members to end"
+            whose = f"the claims of {format_partitions(list(claims))} to end" if claims else "sessions of old members to end"
             return Waiting(f"{whose}, at most {-(-left_ms // 1_000)} s")
-        return Refused(taken(self.authority.group, claims, self.authority.migration_id)) if claims else Done()
+        return Refused(foreign_owner_error(self.control_znode.group, claims, self.control_znode.migration_id)) if claims else Done()
 
     def _claims(self) -> dict[TopicPartition, Node]:
-        session = self.authority.session
-        nodes = read_owner_nodes(session, self.authority.group)
+        session = self.control_znode.session
+        nodes = read_owner_nodes(session, self.control_znode.group)
         return {
             tp: node
             for tp, node in sorted(nodes.items())
             if node.stat.ephemeral_owner not in (0, session.session_id)
-            or (not node.stat.ephemeral_owner and parse_mark(node.data) is None)
+            or (not node.stat.ephemeral_owner and parse_fence_record(node.data) is None)
         }
 
     def do(self) -> None:
@@ -117,9 +117,9 @@ class FencesStand:
     words for the operator.
     """
 
-    authority: Authority
+    control_znode: Authority
     partitions: Collection[TopicPartition]
-    copy_at: str
+    plan_location: str
 
     name = "the fences stand"
     changes = False
@@ -128,34 +128,34 @@ class FencesStand:
         return [f"look whether the fences of {len(self.partitions)} partitions stand"]
 
     def check(self) -> Standing:
-        held = self.authority.stands(*_FENCED)
+        held = self.control_znode.check_phase(*_FENCED)
         if not isinstance(held, Held):
             return held or Todo()
-        group, session = self.authority.group, self.authority.session
+        group, session = self.control_znode.group, self.control_znode.session
         if session.get(paths.group_root(group)) is None:
             return Refused(
                 VerificationFailed(
                     f"{paths.group_root(group)} is gone: somebody deleted it, as old tools do with groups that nobody "
-                    f"is in. Its offsets as they were are in {self.copy_at}. Go back, which puts them back: zkconsumer "
+                    f"is in. Its offsets as they were are in {self.plan_location}. Go back, which puts them back: zkconsumer "
                     f"migrate rollback {group} --execute"
                 )
             )
-        nodes = read_owners_of(session, group, self.partitions)
-        broken = [tp for tp in sorted(self.partitions) if not self._stands(nodes.get(tp), held.control.epoch)]
+        nodes = read_some_owner_nodes(session, group, self.partitions)
+        broken = [tp for tp in sorted(self.partitions) if not self._is_fenced(nodes.get(tp), held.control.epoch)]
         if broken:
             return Refused(
                 VerificationFailed(
-                    f"the fences of {names_of(broken)} are gone, or others' nodes are there: somebody deleted them, "
+                    f"the fences of {format_partitions(broken)} are gone, or others' nodes are there: somebody deleted them, "
                     f"and old members may have read and committed since. The offsets as they were are in "
-                    f"{self.copy_at}. Go back, and begin anew: zkconsumer migrate rollback {group}"
+                    f"{self.plan_location}. Go back, and begin anew: zkconsumer migrate rollback {group}"
                 )
             )
         return Done()
 
-    def _stands(self, node: Node | None, epoch: int) -> bool:
-        mark = None if node is None or node.stat.ephemeral_owner else parse_mark(node.data)
-        return mark is not None and mark.migration_id == self.authority.migration_id and mark.epoch <= epoch
+    def _is_fenced(self, node: Node | None, epoch: int) -> bool:
+        mark = None if node is None or node.stat.ephemeral_owner else parse_fence_record(node.data)
+        return mark is not None and mark.migration_id == self.control_znode.migration_id and mark.epoch <= epoch
 
     def do(self) -> None:
         """There is nothing to do, but before ``fenced`` it cannot be said.  Raises ``PartlyDone``."""
-        self.authority.require(*_FENCED)
+        self.control_znode.require_phase(*_FENCED)

@@ -36,7 +36,7 @@ class Acknowledgement:
     generation: int
     behind: int
 
-    def is_of(self, control: Control) -> bool:
+    def matches_control(self, control: Control) -> bool:
         """Whether it answers this state of the control znode, and no earlier one."""
         return (self.migration_id, self.epoch, self.phase) == (control.migration_id, control.epoch, control.phase)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Stance(Enum):
     """What a member is to be."""
 
-    ALONE = "alone"
+    ZOOKEEPER_ONLY = "alone"
     JOINED = "joined"
     LOCKED = "locked"
     COPIED = "copied"
@@ -54,8 +54,8 @@ class Share(Enum):
     """What ZooKeeper's side claims."""
 
     COMPUTED = "computed"
-    GIVEN = "given"
-    NOTHING = "nothing"
+    FROM_COORDINATOR = "given"
+    EMPTY = "nothing"
 
 
 class Order(Enum):
@@ -75,49 +75,49 @@ PRIVATE, RANGE = "private", "range"
 class Duty:
     """One row of the table.  ``mirrors``: what Kafka took is written to ZooKeeper as well, as far as that goes."""
 
-    holds: Side
-    share: Share
-    order: Order
+    active_side: Side
+    zookeeper_assignment: Share
+    commit_order: Order
     protocols: tuple[str, ...] = ()
-    mirrors: bool = False
+    mirrors_to_zookeeper: bool = False
 
 
 _BOTH = (PRIVATE, RANGE)
 
 DUTIES: dict[Stance, Duty] = {
-    Stance.ALONE: Duty(Side.ZOOKEEPER, Share.COMPUTED, Order.ZOOKEEPER),
+    Stance.ZOOKEEPER_ONLY: Duty(Side.ZOOKEEPER, Share.COMPUTED, Order.ZOOKEEPER),
     Stance.JOINED: Duty(Side.ZOOKEEPER, Share.COMPUTED, Order.ZOOKEEPER, (PRIVATE,)),
-    Stance.LOCKED: Duty(Side.ZOOKEEPER, Share.GIVEN, Order.ZOOKEEPER_FIRST, (PRIVATE,)),
-    Stance.COPIED: Duty(Side.ZOOKEEPER, Share.GIVEN, Order.KAFKA_FIRST, (PRIVATE,)),
-    Stance.SWITCHED: Duty(Side.COORDINATOR, Share.NOTHING, Order.KAFKA, _BOTH, mirrors=True),
-    Stance.COMPLETED: Duty(Side.COORDINATOR, Share.NOTHING, Order.KAFKA, (RANGE,)),
-    Stance.RETURNING: Duty(Side.COORDINATOR, Share.GIVEN, Order.KAFKA_FIRST, _BOTH),
-    Stance.RETURNED: Duty(Side.ZOOKEEPER, Share.GIVEN, Order.ZOOKEEPER_FIRST, _BOTH),
+    Stance.LOCKED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.ZOOKEEPER_FIRST, (PRIVATE,)),
+    Stance.COPIED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.KAFKA_FIRST, (PRIVATE,)),
+    Stance.SWITCHED: Duty(Side.COORDINATOR, Share.EMPTY, Order.KAFKA, _BOTH, mirrors_to_zookeeper=True),
+    Stance.COMPLETED: Duty(Side.COORDINATOR, Share.EMPTY, Order.KAFKA, (RANGE,)),
+    Stance.RETURNING: Duty(Side.COORDINATOR, Share.FROM_COORDINATOR, Order.KAFKA_FIRST, _BOTH),
+    Stance.RETURNED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.ZOOKEEPER_FIRST, _BOTH),
 }
 
 _STANCES: dict[Phase, Stance] = {
-    Phase.PLANNED: Stance.ALONE,
+    Phase.PLANNED: Stance.ZOOKEEPER_ONLY,
     Phase.ARMED: Stance.JOINED,
     Phase.READY: Stance.JOINED,
     Phase.LOCKED: Stance.LOCKED,
     Phase.COPIED: Stance.COPIED,
     Phase.SWITCHED: Stance.SWITCHED,
     Phase.COMPLETED: Stance.COMPLETED,
-    Phase.UNDOING: Stance.ALONE,
+    Phase.UNDOING: Stance.ZOOKEEPER_ONLY,
     Phase.RETURNING: Stance.RETURNING,
     Phase.RETURNED: Stance.RETURNED,
-    Phase.UNDONE: Stance.ALONE,
+    Phase.UNDONE: Stance.ZOOKEEPER_ONLY,
 }
 
 
-def stance_of(control: Control | None) -> Stance:
+def member_phase_of(control: Control | None) -> Stance:
     """What a member is to be; ``control`` None: the group does not move.
 
     A group that moves by copying stops its old members: there this member is one of ZooKeeper's alone, until Kafka has
     the authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not know.
     """
     if control is None:
-        return Stance.ALONE
+        return Stance.ZOOKEEPER_ONLY
     try:
         strategy, phase = strategy_of(control), phase_of(control)
         if strategy == "dual":
@@ -128,7 +128,7 @@ def stance_of(control: Control | None) -> Stance:
             "this release does not know: run the release that moves the group, here too"
         ) from error
     if control.authority == "zookeeper":
-        return Stance.ALONE
+        return Stance.ZOOKEEPER_ONLY
     raise MigrationError(
         f"the offsets of this group are kept by Kafka now (migration {control.migration_id} by copying, phase "
         f"{control.phase!r}): start members of the modern kind, or take the group's migration back first"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION, Acknowledgement
-from bridge.migration.member.duty import Share, Side, Stance, stance_of
+from bridge.migration.member.duty import Share, Side, Stance, member_phase_of
 from bridge.migration.member.sides import COORDINATOR, UNKNOWN, ZOOKEEPER, Sides
 from zkconsumer.core import commands as do
 
@@ -36,87 +36,87 @@ class MigratingMember(Sides):
     def __init__(self, *, commits_by_itself: bool = True) -> None:
         super().__init__(commits_by_itself=commits_by_itself)
         self.control: Control | None = None
-        self._joined: tuple[str, ...] = ()
+        self._protocols: tuple[str, ...] = ()
         self._acknowledged: Acknowledgement | None = None
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event in."""
-        self._out.clear()
+        self._emitted.clear()
         match event:
             case val.ControlSeen(control):
-                self._control_seen(control)
+                self._control_changed(control)
             case val.GenerationSeen(generation):
                 self.generation = generation
             case val.Told(side, command) if side is ZOOKEEPER:
-                self._zookeeper_told(command)
+                self._zookeeper_commanded(command)
             case val.Told(_, command):
-                self._coordinator_told(command)
+                self._coordinator_commanded(command)
             case val.HolderSaid(said):
-                self._holder_said(said)
+                self._processor_reported(said)
             case val.Looked(stored):
-                self.stores.looked({tp: at for tp, at in stored.items() if tp in self.locked})
-                self._follow()
+                self.positions.zookeeper_read({tp: at for tp, at in stored.items() if tp in self.owned})
+                self._sync_stores()
             case val.CommitBegun(call, partitions):
-                self._commits[call] = (self.duty.order, partitions)
+                self._commits[call] = (self.rules.commit_order, partitions)
             case val.CommitEnded(call, in_kafka):
                 del self._commits[call]
-                self._kafka_took(in_kafka)
+                self._kafka_committed(in_kafka)
             case val.WrittenToKafka():
-                self._written(event)
+                self._kafka_write_finished(event)
             case val.KafkaTook(offsets):
-                self._kafka_took(offsets)
+                self._kafka_committed(offsets)
             case val.KafkaRead(offsets):
                 self._kafka_read(offsets)
         if not isinstance(event, val.HolderSaid | val.CommitBegun):
             # Neither changes what is acknowledged, and the first comes once a partition.
             self._acknowledge()
-        return list(self._out)
+        return list(self._emitted)
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the phase is acknowledged, no partition is behind, and nothing is to be written to ZooKeeper."""
-        is_on_its_way = self.duty.holds is COORDINATOR and self.stores.is_on_its_way(self.locked)
+        is_on_its_way = self.rules.active_side is COORDINATOR and self.positions.is_zookeeper_behind(self.owned)
         return self._acknowledged is not None and self._acknowledged.behind == 0 and not is_on_its_way
 
     # --- the phase ----------------------------------------------------------------------------------------------
 
-    def _control_seen(self, control: Control | None) -> None:
-        stance = stance_of(control)
+    def _control_changed(self, control: Control | None) -> None:
+        stance = member_phase_of(control)
         is_anew = control is not None and (self.control is None or control.epoch != self.control.epoch)
         if is_anew:
-            self.stores.forget_kafka()
-        before, self.control, self.stance = self.duty, control, stance
-        if self.duty.protocols != self._joined:
-            self._joined = self.duty.protocols
-            self._say(val.Join(self._joined))
-        if before.holds is not self.duty.holds:
-            self._hold(self.duty.holds)
-        if is_anew or before is not self.duty:
-            self._unread = set(self.given) if self.duty.holds is COORDINATOR and self._gives else set()
-            if self._unread:
+            self.positions.forget_kafka()
+        before, self.control, self.member_phase = self.rules, control, stance
+        if self.rules.protocols != self._protocols:
+            self._protocols = self.rules.protocols
+            self._emit(val.Join(self._protocols))
+        if before.active_side is not self.rules.active_side:
+            self._activate(self.rules.active_side)
+        if is_anew or before is not self.rules:
+            self._pending_kafka_reads = set(self.assigned) if self.rules.active_side is COORDINATOR and self._assigns_from_coordinator else set()
+            if self._pending_kafka_reads:
                 # What could not be mirrored, and nobody reads, would stay behind in ZooKeeper.
-                self._say(val.ReadFromKafka(frozenset(self._unread)))
-        self._give()
+                self._emit(val.ReadFromKafka(frozenset(self._pending_kafka_reads)))
+        self._send_assignment()
 
-    def _hold(self, side: Side) -> None:
+    def _activate(self, side: Side) -> None:
         """This side holds from here on; what the other one waited for is no business of its any more."""
         other = COORDINATOR if side is ZOOKEEPER else ZOOKEEPER
-        self._say_at_rest(other, dict.fromkeys(self._awaited[other], UNKNOWN))
-        self._resting.clear()
-        self._queued.clear()
-        has = self.locked if side is ZOOKEEPER else self.given.keys() | self._awaited[side]
-        self.works.stop(self.works.running.keys() - has, NOT_OURS)
+        self._send_drained(other, dict.fromkeys(self._draining_for[other], UNKNOWN))
+        self._drained_behind_own_write.clear()
+        self._drained_behind_other_write.clear()
+        has = self.owned if side is ZOOKEEPER else self.assigned.keys() | self._draining_for[side]
+        self.partitions.stop(self.partitions.running.keys() - has, NOT_OURS)
         # An owner node of ours without anything that runs: the other side would have said so when it gave it back.
-        self._say_at_rest(side, dict.fromkeys(self._awaited[side] - self.works.running.keys(), UNKNOWN))
-        self.works.drain(self._awaited[side])
-        self._came_to_rest(self.works.at_rest)
+        self._send_drained(side, dict.fromkeys(self._draining_for[side] - self.partitions.running.keys(), UNKNOWN))
+        self.partitions.drain(self._draining_for[side])
+        self._partitions_drained(self.partitions.drained)
         if side is ZOOKEEPER:
-            for tp in sorted(self._unstarted.keys() & self.locked):
-                self._start(_only(self._unstarted[tp], tp))
-            self._unstarted.clear()
-        elif self.given.keys() - self.works.running.keys():
+            for tp in sorted(self._deferred_starts.keys() & self.owned):
+                self._start(_for_partition(self._deferred_starts[tp], tp))
+            self._deferred_starts.clear()
+        elif self.assigned.keys() - self.partitions.running.keys():
             # Where they stood when they were given is long ago: others had them meanwhile.
-            self._say(val.ReadFromKafka(frozenset(self.given.keys() - self.works.running.keys())))
+            self._emit(val.ReadFromKafka(frozenset(self.assigned.keys() - self.partitions.running.keys())))
 
     # --- the acknowledgement ----------------------------------------------------------------------------------------
 
@@ -124,38 +124,38 @@ class MigratingMember(Sides):
         said = self._acknowledgement()
         if said != self._acknowledged:
             self._acknowledged = said
-            self._say(val.Acknowledge(said))
+            self._emit(val.Acknowledge(said))
 
     def _acknowledgement(self) -> Acknowledgement | None:
         """None until what the phase wants of this member is so, and where nobody asks: a copy waits for no member."""
         now = self.control
-        if now is None or now.strategy != "dual" or not self._is_so():
+        if now is None or now.strategy != "dual" or not self._is_phase_reached():
             return None
-        return Acknowledgement(now.migration_id, now.epoch, now.phase, self.generation, self._behind())
+        return Acknowledgement(now.migration_id, now.epoch, now.phase, self.generation, self._count_behind())
 
-    def _is_so(self) -> bool:
+    def _is_phase_reached(self) -> bool:
         """A commit that began the old way may end after the phase changed; owner nodes go one by one."""
-        if (self.generation != NO_GENERATION) != bool(self.duty.protocols):
+        if (self.generation != NO_GENERATION) != bool(self.rules.protocols):
             return False
-        if any(order is not self.duty.order for order, _ in self._commits.values()):
+        if any(order is not self.rules.commit_order for order, _ in self._commits.values()):
             return False
-        return not (self.duty.share is Share.NOTHING and self.locked)
+        return not (self.rules.zookeeper_assignment is Share.EMPTY and self.owned)
 
-    def _behind(self) -> int:
+    def _count_behind(self) -> int:
         """How many partitions are not yet as the phase wants them."""
-        if not self._gives:
+        if not self._assigns_from_coordinator:
             return 0
-        if self.duty.holds is COORDINATOR:
-            is_late = self.stores.behind_in_zookeeper(self.locked)
-        elif self.stance is Stance.RETURNED:
-            is_late = self.stores.untold_to_kafka()
+        if self.rules.active_side is COORDINATOR:
+            is_late = self.positions.partitions_behind_in_zookeeper(self.owned)
+        elif self.member_phase is Stance.RETURNED:
+            is_late = self.positions.not_written_to_kafka()
         else:
-            is_late = set(self.stores.for_kafka(self.duty.order))
-        unknown = {tp for tp in self.locked if tp in self._unread or not self.stores.is_known(tp)}
-        return len((self.given.keys() - self.locked) | unknown | is_late)
+            is_late = set(self.positions.missing_in_kafka(self.rules.commit_order))
+        unknown = {tp for tp in self.owned if tp in self._pending_kafka_reads or not self.positions.is_known(tp)}
+        return len((self.assigned.keys() - self.owned) | unknown | is_late)
 
 
-def _only(command: do.StartFetching, tp: TopicPartition) -> do.StartFetching:
+def _for_partition(command: do.StartFetching, tp: TopicPartition) -> do.StartFetching:
     return do.StartFetching(
         {tp: command.positions[tp]},
         {tp: command.threads[tp]},

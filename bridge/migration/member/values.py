@@ -81,7 +81,7 @@ class CommitEnded:
     """A commit of the program is over; ``in_kafka``: what Kafka took of it."""
 
     call: int
-    in_kafka: Mapping[TopicPartition, int] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class WrittenToKafka:
     """The answer to ``WriteToKafka``: what was taken of it."""
 
     number: int
-    taken: frozenset[TopicPartition]
+    committed: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Give:
     """This is the share of ZooKeeper's side from now on; None: it computes it."""
 
     threads: Mapping[TopicPartition, str] | None
-    new: frozenset[TopicPartition] = frozenset()
+    new_partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Mirror:
 class Acknowledge:
     """Write this where the migration looks for it, in place of what stood there; None: take it away."""
 
-    said: Acknowledgement | None
+    acknowledgement: Acknowledgement | None
 
 
 Command: TypeAlias = TellHolder | Say | Give | Join | WriteToKafka | ReadFromKafka | Mirror | Acknowledge

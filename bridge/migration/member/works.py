@@ -19,14 +19,14 @@ class Works:
     def __init__(self, say: Callable[[TellHolder], None]) -> None:
         self.running: dict[TopicPartition, str] = {}
         """Partition -> thread; what is at rest included."""
-        self._say = say
-        self._at_rest: dict[TopicPartition, int | None] = {}
+        self._emit = say
+        self._drain_positions: dict[TopicPartition, int | None] = {}
         """What was told to come to rest: where it stands, None while it is not known."""
 
     @property
-    def at_rest(self) -> dict[TopicPartition, int]:
+    def drained(self) -> dict[TopicPartition, int]:
         """What nothing more is handed out of, and the next offset."""
-        return {tp: at for tp, at in self._at_rest.items() if at is not None}
+        return {tp: at for tp, at in self._drain_positions.items() if at is not None}
 
     def start(self, command: do.StartFetching) -> None:
         """Begin with those that are not worked on already."""
@@ -37,38 +37,38 @@ class Works:
         self.running.update(threads)
         sources = {tp: command.sources[tp] for tp in fresh}
         epochs = {tp: command.epochs[tp] for tp in fresh}
-        self._say(TellHolder(do.StartFetching(fresh, threads, sources, epochs)))
+        self._emit(TellHolder(do.StartFetching(fresh, threads, sources, epochs)))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring these to rest, where that was not asked before."""
-        fresh = tuple(tp for tp in sorted(partitions) if tp in self.running and tp not in self._at_rest)
+        fresh = tuple(tp for tp in sorted(partitions) if tp in self.running and tp not in self._drain_positions)
         if fresh:
-            self._at_rest.update(dict.fromkeys(fresh))
-            self._say(TellHolder(do.Drain(fresh)))
+            self._drain_positions.update(dict.fromkeys(fresh))
+            self._emit(TellHolder(do.Drain(fresh)))
 
     def give_up_drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Do not wait for these any longer."""
-        late = tuple(tp for tp in sorted(partitions) if tp in self._at_rest and self._at_rest[tp] is None)
+        late = tuple(tp for tp in sorted(partitions) if tp in self._drain_positions and self._drain_positions[tp] is None)
         if late:
-            self._say(TellHolder(do.GiveUpDrain(late)))
+            self._emit(TellHolder(do.GiveUpDrain(late)))
 
-    def arrived(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def drain_finished(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The holder says that these are at rest; those of them that it was asked for."""
-        ours = {tp: at for tp, at in positions.items() if tp in self._at_rest}
-        self._at_rest.update(ours)
+        ours = {tp: at for tp, at in positions.items() if tp in self._drain_positions}
+        self._drain_positions.update(ours)
         return ours
 
-    def move(self, command: do.MoveThread) -> None:
+    def resume(self, command: do.MoveThread) -> None:
         """These are worked on again."""
         self.running.update(command.threads)
         for tp in command.threads:
-            self._at_rest.pop(tp, None)
-        self._say(TellHolder(command))
+            self._drain_positions.pop(tp, None)
+        self._emit(TellHolder(command))
 
     def stop(self, partitions: Collection[TopicPartition], why: str) -> None:
         """These are not ours any more."""
         gone = tuple(tp for tp in sorted(partitions) if self.running.pop(tp, None) is not None)
         for tp in gone:
-            self._at_rest.pop(tp, None)
+            self._drain_positions.pop(tp, None)
         if gone:
-            self._say(TellHolder(do.Drop(gone, why)))
+            self._emit(TellHolder(do.Drop(gone, why)))

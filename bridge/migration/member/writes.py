@@ -22,37 +22,37 @@ class Stores:
         self.in_zookeeper: dict[TopicPartition, int] = {}
         """-1: there is none."""
         self.in_kafka: dict[TopicPartition, int] = {}
-        self._due: dict[TopicPartition, int] = {}
+        self._first_kafka_offset: dict[TopicPartition, int] = {}
         """What Kafka was first known to have at this epoch: with that ZooKeeper is brought up."""
 
-    def looked(self, stored: Mapping[TopicPartition, int]) -> None:
+    def zookeeper_read(self, stored: Mapping[TopicPartition, int]) -> None:
         """What is in ZooKeeper of all that its side holds; of anything else nothing is known."""
         self.in_zookeeper = dict(stored)
 
-    def took(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def kafka_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Kafka has these."""
         for tp, offset in offsets.items():
             if offset >= 0:
                 self.in_kafka[tp] = offset
-                self._due[tp] = min(offset, self._due.get(tp, offset))
+                self._first_kafka_offset[tp] = min(offset, self._first_kafka_offset.get(tp, offset))
 
-    def was_told(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Kafka said so when it was asked; what it took meanwhile is newer."""
-        self.took({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
+        self.kafka_committed({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more: others write them."""
         for tp in partitions:
             self.in_zookeeper.pop(tp, None)
             self.in_kafka.pop(tp, None)
-            self._due.pop(tp, None)
+            self._first_kafka_offset.pop(tp, None)
 
     def forget_kafka(self) -> None:
         """Another epoch: what was written in an earlier one does not count."""
         self.in_kafka.clear()
-        self._due.clear()
+        self._first_kafka_offset.clear()
 
-    def for_kafka(self, order: Order) -> dict[TopicPartition, int]:
+    def missing_in_kafka(self, order: Order) -> dict[TopicPartition, int]:
         """What Kafka has to be told of ZooKeeper's values."""
         known = {tp: at for tp, at in sorted(self.in_zookeeper.items()) if at >= 0}
         match order:
@@ -63,25 +63,25 @@ class Stores:
             case Order.ZOOKEEPER | Order.KAFKA:
                 return {}
 
-    def untold_to_kafka(self) -> set[TopicPartition]:
+    def not_written_to_kafka(self) -> set[TopicPartition]:
         """What has an offset, and was not written to Kafka at this epoch: what is there has no provenance of it."""
         return {tp for tp, at in self.in_zookeeper.items() if at >= 0 and tp not in self.in_kafka}
 
-    def for_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def missing_in_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """What ZooKeeper has to be told of Kafka's values, of what our owner nodes hold."""
         known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in locked}
         return {tp: at for tp, at in known.items() if self.in_zookeeper.get(tp, -1) < at}
 
-    def is_on_its_way(self, locked: Collection[TopicPartition]) -> bool:
+    def is_zookeeper_behind(self, locked: Collection[TopicPartition]) -> bool:
         """Whether ``for_zookeeper`` has something."""
         return any(self.in_zookeeper.get(tp, -1) < at for tp, at in self.in_kafka.items() if tp in locked)
 
-    def behind_in_zookeeper(self, locked: Collection[TopicPartition]) -> set[TopicPartition]:
+    def partitions_behind_in_zookeeper(self, locked: Collection[TopicPartition]) -> set[TopicPartition]:
         """What ZooKeeper was not brought up with yet, of what our owner nodes hold.
 
         What Kafka took since then is on its way: while members commit, something always is.
         """
-        return {tp for tp, at in self._due.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at}
+        return {tp for tp, at in self._first_kafka_offset.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at}
 
     def is_known(self, tp: TopicPartition) -> bool:
         """Whether it was looked what ZooKeeper has of it."""

@@ -12,10 +12,10 @@ report.py      what became of it
 """
 
 from bridge.spark.claims.judge import OnRewind, next_position
-from bridge.spark.claims.look import StandsReport, stands
+from bridge.spark.claims.look import StandsReport, read_group_offsets
 from bridge.spark.claims.procedure import claim
 from bridge.spark.claims.report import ClaimReport
-from bridge.spark.claims.words import rewound_words
+from bridge.spark.claims.words import group_rewound_message
 from bridge.spark.claims.writes import Claimant
 
 __all__ = ["ClaimReport", "Claimant", "OnRewind", "StandsReport", "claim", "next_position", "rewound_words", "stands"]

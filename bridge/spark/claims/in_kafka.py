@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bridge.spark.claims.judge import Take
-from bridge.spark.claims.look import FoundOffset, claimed_of, lost_of, read_nodes, record_of
+from bridge.spark.claims.look import FoundOffset, latest_claim_end, first_lost_answer, read_nodes, record_of
 from bridge.spark.claims.procedure import Claims, version_of
 from bridge.spark.claims.records import Claim, Record
 from bridge.spark.claims.report import ClaimReport
@@ -28,7 +28,7 @@ from bridge.spark.membership import Refused, Taken, Wanted
 from zkconsumer.errors import GroupMoves, ZkTimeoutException
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, multi_of, packed, words_of
+from zkconsumer.zk.procedures import Procedure, multi_of, pack_multis, describe_result
 from zkconsumer.zk.requests import CheckOp, MultiFailed, MultiOk, OneResult, Op, Stat
 
 NOT_HELD = "this query does not hold the partition"
@@ -55,12 +55,12 @@ class Begun:
     rewound: tuple[int, int] | None = None
 
 
-def metadata_of(query: str, claim: Claim) -> str:
+def commit_metadata(query: str, claim: Claim) -> str:
     """What a commit says that claims."""
     return f"zkconsumer-spark:1:{query}:{claim.batch}:{claim.first}:{claim.end}"
 
 
-def begin(
+def begin_claims(
     claimant: Claimant,
     batch: int,
     ranges: Mapping[TopicPartition, Wanted],
@@ -72,10 +72,10 @@ def begin(
     """
     begins = _Begins(claimant, batch, ranges, committed)
     yield from begins.run()
-    return begins.report, begins.begun, begins.runs_version
+    return begins.report, begins.pending, begins.runs_version
 
 
-def settle(
+def settle_claims(
     claimant: Claimant,
     batch: int,
     begun: Mapping[TopicPartition, Begun],
@@ -95,16 +95,16 @@ def settle(
 
     ops = [(tp, [record_op(claimant, tp, record(tp, one), one.version)]) for tp, one in written.items()]
     checks = (CheckOp(paths.claims_of_query(claimant.group, claimant.query), runs_version),)
-    plans = packed(ops, checks, singly=False)
+    plans = pack_multis(ops, checks, singly=False)
     answers = (yield [multi_of(plan, checks) for plan in plans]) if plans else []
     for plan, answer in zip(plans, answers, strict=True):
         for tp, _ in plan:
             if not isinstance(answer, MultiOk):
                 why = answer.error if isinstance(answer, MultiFailed) else answer
-                report.unknown[tp] = words_of(why)
+                report.unknown[tp] = describe_result(why)
                 continue
             claim, rewound = written[tp].claim, written[tp].rewound
-            report.answers[tp] = Refused(refused[tp]) if tp in refused else Taken(claim.first, claim.end)
+            report.results[tp] = Refused(refused[tp]) if tp in refused else Taken(claim.first, claim.end)
             if rewound is not None and tp not in refused:
                 report.rewound[tp] = rewound
     return report
@@ -119,13 +119,13 @@ def claimed_ends(
     """
     wanted = list(partitions)
     nodes = yield from read_nodes([paths.claims_of_partition(group, query, tp) for tp in wanted])
-    if (lost := lost_of(*nodes)) is not None:
-        raise ZkTimeoutException(f"ZooKeeper did not tell what the query claimed: {words_of(lost)}")
+    if (lost := first_lost_answer(*nodes)) is not None:
+        raise ZkTimeoutException(f"ZooKeeper did not tell what the query claimed: {describe_result(lost)}")
     records = zip(wanted, nodes, strict=True)
-    return {tp: claimed_of(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records}
+    return {tp: latest_claim_end(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records}
 
 
-def answers_of_nobody(
+def replay_claims(
     claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]
 ) -> Procedure[ClaimReport]:
     """What a batch may read while its query is no member of the group, which is on the move: what it claimed before.
@@ -148,7 +148,7 @@ class _Begins(Claims):
         committed: Mapping[TopicPartition, Committed],
     ) -> None:
         super().__init__(claimant, batch, ranges)
-        self.begun: dict[TopicPartition, Begun] = {}
+        self.pending: dict[TopicPartition, Begun] = {}
         self._committed = committed
 
     @property
@@ -156,48 +156,48 @@ class _Begins(Claims):
         return self._runs_version
 
     def _is_settled(self, tp: TopicPartition) -> bool:
-        return tp in self.report.answers or tp in self.begun
+        return tp in self.report.results or tp in self.pending
 
-    def _beside(self, left: list[TopicPartition]) -> list[str]:
+    def _extra_paths(self, left: list[TopicPartition]) -> list[str]:
         return []
 
-    def _see(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
-        return FoundOffset(self._committed[tp].offset, IN_KAFKA), "" if tp in self._by.held else NOT_HELD
+    def _offset_and_ownership(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
+        return FoundOffset(self._committed[tp].offset, IN_KAFKA), "" if tp in self._context.owned else NOT_HELD
 
     def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
-        if not isinstance(planned.verdict, Take):
+        if not isinstance(planned.decision, Take):
             return super()._ops(tp, planned)
-        return [record_op(self._by, tp, self._begun_record(tp, planned, planned.verdict), planned.record_version)]
+        return [record_op(self._context, tp, self._begun_record(tp, planned, planned.decision), planned.record_version)]
 
     def _begun_record(self, tp: TopicPartition, planned: Planned, take: Take) -> Record:
-        by = self._by
-        return planned.record.with_begun(Claim(self._batch, take.first, take.end, by.held[tp], by.wall_ms))
+        by = self._context
+        return planned.record.with_pending(Claim(self._batch, take.first, take.end, by.owned[tp], by.wall_ms))
 
-    def _finished(self, tp: TopicPartition) -> None:
-        taken = self.report.answers[tp]
+    def _claim_finished(self, tp: TopicPartition) -> None:
+        taken = self.report.results[tp]
         assert isinstance(taken, Taken), "what is finished is taken"
         claim = Claim(self._batch, taken.first, taken.end, 0, 0)
-        if self._committed[tp].metadata != metadata_of(self._by.query, claim):
-            super()._finished(tp)
+        if self._committed[tp].metadata != commit_metadata(self._context.query, claim):
+            super()._claim_finished(tp)
 
-    def _taken(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
+    def _claim_written(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
         record = self._begun_record(tp, planned, take)
-        assert record.begun is not None, "it was just begun"
+        assert record.pending is not None, "it was just begun"
         rewound = None
-        if take.rewound_from is not None and planned.claimed is not None:
-            rewound = take.rewound_from, planned.claimed
+        if take.rewound_from is not None and planned.claimed_end is not None:
+            rewound = take.rewound_from, planned.claimed_end
         [written] = results
-        self.begun[tp] = Begun(record.begun, record, version_of(written), rewound)
+        self.pending[tp] = Begun(record.pending, record, version_of(written), rewound)
 
 
 class _Absent(_Begins):
     """Of a query that holds nothing."""
 
-    def _judge(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
-        begun = record_of(record_node, paths.claims_of_partition(self._by.group, self._by.query, tp)).begun
+    def _decide(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
+        begun = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp)).pending
         if begun is not None and begun.batch == self._batch:
             raise GroupMoves(
                 f"batch {self._batch} of the query was being claimed of {tp} when the query died, and the group is on "
-                f"the move since: start the query again when that is over (zkconsumer migrate status {self._by.group})"
+                f"the move since: start the query again when that is over (zkconsumer migrate status {self._context.group})"
             )
-        super()._judge(tp, record_node, *beside)
+        super()._decide(tp, record_node, *beside)

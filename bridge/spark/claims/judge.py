@@ -71,8 +71,8 @@ class Seen:
     """
 
     record: Record
-    claimed: int | None
-    not_owned: str
+    claimed_end: int | None
+    not_owned_reason: str
     offset: int | None
     unreadable: str = ""
 
@@ -106,7 +106,7 @@ class Finish:
 class Refuse:
     """Write down that this batch may read nothing; ``why`` in a sentence."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +120,36 @@ class Rewound:
 Verdict: TypeAlias = Take | Replay | Finish | Refuse | Refused | Rewound
 
 
-def judge(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdict:
+def decide_claim(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdict:
     """The table above."""
-    if (claim := seen.record.of(batch)) is not None:
+    if (claim := seen.record.claim_of_batch(batch)) is not None:
         return Replay(claim.first, claim.end)
-    if seen.record.has_forgotten(batch):
+    if seen.record.may_have_dropped(batch):
         oldest = seen.record.claims[0].batch
         return Refused(f"batch {batch} is older than the oldest claim that is kept, of batch {oldest}")
-    if batch <= seen.record.answered:
+    if batch <= seen.record.last_decided_batch:
         return Refused(f"batch {batch} got nothing of it when it ran first")
-    begun = seen.record.begun
+    begun = seen.record.pending
     if begun is not None and begun.batch == batch and seen.offset is not None and seen.offset >= begun.end:
         return Finish(begun.first, begun.end)
-    if seen.not_owned:
-        return Refuse(seen.not_owned)
-    if seen.unreadable and seen.claimed is None:
+    if seen.not_owned_reason:
+        return Refuse(seen.not_owned_reason)
+    if seen.unreadable and seen.claimed_end is None:
         return Refuse(f"{seen.unreadable}; write the offset that is meant: 'zkconsumer offsets set'")
     cur, rewound_from = seen.offset, None
-    if seen.claimed is not None and (cur is None or cur < seen.claimed) and seen.claimed <= wanted.first:
+    if seen.claimed_end is not None and (cur is None or cur < seen.claimed_end) and seen.claimed_end <= wanted.first:
         rewound_from = NO_OFFSET if cur is None else cur
         match on_rewind:
             case OnRewind.FAIL:
-                return Rewound(rewound_from, seen.claimed)
+                return Rewound(rewound_from, seen.claimed_end)
             case OnRewind.IGNORE:
-                cur = seen.claimed
+                cur = seen.claimed_end
             case OnRewind.FOLLOW:
                 pass
-    return _taken(wanted, cur, rewound_from)
+    return _decide_write(wanted, cur, rewound_from)
 
 
-def _taken(wanted: Wanted, cur: int | None, rewound_from: int | None) -> Verdict:
+def _decide_write(wanted: Wanted, cur: int | None, rewound_from: int | None) -> Verdict:
     """Rows 8 to 12."""
     if cur is None or cur == wanted.first:
         return Take(wanted.first, wanted.end, rewound_from)
@@ -166,12 +166,12 @@ def next_position(stand: Stand, on_rewind: OnRewind) -> int | Rewound:
     It needs neither the planned end of the batch before nor its ownership: what was claimed was read, what was planned
     and refused was not, and what others read is in the group's offset.
     """
-    if stand.claimed is None or stand.offset >= stand.claimed:
+    if stand.claimed_end is None or stand.offset >= stand.claimed_end:
         return stand.offset
     match on_rewind:
         case OnRewind.IGNORE:
-            return stand.claimed
+            return stand.claimed_end
         case OnRewind.FOLLOW:
             return stand.offset
         case OnRewind.FAIL:
-            return Rewound(stand.offset, stand.claimed)
+            return Rewound(stand.offset, stand.claimed_end)

@@ -15,7 +15,7 @@ from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import MalformedZnode, WorldError, ZkConsumerError, ZkNotAuthorized, ZkTimeoutException
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, stored_offset, words_of
+from zkconsumer.zk.procedures import Procedure, stored_offset, describe_result
 from zkconsumer.zk.requests import ConnectionLost, GetMany, NoAuth, Node, NoNode, OneResult, SessionGone
 
 MISSING = -1
@@ -26,14 +26,14 @@ MISSING = -1
 class StandsReport:
     """Where the group stands; ``unknown`` and ``error`` as of a ``ClaimReport``."""
 
-    stands: dict[TopicPartition, Stand] = field(default_factory=dict)
+    offsets: dict[TopicPartition, Stand] = field(default_factory=dict)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     error: ZkConsumerError | None = None
 
     def result(self) -> dict[TopicPartition, Stand]:
         """The stands; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
         raise_for(self.error, self.unknown, "where the group stands")
-        return self.stands
+        return self.offsets
 
 
 def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, str], what: str) -> None:
@@ -45,7 +45,7 @@ def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, st
         raise ZkTimeoutException(f"ZooKeeper was asked again and again, and it is not known of {tp} {what} ({why})")
 
 
-def stands(
+def read_group_offsets(
     group: str, query: str, partitions: Collection[TopicPartition], births: Mapping[str, int] | None = None
 ) -> Procedure[StandsReport]:
     """Where the group stands now, and the end of the query's latest claim: one packet.
@@ -60,8 +60,8 @@ def stands(
     for tp, record_node, offset_node in zip(
         partitions, nodes[: len(partitions)], nodes[len(partitions) :], strict=True
     ):
-        if (lost := lost_of(record_node, offset_node)) is not None:
-            report.unknown[tp] = words_of(lost)
+        if (lost := first_lost_answer(record_node, offset_node)) is not None:
+            report.unknown[tp] = describe_result(lost)
             continue
         try:
             record = record_of(record_node, paths.claims_of_partition(group, query, tp))
@@ -69,11 +69,11 @@ def stands(
         except ZkConsumerError as error:
             report.error = error
             break
-        claimed = claimed_of(record, (births or {}).get(tp.topic, 0))
+        claimed = latest_claim_end(record, (births or {}).get(tp.topic, 0))
         if found.unreadable and claimed is None:
             report.error = MalformedZnode(f"{paths.offset(group, tp)}: {found.unreadable}; repair or delete it")
             break
-        report.stands[tp] = Stand(NO_OFFSET if found.offset is None else found.offset, claimed)
+        report.offsets[tp] = Stand(NO_OFFSET if found.offset is None else found.offset, claimed)
     return report
 
 
@@ -98,7 +98,7 @@ def read_nodes(wanted: list[str]) -> Procedure[list[OneResult]]:
     return nodes
 
 
-def lost_of(*nodes: OneResult) -> OneResult | None:
+def first_lost_answer(*nodes: OneResult) -> OneResult | None:
     """The first whose answer was lost with the connection or the session."""
     return next((node for node in nodes if isinstance(node, ConnectionLost | SessionGone)), None)
 
@@ -116,7 +116,7 @@ def record_of(node: OneResult, path: str) -> Record:
         case NoAuth():
             raise ZkNotAuthorized(f"we may not read {path}: log in as whoever made it, or open it")
         case _:
-            raise WorldError(f"ZooKeeper did not tell about {path}: {words_of(node)}")
+            raise WorldError(f"ZooKeeper did not tell about {path}: {describe_result(node)}")
 
 
 def offset_of(node: OneResult, birth: int) -> FoundOffset:
@@ -132,7 +132,7 @@ def offset_of(node: OneResult, birth: int) -> FoundOffset:
     raise WorldError(f"ZooKeeper did not tell about an offset: {found}")
 
 
-def claimed_of(record: Record, birth: int) -> int | None:
+def latest_claim_end(record: Record, birth: int) -> int | None:
     """The end of the latest claim; None when there is none, or it was of a topic that is gone."""
     latest = record.latest
     return None if latest is None or latest.epoch < birth else latest.end

@@ -24,12 +24,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from bridge.spark.claims.judge import Finish, Refuse, Replay, Rewound, Seen, Take, judge
-from bridge.spark.claims.look import MISSING, FoundOffset, claimed_of, lost_of, offset_of, read_nodes, record_of
+from bridge.spark.claims.judge import Finish, Refuse, Replay, Rewound, Seen, Take, decide_claim
+from bridge.spark.claims.look import MISSING, FoundOffset, latest_claim_end, first_lost_answer, offset_of, read_nodes, record_of
 from bridge.spark.claims.report import ClaimReport
-from bridge.spark.claims.runs import Turn, entered, format_runs, parse_runs, turn_of
-from bridge.spark.claims.words import rewound_words, twice_words
-from bridge.spark.claims.writes import Claimant, Planned, ops_for, parents_of, write_op
+from bridge.spark.claims.runs import Turn, append_run, format_runs, parse_runs, run_status
+from bridge.spark.claims.words import group_rewound_message, duplicate_run_message
+from bridge.spark.claims.writes import Claimant, Planned, claim_ops, missing_parents, write_op
 from bridge.spark.membership import Refused, Taken, Wanted
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import GroupRewound, QueryRunsTwice, WorldError, ZkConsumerError, ZkNotAuthorized
@@ -45,9 +45,9 @@ from zkconsumer.zk.procedures import (
     control_check,
     make_parents,
     multi_of,
-    owner_words,
-    packed,
-    words_of,
+    owner_text,
+    pack_multis,
+    describe_result,
 )
 from zkconsumer.zk.requests import (
     BadVersion,
@@ -95,7 +95,7 @@ class Claims:
 
     def __init__(self, claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> None:
         self.report = ClaimReport()
-        self._by = claimant
+        self._context = claimant
         self._batch = batch
         self._ranges = ranges
         self._control = control_check(claimant.group, claimant.control_version)
@@ -104,7 +104,7 @@ class Claims:
         self._runs_version = MISSING
         self._denials = Denials()
         self._planned: dict[TopicPartition, Planned] = {}
-        self._sent: dict[TopicPartition, Planned] = {}
+        self._unconfirmed: dict[TopicPartition, Planned] = {}
         """Whose answer did not come: should the record now have our claim, then it was this."""
         self._failed: dict[TopicPartition, str] = {}
         """Why the last multi of a partition was not done."""
@@ -115,9 +115,9 @@ class Claims:
             left = [tp for tp in self._ranges if not self._is_settled(tp)]
             if not left or self._must_stop():
                 return
-            yield from self._look(left)
+            yield from self._read(left)
             if attempt < ROUNDS_MAX and self._planned and not self._must_stop():
-                may_write = yield from self._enter()
+                may_write = yield from self._register_run()
                 if may_write:
                     yield from self._write(singly=attempt == ROUNDS_MAX - 1)
         self.report.unknown |= {tp: self._failed.get(tp, "it was never written") for tp in self._planned}
@@ -126,175 +126,175 @@ class Claims:
         return self.report.error is not None
 
     def _is_settled(self, tp: TopicPartition) -> bool:
-        return tp in self.report.answers
+        return tp in self.report.results
 
     # --- looking ------------------------------------------------------------------------------------------------
 
-    def _look(self, left: list[TopicPartition]) -> Procedure[None]:
-        records = [paths.claims_of_partition(self._by.group, self._by.query, tp) for tp in left]
-        query = paths.claims_of_query(self._by.group, self._by.query)
-        runs, *nodes = yield from read_nodes([query, *records, *self._beside(left)])
+    def _read(self, left: list[TopicPartition]) -> Procedure[None]:
+        records = [paths.claims_of_partition(self._context.group, self._context.query, tp) for tp in left]
+        query = paths.claims_of_query(self._context.group, self._context.query)
+        runs, *nodes = yield from read_nodes([query, *records, *self._extra_paths(left)])
         self._planned.clear()
         self.report.unknown.clear()
         self._runs = parse_runs(runs.data) if isinstance(runs, Node) else ()
         self._runs_version = runs.stat.version if isinstance(runs, Node) else MISSING
         for at, tp in enumerate(left):
             found = runs, *nodes[at :: len(left)]
-            if (lost := lost_of(*found)) is not None:
-                self.report.unknown[tp] = words_of(lost)
+            if (lost := first_lost_answer(*found)) is not None:
+                self.report.unknown[tp] = describe_result(lost)
                 continue
             try:
-                self._judge(tp, *found[1:])
+                self._decide(tp, *found[1:])
             except ZkConsumerError as error:
                 self.report.error = error
                 return
 
-    def _beside(self, left: list[TopicPartition]) -> list[str]:
+    def _extra_paths(self, left: list[TopicPartition]) -> list[str]:
         """What is read beside the records: so many nodes of each partition, the first of all first."""
-        group = self._by.group
+        group = self._context.group
         return [paths.owner(group, tp) for tp in left] + [paths.offset(group, tp) for tp in left]
 
-    def _see(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
+    def _offset_and_ownership(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
         """Where the group stands, and why the partition is not ours, if it is not."""
         owner, offset = beside
-        return offset_of(offset, self._by.births.get(tp.topic, 0)), self._not_owned(tp, owner)
+        return offset_of(offset, self._context.topic_czxids.get(tp.topic, 0)), self._not_owned(tp, owner)
 
-    def _judge(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
+    def _decide(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
         """Plan what is to be written, or settle the partition.  Raises what the nodes hold, and ``GroupRewound``."""
-        record = record_of(record_node, paths.claims_of_partition(self._by.group, self._by.query, tp))
-        found, not_owned = self._see(tp, beside)
-        claimed = claimed_of(record, self._by.births.get(tp.topic, 0))
+        record = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp))
+        found, not_owned = self._offset_and_ownership(tp, beside)
+        claimed = latest_claim_end(record, self._context.topic_czxids.get(tp.topic, 0))
         seen = Seen(record, claimed, FENCED if self._is_fenced else not_owned, found.offset, found.unreadable)
-        match judge(self._batch, self._ranges[tp], seen, self._by.on_rewind):
+        match decide_claim(self._batch, self._ranges[tp], seen, self._context.on_rewind):
             case Take() | Finish() | Refuse() as verdict:
                 record_version = record_node.stat.version if isinstance(record_node, Node) else MISSING
                 self._planned[tp] = Planned(verdict, record, record_version, found.version, claimed)
             case Replay(first, end):
-                self.report.answers[tp] = Taken(first, end)
-                if tp in self._sent:
-                    self._note_rewind(tp, self._sent[tp])
+                self.report.results[tp] = Taken(first, end)
+                if tp in self._unconfirmed:
+                    self._record_rewind(tp, self._unconfirmed[tp])
             case Refused() as refused:
-                self.report.answers[tp] = self._said(tp) or refused
+                self.report.results[tp] = self._unconfirmed_refusal(tp) or refused
             case Rewound(stands_at, ours):
-                raise GroupRewound(rewound_words(self._by.group, tp, stands_at, ours))
+                raise GroupRewound(group_rewound_message(self._context.group, tp, stands_at, ours))
 
-    def _said(self, tp: TopicPartition) -> Refused | None:
+    def _unconfirmed_refusal(self, tp: TopicPartition) -> Refused | None:
         """The refusal that we wrote just now, though its answer did not come."""
-        sent = self._sent.get(tp)
-        return Refused(sent.verdict.why) if sent is not None and isinstance(sent.verdict, Refuse) else None
+        sent = self._unconfirmed.get(tp)
+        return Refused(sent.decision.reason) if sent is not None and isinstance(sent.decision, Refuse) else None
 
     def _not_owned(self, tp: TopicPartition, owner: OneResult) -> str:
-        epoch = self._by.held.get(tp)
+        epoch = self._context.owned.get(tp)
         if epoch is None:
             return "this query does not hold the partition"
         if not isinstance(owner, Node):
-            return f"this query does not own the partition any more ({words_of(owner)})"
+            return f"this query does not own the partition any more ({describe_result(owner)})"
         stat = owner.stat
-        if stat.ephemeral_owner != self._by.session_id or stat.version != OUR_OWNER_VERSION:
-            return f"the partition is owned by {owner_words(owner)}"
+        if stat.ephemeral_owner != self._context.session_id or stat.version != OUR_OWNER_VERSION:
+            return f"the partition is owned by {owner_text(owner)}"
         return "" if stat.czxid == epoch else "its ownership is a new one"
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _enter(self) -> Procedure[bool]:
+    def _register_run(self) -> Procedure[bool]:
         """See to it that our run is the last one; whether it is.  If not, look again, or the query must stop."""
-        by, path = self._by, paths.claims_of_query(self._by.group, self._by.query)
-        match turn_of(self._runs, by.run):
-            case Turn.CLAIM:
+        by, path = self._context, paths.claims_of_query(self._context.group, self._context.query)
+        match run_status(self._runs, by.run):
+            case Turn.CURRENT:
                 return True
-            case Turn.OVER:
-                self.report.error = QueryRunsTwice(twice_words(by.group, by.query))
+            case Turn.SUPERSEDED:
+                self.report.error = QueryRunsTwice(duplicate_run_message(by.group, by.query))
                 return False
         if self._runs_version == MISSING:
             creates = [Create(above) for above in paths.parents(paths.claims(by.group))]
             yield from make_parents([*creates, Create(paths.claims(by.group), acl=by.acl)], self._denials)
-        op = write_op(path, format_runs(entered(self._runs, by.run)), self._runs_version, by.acl)
+        op = write_op(path, format_runs(append_run(self._runs, by.run)), self._runs_version, by.acl)
         [answer] = yield [Multi((op,))]
         match answer:
             case MultiOk((written,)):
                 self._runs_version = version_of(written)
                 return True
             case MultiFailed(error=NoAuth()):
-                self._denials.note(op)
+                self._denials.add(op)
             case MultiFailed(error=NoNode() | BadVersion() | NodeExists()) | ConnectionLost() | SessionGone():
-                self._failed |= dict.fromkeys(self._planned, words_of(answer))
+                self._failed |= dict.fromkeys(self._planned, describe_result(answer))
             case _:
-                self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(answer)}")
+                self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
         yield from self._explain_denials()
         return False
 
     def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
-        return ops_for(self._by, self._batch, tp, planned)
+        return claim_ops(self._context, self._batch, tp, planned)
 
     def _write(self, *, singly: bool) -> Procedure[None]:
         again = {tp.topic for tp in self._failed}
-        if creates := parents_of(self._by, self._planned, again):
+        if creates := missing_parents(self._context, self._planned, again):
             yield from make_parents(creates, self._denials)
         ops_of = {tp: self._ops(tp, one) for tp, one in self._planned.items()}
-        takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].verdict, Take)]
-        others = [(tp, ops) for tp, ops in ops_of.items() if not isinstance(self._planned[tp].verdict, Take)]
-        is_last = CheckOp(paths.claims_of_query(self._by.group, self._by.query), self._runs_version)
+        takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].decision, Take)]
+        others = [(tp, ops) for tp, ops in ops_of.items() if not isinstance(self._planned[tp].decision, Take)]
+        is_last = CheckOp(paths.claims_of_query(self._context.group, self._context.query), self._runs_version)
         plans: list[tuple[Plan, tuple[Op, ...]]] = []
         for ops, checks in ((takes, (is_last, *self._control)), (others, (is_last,))):
-            plans += [(plan, checks) for plan in packed(ops, checks, singly=singly)]
+            plans += [(plan, checks) for plan in pack_multis(ops, checks, singly=singly)]
         answers = yield [multi_of(plan, checks) for plan, checks in plans]
         for (plan, checks), answer in zip(plans, answers, strict=True):
-            self._take_answer(plan, checks, answer)
+            self._apply_result(plan, checks, answer)
         yield from self._explain_denials()
 
-    def _take_answer(self, plan: Plan, checks: tuple[Op, ...], answer: Result) -> None:
+    def _apply_result(self, plan: Plan, checks: tuple[Op, ...], answer: Result) -> None:
         """``checks``: what stands in the multi before the plan; that our run is the last one stands first."""
         match answer:
             case MultiOk(results):
                 written = iter(results[len(checks) :])
                 for tp, ops in plan:
-                    self._done(tp, list(islice(written, len(ops))))
+                    self._written(tp, list(islice(written, len(ops))))
             case MultiFailed(failed=0, error=BadVersion() | NoNode()):
                 self._failed |= {tp: OTHER_RUN for tp, _ in plan}
             case MultiFailed(failed=failed) if 0 < failed < len(checks):
                 self._is_fenced = True
                 self._failed |= {tp: FENCED for tp, _ in plan}
             case MultiFailed(failed=failed, error=error):
-                self._failed |= {tp: words_of(error) for tp, _ in plan}
+                self._failed |= {tp: describe_result(error) for tp, _ in plan}
                 if isinstance(error, NoAuth):
-                    self._denials.note([*checks, *(op for _, ops in plan for op in ops)][failed])
+                    self._denials.add([*checks, *(op for _, ops in plan for op in ops)][failed])
                 elif not isinstance(error, NoNode | BadVersion | NodeExists):
-                    self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(error)}")
+                    self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(error)}")
             case ConnectionLost() | SessionGone():
-                self._sent |= {tp: self._planned[tp] for tp, _ in plan}
-                self._failed |= {tp: words_of(answer) for tp, _ in plan}
+                self._unconfirmed |= {tp: self._planned[tp] for tp, _ in plan}
+                self._failed |= {tp: describe_result(answer) for tp, _ in plan}
             case _:
-                self.report.error = WorldError(f"ZooKeeper does not take a claim: {words_of(answer)}")
+                self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
 
-    def _done(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
+    def _written(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
         planned = self._planned.pop(tp)
-        match planned.verdict:
+        match planned.decision:
             case Refuse(why):
-                self.report.answers[tp] = Refused(why)
+                self.report.results[tp] = Refused(why)
             case Finish(first, end):
-                self.report.answers[tp] = Taken(first, end)
-                self._finished(tp)
+                self.report.results[tp] = Taken(first, end)
+                self._claim_finished(tp)
             case Take():
-                self._taken(tp, planned, planned.verdict, results)
+                self._claim_written(tp, planned, planned.decision, results)
 
-    def _finished(self, tp: TopicPartition) -> None:
+    def _claim_finished(self, tp: TopicPartition) -> None:
         """Nobody tells here whose commit it was."""
-        self.report.unsure.append(tp)
+        self.report.ambiguous.append(tp)
 
-    def _taken(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
+    def _claim_written(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
         _, offset, _ = results
-        self.report.answers[tp] = Taken(take.first, take.end)
+        self.report.results[tp] = Taken(take.first, take.end)
         self.report.stored[tp] = StoredOffset(take.end, version_of(offset))
-        self._note_rewind(tp, planned)
+        self._record_rewind(tp, planned)
 
-    def _note_rewind(self, tp: TopicPartition, planned: Planned) -> None:
-        take = planned.verdict
-        if isinstance(take, Take) and take.rewound_from is not None and planned.claimed is not None:
-            self.report.rewound[tp] = (take.rewound_from, planned.claimed)
+    def _record_rewind(self, tp: TopicPartition, planned: Planned) -> None:
+        take = planned.decision
+        if isinstance(take, Take) and take.rewound_from is not None and planned.claimed_end is not None:
+            self.report.rewound[tp] = (take.rewound_from, planned.claimed_end)
 
     def _explain_denials(self) -> Procedure[None]:
-        yield from self._denials.explain()
-        for denial in self._denials.found.values():
+        yield from self._denials.read_acls()
+        for denial in self._denials.by_path.values():
             self.report.error = ZkNotAuthorized(
-                f"this query cannot claim: {denial.words}; log in as their owner (zookeeper.auth), or open them"
+                f"this query cannot claim: {denial.message}; log in as their owner (zookeeper.auth), or open them"
             )

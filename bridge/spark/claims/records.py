@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.text import to_text
-from zkconsumer.zk.java_json import Json, Refused, read_strict
+from zkconsumer.text import decode_strict
+from zkconsumer.zk.java_json import Json, Refused, read_jackson_json
 from zkconsumer.zk.znodes import INT64_MAX
 
 VERSION = 1
@@ -60,7 +60,7 @@ class Record:
 
     claims: tuple[Claim, ...] = ()
     refused: int | None = None
-    begun: Claim | None = None
+    pending: Claim | None = None
 
     @property
     def latest(self) -> Claim | None:
@@ -68,40 +68,40 @@ class Record:
         return self.claims[-1] if self.claims else None
 
     @property
-    def answered(self) -> int:
+    def last_decided_batch(self) -> int:
         """The newest batch that was told what it may read, -1 without one."""
         if self.refused is not None:
             return self.refused
         return self.claims[-1].batch if self.claims else -1
 
-    def of(self, batch: int) -> Claim | None:
+    def claim_of_batch(self, batch: int) -> Claim | None:
         """What this batch claimed, if that is still known."""
         return next((claim for claim in self.claims if claim.batch == batch), None)
 
-    def has_forgotten(self, batch: int) -> bool:
+    def may_have_dropped(self, batch: int) -> bool:
         """Whether a claim of this batch may have been dropped from the record."""
         return len(self.claims) == CLAIMS_KEPT_MAX and batch < self.claims[0].batch
 
     def with_claim(self, claim: Claim) -> Record:
         """The record with a claim of a newer batch, the oldest dropped when there are too many."""
-        assert self.answered < claim.batch, "a batch is answered once, in the order of batches"
+        assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
         return Record((*self.claims, claim)[-CLAIMS_KEPT_MAX:])
 
-    def with_begun(self, claim: Claim) -> Record:
+    def with_pending(self, claim: Claim) -> Record:
         """The record when Kafka is about to be asked for a claim of a newer batch."""
-        assert self.answered < claim.batch, "a batch is answered once, in the order of batches"
+        assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
         return Record(self.claims, self.refused, claim)
 
     def with_refusal(self, batch: int) -> Record:
         """The record when a newer batch may read nothing."""
-        assert self.answered < batch, "a batch is answered once, in the order of batches"
+        assert self.last_decided_batch < batch, "a batch is answered once, in the order of batches"
         return Record(self.claims, batch)
 
 
 def format_record(record: Record) -> bytes:
     """The bytes for ZooKeeper: JSON in one line."""
     more: dict[str, object] = {} if record.refused is None else {"refused": record.refused}
-    more |= {} if record.begun is None else {"begun": _row(record.begun)}
+    more |= {} if record.pending is None else {"begun": _row(record.pending)}
     members = {"v": VERSION, "claims": [_row(claim) for claim in record.claims], **more}
     return json.dumps(members, separators=(",", ":")).encode()
 
@@ -128,7 +128,7 @@ def parse_record(data: bytes, path: str) -> Record:
 def _parsed(data: bytes) -> Record:
     if len(data) > RECORD_BYTES_MAX:
         raise Refused(f"{len(data)} bytes, at most {RECORD_BYTES_MAX} are read")
-    members = read_strict(to_text(data))
+    members = read_jackson_json(decode_strict(data))
     if not isinstance(members, dict):
         raise Refused("not a JSON object")
     if not _is_int64(members.get("v")) or not isinstance(members.get("claims"), list):
@@ -151,9 +151,9 @@ def _parsed(data: bytes) -> Record:
     if members.get("begun") is None:
         return found
     begun = _claim(members["begun"])
-    if begun.batch <= found.answered:
+    if begun.batch <= found.last_decided_batch:
         raise Refused("begun is not behind what was answered")
-    return found.with_begun(begun)
+    return found.with_pending(begun)
 
 
 def _claim(row: Json) -> Claim:

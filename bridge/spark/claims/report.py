@@ -22,23 +22,23 @@ class ClaimReport:
     what was taken before stands in the records.
     """
 
-    answers: dict[TopicPartition, Claimed] = field(default_factory=dict)
+    results: dict[TopicPartition, Claimed] = field(default_factory=dict)
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     rewound: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    unsure: list[TopicPartition] = field(default_factory=list)
+    ambiguous: list[TopicPartition] = field(default_factory=list)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     error: ZkConsumerError | None = None
 
     def result(self) -> dict[TopicPartition, Claimed]:
         """The answers; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
         raise_for(self.error, self.unknown, "whether the batch may read it")
-        return self.answers
+        return self.results
 
-    def join(self, more: ClaimReport) -> None:
+    def merge(self, more: ClaimReport) -> None:
         """What became of the rest of it, or of what was unknown."""
-        self.answers |= more.answers
+        self.results |= more.results
         self.stored |= more.stored
         self.rewound |= more.rewound
-        self.unsure += more.unsure
+        self.ambiguous += more.ambiguous
         self.unknown = dict(more.unknown)
         self.error = self.error or more.error

@@ -25,8 +25,8 @@ import json
 from enum import Enum
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.text import to_text
-from zkconsumer.zk.java_json import Refused, read_strict
+from zkconsumer.text import decode_strict
+from zkconsumer.zk.java_json import Refused, read_jackson_json
 
 VERSION = 1
 
@@ -40,19 +40,19 @@ RUNS_BYTES_MAX = 8_192
 class Turn(Enum):
     """What a run may do."""
 
-    ENTER = "not in the list"
-    CLAIM = "the last one"
-    OVER = "before the last"
+    UNREGISTERED = "not in the list"
+    CURRENT = "the last one"
+    SUPERSEDED = "before the last"
 
 
-def turn_of(runs: tuple[str, ...], run: str) -> Turn:
+def run_status(runs: tuple[str, ...], run: str) -> Turn:
     """The table above."""
     if run not in runs:
-        return Turn.ENTER
-    return Turn.CLAIM if runs[-1] == run else Turn.OVER
+        return Turn.UNREGISTERED
+    return Turn.CURRENT if runs[-1] == run else Turn.SUPERSEDED
 
 
-def entered(runs: tuple[str, ...], run: str) -> tuple[str, ...]:
+def append_run(runs: tuple[str, ...], run: str) -> tuple[str, ...]:
     """The list with another run that claims from now on."""
     assert run not in runs, "a run enters once"
     return (*runs, run)[-RUNS_KEPT_MAX:]
@@ -66,7 +66,7 @@ def format_runs(runs: tuple[str, ...]) -> bytes:
 def parse_runs(data: bytes) -> tuple[str, ...]:
     """The runs; none where the bytes are not ours."""
     try:
-        found = read_strict(to_text(data)) if len(data) <= RUNS_BYTES_MAX else None
+        found = read_jackson_json(decode_strict(data)) if len(data) <= RUNS_BYTES_MAX else None
     except (Refused, MalformedZnode, RecursionError):
         return ()
     runs = found.get("runs") if isinstance(found, dict) and found.get("v") == VERSION else None

@@ -6,7 +6,7 @@ from bridge.spark.membership import NO_OFFSET
 from zkconsumer.types import TopicPartition
 
 
-def twice_words(group: str, query: str) -> str:
+def duplicate_run_message(group: str, query: str) -> str:
     """What an operator reads of a query that is run twice."""
     return (
         f"query {query} of group {group} was started again while this run of it lived: its checkpoint, or a copy of "
@@ -16,7 +16,7 @@ def twice_words(group: str, query: str) -> str:
     )
 
 
-def rewound_words(group: str, tp: TopicPartition, offset: int, claimed: int) -> str:
+def group_rewound_message(group: str, tp: TopicPartition, offset: int, claimed: int) -> str:
     """What an operator reads with ``onGroupRewind=fail``."""
     stands_at = "has no offset" if offset == NO_OFFSET else f"stands at {offset}"
     return (

@@ -36,10 +36,10 @@ class Claimant:
     query: str
     run: str
     session_id: int
-    held: Mapping[TopicPartition, int]
+    owned: Mapping[TopicPartition, int]
     control_version: int | None = None
     on_rewind: OnRewind = OnRewind.IGNORE
-    births: Mapping[str, int] = field(default_factory=dict)
+    topic_czxids: Mapping[str, int] = field(default_factory=dict)
     acl: tuple[Acl, ...] | None = None
     wall_ms: int = 0
 
@@ -48,23 +48,23 @@ class Claimant:
 class Planned:
     """What is to be written of a partition, and what the last look found of its nodes."""
 
-    verdict: Take | Finish | Refuse
+    decision: Take | Finish | Refuse
     record: Record
     record_version: int
     offset_version: int
-    claimed: int | None
+    claimed_end: int | None
 
 
-def ops_for(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) -> list[Op]:
+def claim_ops(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) -> list[Op]:
     """The operations of one partition, which belong into one multi."""
-    match planned.verdict:
+    match planned.decision:
         case Refuse():
             record = planned.record.with_refusal(batch)
         case Finish():
-            assert planned.record.begun is not None, "only what was begun is finished"
-            record = planned.record.with_claim(planned.record.begun)
+            assert planned.record.pending is not None, "only what was begun is finished"
+            record = planned.record.with_claim(planned.record.pending)
         case Take(first, end):
-            record = planned.record.with_claim(Claim(batch, first, end, by.held[tp], by.wall_ms))
+            record = planned.record.with_claim(Claim(batch, first, end, by.owned[tp], by.wall_ms))
             return [
                 CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
                 write_op(paths.offset(by.group, tp), format_offset(end), planned.offset_version, by.acl),
@@ -78,7 +78,7 @@ def record_op(by: Claimant, tp: TopicPartition, record: Record, version: int) ->
     return write_op(paths.claims_of_partition(by.group, by.query, tp), format_record(record), version, by.acl)
 
 
-def parents_of(by: Claimant, planned: Mapping[TopicPartition, Planned], again: Collection[str]) -> list[Create]:
+def missing_parents(by: Claimant, planned: Mapping[TopicPartition, Planned], again: Collection[str]) -> list[Create]:
     """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
 
     Nothing, where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
@@ -90,7 +90,7 @@ def parents_of(by: Claimant, planned: Mapping[TopicPartition, Planned], again: C
         for topic in sorted(without_record - (has_record - set(again)))
     ]
     without_offset = {
-        tp.topic for tp, one in planned.items() if one.offset_version == MISSING and isinstance(one.verdict, Take)
+        tp.topic for tp, one in planned.items() if one.offset_version == MISSING and isinstance(one.decision, Take)
     }
     if without_offset:
         creates.append(Create(paths.offsets(by.group), acl=by.acl))

@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.spark.claims import Claimant, OnRewind
-from bridge.spark.claims.in_kafka import answers_of_nobody
+from bridge.spark.claims.in_kafka import replay_claims
 from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS
-from bridge.spark.keeper.running import run_here
+from bridge.spark.keeper.running import run_blocking
 from bridge.spark.keeper.watching import ControlWatch, Sight
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.security import security_of
+from zkconsumer.zk.security import zk_security_of
 
 if TYPE_CHECKING:
     from bridge.spark.keeper.opening import MakeStore
@@ -44,10 +44,10 @@ class Absent:
         self._settings = settings
         self._clock = clock
         self._config = config = settings.config()
-        self._security = security_of(config)
+        self._security = zk_security_of(config)
         make = make_store or partial(KazooStore, security=self._security)
         self.store: ZkStore = make(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        self._brokers = BrokerAccess.of(config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        self._brokers = BrokerAccess.from_config(config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         self._watch = ControlWatch(self.store, config.group_id, on_change)
 
     def start(self) -> None:
@@ -58,15 +58,15 @@ class Absent:
         """End the session."""
         return self.store.close(CLOSE_MS)
 
-    def look(self) -> Sight:
+    def read_control(self) -> Sight:
         """See ``ControlWatch``."""
-        return self._watch.look(LOOKUP_TIMEOUT_MS)
+        return self._watch.read(LOOKUP_TIMEOUT_MS)
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``WorldError``."""
-        return list(self._brokers.find())
+        return list(self._brokers.find_brokers())
 
-    def claim(
+    def replay_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
     ) -> dict[TopicPartition, Claimed]:
         """What a batch may read while its query is no member: what it claimed before.
@@ -80,4 +80,4 @@ class Absent:
             self._settings.group, query, self._settings.run, session_id, {}, None,
             OnRewind(self._settings.on_rewind), {}, self._security.acl, self._clock.wall_ms(),
         )  # fmt: skip
-        return run_here(self.store, session_id, answers_of_nobody(by, batch, ranges), until_ms, self._clock).result()
+        return run_blocking(self.store, session_id, replay_claims(by, batch, ranges), until_ms, self._clock).result()

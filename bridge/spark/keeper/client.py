@@ -69,34 +69,34 @@ class KeeperClient:
 
     def start(self) -> None:
         """Join the group now; raises what stands in the way."""
-        self._running()
+        self._running_process()
 
     # --- GroupMembership ----------------------------------------------------------------------------------------
 
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
-        args = {"ended": msg.to_ended(ended), "wait_ms": wait_ms}
-        return msg.of_holding(self._ask("begin_batch", args, CALL_MS + KAFKA_MS + wait_ms))
+        args = {"ended": msg.encode_batch_ends(ended), "wait_ms": wait_ms}
+        return msg.decode_batch_assignment(self._ask("begin_batch", args, CALL_MS + KAFKA_MS + wait_ms))
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
-        self._ask("planned", {"partitions": msg.to_partitions(partitions)}, CALL_MS)
+    def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
+        self._ask("planned", {"partitions": msg.encode_partitions(partitions)}, CALL_MS)
 
-    def stands(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
-        args = {"partitions": msg.to_partitions(partitions), "query": query}
-        return msg.of_stands(self._ask("stands", args, CALL_MS + KAFKA_MS))
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+        args = {"partitions": msg.encode_partitions(partitions), "query": query}
+        return msg.decode_group_offsets(self._ask("stands", args, CALL_MS + KAFKA_MS))
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
     ) -> dict[TopicPartition, Claimed]:
-        args = {"query": query, "batch": batch, "ranges": msg.to_wanted(ranges)}
-        return msg.of_claimed(self._ask("claim", args, CLAIM_MS + KAFKA_MS))
+        args = {"query": query, "batch": batch, "ranges": msg.encode_ranges_to_claim(ranges)}
+        return msg.decode_claim_results(self._ask("claim", args, CLAIM_MS + KAFKA_MS))
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        return msg.of_texts(self._ask("seek", {"offsets": msg.to_offsets(offsets)}, CALL_MS + KAFKA_MS))
+        return msg.decode_reasons(self._ask("seek", {"offsets": msg.encode_offsets(offsets)}, CALL_MS + KAFKA_MS))
 
     def brokers(self) -> list[BrokerAddress]:
-        return msg.of_brokers(self._ask("brokers", {}, CALL_MS))
+        return msg.decode_brokers(self._ask("brokers", {}, CALL_MS))
 
-    def observe(self) -> dict[str, int]:
+    def metrics(self) -> dict[str, int]:
         found = self._ask("observe", {}, CALL_MS)
         return {str(name): msg.number_of(value) for name, value in found.items()}
 
@@ -123,7 +123,7 @@ class KeeperClient:
     # --- the process --------------------------------------------------------------------------------------------
 
     @property
-    def keeper_pid(self) -> int | None:
+    def process_pid(self) -> int | None:
         """The process that runs now."""
         return None if self._process is None else self._process.pid
 
@@ -133,13 +133,13 @@ class KeeperClient:
         if os.getpid() != self._pid:
             raise ForkedError("this membership belongs to another process, of which this one is a fork")
         while True:
-            process = self._running()
+            process = self._running_process()
             try:
                 return process.ask(name, args, within_ms, self._clock)
             except _Died as died:
-                self._buried(died)
+                self._process_ended(died)
 
-    def _running(self) -> _Process:
+    def _running_process(self) -> _Process:
         while self._process is None:
             now_ms = self._clock.now_ms()
             self._started_ms = [at_ms for at_ms in self._started_ms if now_ms - at_ms < RESTARTS_WITHIN_MS]
@@ -164,7 +164,7 @@ class KeeperClient:
             self._process = process
         return self._process
 
-    def _buried(self, died: _Died) -> None:
+    def _process_ended(self, died: _Died) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.end()
@@ -218,8 +218,8 @@ class _Process:
         until_ms = clock.now_ms() + within_ms + GRACE_MS
         self._write(msg.encode(msg.Call(self._asked, name, within_ms, args)), until_ms, clock)
         while True:
-            answer = msg.decode_answer(self._line(until_ms, clock))
-            if answer.number == self._asked:
+            answer = msg.decode_process_response(self._line(until_ms, clock))
+            if answer.request_id == self._asked:
                 break
         if isinstance(answer, msg.Failed):
             raise answer.error()

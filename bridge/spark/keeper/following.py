@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from bridge.spark.keeper.metrics import MetricsServer, render
+from bridge.spark.keeper.metrics import MetricsServer, render_prometheus
 from bridge.spark.keeper.place import Where
 from bridge.spark.keeper.settings import LISTEN_NOWHERE
 from bridge.spark.keeper.whereabouts import FINISH_MS, TICK_MS, Whereabouts
@@ -69,23 +69,23 @@ class Following(Whereabouts):
         if self._listen != LISTEN_NOWHERE:
             self._metrics = MetricsServer(self._listen, self._rendered, self._died)
             log.info("keeper-metrics listen=%s port=%d", self._listen, self._metrics.port)
-        self._absent.start()
-        self._look()
-        if (wanted := self._wanted.where) is not Where.NOWHERE:
+        self._standby.start()
+        self._read_control()
+        if (wanted := self._target.group) is not Where.NONE:
             try:
                 self._enter(wanted)
             except ZkConsumerError:
-                self._look()
-                if self._wanted.where is wanted:
+                self._read_control()
+                if self._target.group is wanted:
                     raise
-        self._tell_waiting()
-        self._worker = spawn("keeper-follow", self._follow, self._died, wake=self._changed.set)
+        self._log_if_waiting()
+        self._worker = spawn("keeper-follow", self._run_switcher, self._died, wake=self._changed.set)
 
     def stop_waiting(self) -> None:
         """The query is gone: whatever waits here goes on at once.  From any thread."""
-        self._gone.set()
+        self._query_gone.set()
         self._changed.set()
-        side = self._side
+        side = self._membership
         if side is not None:
             side.stop_waiting()
 
@@ -100,118 +100,118 @@ class Following(Whereabouts):
     def _end(self, end: Callable[[Side], bool]) -> bool:
         self.stop_waiting()
         stopped = self._worker is None or self._worker.stop(FINISH_MS)
-        with self._turn:
-            side, self._side = self._side, None
+        with self._call_lock:
+            side, self._membership = self._membership, None
             clean = side is None or end(side)
         if self._metrics is not None:
             self._metrics.close()
             self._metrics = None
-        return self._absent.close() and clean and stopped
+        return self._standby.close() and clean and stopped
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
-        with self._turn:
+        with self._call_lock:
             self._awaits_claim = False
-            if self._side is not None and self._is_leaving:
-                side, until = self._side, until_ms
-                self._await_sight(side)
-                self._tried(lambda: side.finish(ended, until))
-                self._tried(lambda: side.planned((), until))
+            if self._membership is not None and self._is_leaving:
+                side, until = self._membership, until_ms
+                self._await_control_seen(side)
+                self._translate_errors(lambda: side.end_batch(ended, until))
+                self._translate_errors(lambda: side.planned((), until))
                 self._changed.set()
-            elif self._side is not None and self._failure is None:
-                return self._begun(ended, wait_ms, until_ms)
+            elif self._membership is not None and self._failure is None:
+                return self._begin_batch_in(ended, wait_ms, until_ms)
         began_ms = self._clock.now_ms()
         until_ready_ms = min(began_ms + min(max(wait_ms, STILL_MS), STILL_MS_MAX), until_ms)
         while not self._is_ready:
-            if self._clock.now_ms() >= until_ready_ms or self._gone.wait(TICK_MS / 1000):
-                raise self._moving()
-        with self._turn:
-            if self._side is None or self._is_leaving or self._failure is not None:
-                raise self._moving()
-            return self._begun(ended, max(0, wait_ms - (self._clock.now_ms() - began_ms)), until_ms)
+            if self._clock.now_ms() >= until_ready_ms or self._query_gone.wait(TICK_MS / 1000):
+                raise self._migrating_error()
+        with self._call_lock:
+            if self._membership is None or self._is_leaving or self._failure is not None:
+                raise self._migrating_error()
+            return self._begin_batch_in(ended, max(0, wait_ms - (self._clock.now_ms() - began_ms)), until_ms)
 
-    def _begun(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
-        side = self._side
+    def _begin_batch_in(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+        side = self._membership
         assert side is not None, "it was looked at"
-        holding = self._tried(lambda: side.begin_batch(ended, wait_ms, until_ms))
-        knows_nothing = self._has_moved_here and not any(holding.topics.values())
-        if not holding.is_settled and (self._is_leaving or knows_nothing):
-            self._tried(lambda: side.planned((), until_ms))
-            raise self._moving()
+        holding = self._translate_errors(lambda: side.begin_batch(ended, wait_ms, until_ms))
+        knows_nothing = self._has_switched_here and not any(holding.partition_counts.values())
+        if not holding.is_complete and (self._is_leaving or knows_nothing):
+            self._translate_errors(lambda: side.planned((), until_ms))
+            raise self._migrating_error()
         self._is_planning = bool(holding.partitions)
-        return replace(holding, rebalances=holding.rebalances + self._before.get("rebalances", 0))
+        return replace(holding, rebalances=holding.rebalances + self._previous_counters.get("rebalances", 0))
 
     def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
-        with self._turn:
-            if (side := self._side) is not None:
-                self._tried(lambda: side.planned(partitions, until_ms))
+        with self._call_lock:
+            if (side := self._membership) is not None:
+                self._translate_errors(lambda: side.planned(partitions, until_ms))
                 self._awaits_claim = bool(partitions) and self._settings.mode is CommitMode.CLAIM
             self._is_planning = False
 
     def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
-        return self._asked(lambda side: side.stands(partitions, query, until_ms))
+        return self._call_membership(lambda side: side.stands(partitions, query, until_ms))
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
     ) -> dict[TopicPartition, Claimed]:
-        with self._turn:
+        with self._call_lock:
             try:
-                return self._asked(lambda side: side.claim(query, batch, ranges, until_ms))
+                return self._call_membership(lambda side: side.claim(query, batch, ranges, until_ms))
             except GroupMoves:
-                return self._absent.claim(query, batch, ranges, until_ms)
+                return self._standby.replay_claims(query, batch, ranges, until_ms)
             finally:
                 self._awaits_claim = False
 
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
-        return self._asked(lambda side: side.seek(offsets, until_ms))
+        return self._call_membership(lambda side: side.seek(offsets, until_ms))
 
     def brokers(self) -> list[BrokerAddress]:
         try:
-            return self._asked(lambda side: side.brokers())
+            return self._call_membership(lambda side: side.brokers())
         except GroupMoves:
-            return self._absent.brokers()
+            return self._standby.brokers()
 
     def observe(self) -> dict[str, int]:
         """Counters and gauges, by name; works also after the membership has failed."""
-        side, found = self._side, dict(self._before)
+        side, found = self._membership, dict(self._previous_counters)
         for name, number in ({} if side is None else side.observe()).items():
             found[name] = found.get(name, 0) + number
-        gauges = {"in_kafka": int(self._where is Where.KAFKA), "waits_for_move": int(self._side is None)}
-        return found | gauges | {"moves": self._moves}
+        gauges = {"in_kafka": int(self._current_group is Where.KAFKA), "waits_for_move": int(self._membership is None)}
+        return found | gauges | {"moves": self._switches}
 
     # --- asking a side ------------------------------------------------------------------------------------------
 
     @property
     def _is_ready(self) -> bool:
-        return (self._side is not None and not self._is_leaving) or self._failure is not None
+        return (self._membership is not None and not self._is_leaving) or self._failure is not None
 
-    def _asked(self, ask: Callable[[Side], T]) -> T:
-        with self._turn:
-            side = self._side
+    def _call_membership(self, ask: Callable[[Side], T]) -> T:
+        with self._call_lock:
+            side = self._membership
             if side is None or self._failure is not None:
-                raise self._moving()
-            return self._tried(lambda: ask(side))
+                raise self._migrating_error()
+            return self._translate_errors(lambda: ask(side))
 
-    def _tried(self, ask: Callable[[], T]) -> T:
+    def _translate_errors(self, ask: Callable[[], T]) -> T:
         """What a side answers; an error of it that comes from the move is ``GroupMoves``."""
         try:
             return ask()
         except ConnectorClosed:
             raise
         except ZkConsumerError as error:
-            if not (self._has_moved() or self._is_kept_out(error)):
+            if not (self._has_target_changed() or self._is_blocked_by_placeholder(error)):
                 raise
-            raise self._moving() from error
+            raise self._migrating_error() from error
 
-    def _moving(self) -> ZkConsumerError:
+    def _migrating_error(self) -> ZkConsumerError:
         """What to raise where there is no side; the error that ended everything, if there was one."""
         if self._failure is not None:
             return self._failure
-        if self._gone.is_set():
+        if self._query_gone.is_set():
             return ConnectorClosed("the query's keeper is leaving the group")
         group = self._settings.group
-        words = f"group {group} is on the move, and nobody reads meanwhile: {self._words()}"
+        words = f"group {group} is on the move, and nobody reads meanwhile: {self._wait_message()}"
         if self._clock.now_ms() - self._since_ms > MOVE_MS_MAX:
             return MigrationError(
                 f"{words}. The query waited for {MOVE_MS_MAX // 3_600_000} hours: finish the migration or take it back "
@@ -220,4 +220,4 @@ class Following(Whereabouts):
         return GroupMoves(words)
 
     def _rendered(self) -> str:
-        return render(self._settings.group, self._settings.consumer_id, self.observe())
+        return render_prometheus(self._settings.group, self._settings.consumer_id, self.observe())

@@ -21,9 +21,9 @@ class LendingHolder:
     """A ``Holder`` without streams or fetchers."""
 
     def __init__(self, lending: Lending, lease: Lease, inbox: Inbox) -> None:
-        self.lending = lending
+        self.leases = lending
         self.changed = threading.Condition()
-        self.is_over = False
+        self.is_ended = False
         self._lease = lease
         self._inbox = inbox
 
@@ -31,75 +31,75 @@ class LendingHolder:
 
     def start_fetching(self, command: do.StartFetching) -> None:
         for tp, offset in command.positions.items():
-            self.lending.start(tp, command.threads[tp], command.epochs[tp], offset)
-        self.tell()
+            self.leases.add(tp, command.threads[tp], command.epochs[tp], offset)
+        self.notify()
 
     def drain(self, command: do.Drain) -> None:
-        self._say(self.lending.drain(command.partitions))
+        self._post_drained(self.leases.drain(command.partitions))
 
-    def give_up_drain(self, command: do.GiveUpDrain) -> None:
-        self._say(self.lending.give_up(command.partitions))
+    def force_drain(self, command: do.GiveUpDrain) -> None:
+        self._post_drained(self.leases.abandon_drain(command.partitions))
 
-    def drop(self, command: do.Drop) -> None:
-        self.lending.drop(command.partitions)
-        self.tell()
+    def drop_partitions(self, command: do.Drop) -> None:
+        self.leases.drop(command.partitions)
+        self.notify()
 
-    def move_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveThread) -> None:
         for tp, thread in command.threads.items():
-            self.lending.move(tp, thread, command.epochs[tp])
-        self.tell()
+            self.leases.change_thread(tp, thread, command.epochs[tp])
+        self.notify()
 
     def collect_positions(self) -> None:
         """What Kafka keeps of a group is told again and again, because brokers forget what is not repeated."""
-        self._inbox.post(ev.PositionsCollected(self.lending.positions))
+        self._inbox.submit(ev.PositionsCollected(self.leases.positions))
 
     # --- what the query says ------------------------------------------------------------------------------------
 
-    def ended(self, ended: Mapping[TopicPartition, Ended]) -> dict[TopicPartition, int]:
+    def end_batch(self, ended: Mapping[TopicPartition, Ended]) -> dict[TopicPartition, int]:
         """The batch before is over; gives back what is to be written of what stays ours."""
-        to_write, rested = self.lending.ended(ended)
-        self._say(rested)
+        to_write, rested = self.leases.end_batch(ended)
+        self._post_drained(rested)
         return to_write
 
-    def lend(self) -> dict[TopicPartition, Held]:
-        return self.lending.lend() if self._lease.holds and not self.is_over else {}
+    def lease_all(self) -> dict[TopicPartition, Held]:
+        return self.leases.lease_all() if self._lease.is_valid and not self.is_ended else {}
 
-    def planned(self, partitions: Collection[TopicPartition]) -> None:
-        self._say(self.lending.planned(partitions))
+    def keep_planned(self, partitions: Collection[TopicPartition]) -> None:
+        self._post_drained(self.leases.keep_planned(partitions))
 
     def end_claim(self, held: Mapping[TopicPartition, int]) -> None:
-        self._say(self.lending.end_claim(held))
+        self._post_drained(self.leases.end_claim(held))
 
-    def let_go(self) -> None:
+    def end_query(self) -> None:
         """The query is gone: nothing is waited for any more."""
-        self._say(self.lending.over())
+        self._post_drained(self.leases.end_query())
 
     # --- on any thread ------------------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        return self.lending.threads
+        return self.leases.threads
 
     @property
-    def holds_nothing(self) -> bool:
-        return not len(self.lending)
+    def has_no_partitions(self) -> bool:
+        return not len(self.leases)
 
     @property
-    def busy(self) -> None:
+    def busy_stream(self) -> None:
         """A batch may take as long as it takes: Spark watches the query, and a keeper ends with it."""
         return None
 
     def end(self, error: BaseException | None) -> None:
-        self.is_over = True
-        self.tell()
+        self.is_ended = True
+        self.notify()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """There is no thread."""
 
     def join(self, timeout_ms: int) -> bool:
         return True
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Let whoever waits look again."""
         with self.changed:
             self.changed.notify_all()
@@ -107,10 +107,10 @@ class LendingHolder:
     def wait(self, is_true: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until that is so, or everything is over; whether it is so."""
         with self.changed:
-            self.changed.wait_for(lambda: is_true() or self.is_over, max(0, timeout_ms) / 1000)
+            self.changed.wait_for(lambda: is_true() or self.is_ended, max(0, timeout_ms) / 1000)
         return is_true()
 
-    def _say(self, rested: Mapping[TopicPartition, int]) -> None:
+    def _post_drained(self, rested: Mapping[TopicPartition, int]) -> None:
         """Posted and not fed: the membership may be in the middle of the commands of an event."""
         if rested:
-            self._inbox.post(ev.PartitionsDrained(dict(rested)))
+            self._inbox.submit(ev.PartitionsDrained(dict(rested)))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 from bridge.client.events import Offset
 from bridge.client.generation import MemberState
 from bridge.spark.claims import Claimant, ClaimReport, OnRewind
-from bridge.spark.claims.in_kafka import Committed, begin, claimed_ends, metadata_of, settle
+from bridge.spark.claims.in_kafka import Committed, begin_claims, claimed_ends, commit_metadata, settle_claims
 from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
-from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_here
+from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_blocking
 from bridge.spark.keeper.side import NOT_HELD, Side
-from bridge.spark.keeper.takeover import not_alone
+from bridge.spark.keeper.takeover import not_exclusive_error
 from bridge.spark.keeper.turns import WRITE_RESERVE_MS
 from bridge.spark.membership import NO_OFFSET, CommitMode, Holding, Stand, Wanted
 from zkconsumer.base.clock import Clock
@@ -47,21 +47,21 @@ class KafkaSide(Side):
         control_version: Callable[[], int | None],
     ) -> None:
         super().__init__(settings, opened, clock)
-        self._opened = opened
+        self._coordinator_setup = opened
         self._membership = opened.membership
         self._control_version = control_version
         self._has_left = False
         self._empty_since_ms: int | None = None
         """Since when it is in a generation that gives it nothing."""
 
-    def offer(self, guest: Offer | None) -> None:
+    def update_protocols(self, guest: Offer | None) -> None:
         """What the members offer now is offered here too, if that is news."""
-        if guest is not None and guest != self._opened.offered:
-            self._opened.offer(guest)
+        if guest is not None and guest != self._coordinator_setup.offered_protocols:
+            self._coordinator_setup.update_protocols(guest)
 
     def open(self) -> None:
         """Become a member; raises what ``OpenedInKafka.join`` raises."""
-        self._opened.join(self._turns.pause)
+        self._coordinator_setup.join(self._calls.pause)
 
     def leave(self) -> bool:
         self._has_left = True
@@ -69,14 +69,14 @@ class KafkaSide(Side):
 
     def abandon(self) -> bool:
         """A coordinator is told: it would wait for the whole time-out of a member that only falls silent."""
-        if not (self._has_left or self._is_closed) and self._opened.is_started and self.failure is None:
+        if not (self._has_left or self._is_closed) and self._coordinator_setup.is_started and self.failure is None:
             return self.leave()
         return super().abandon()
 
     @property
-    def has_share(self) -> bool:
+    def had_assignment(self) -> bool:
         """Whether it ever had one."""
-        return self._meters.is_whole or len(self._lending) > 0 or self._meters.rebalances > 0
+        return self._meters.is_assignment_complete or len(self._leases) > 0 or self._meters.rebalances > 0
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
@@ -86,8 +86,8 @@ class KafkaSide(Side):
         ends: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
         if self._settings.mode is CommitMode.CLAIM:
             # The records before the offsets: only this query writes records, so what lies between is others' alone.
-            look = partial(claimed_ends, self._opened.group, query, wanted)
-            ends = self._turns.again(lambda: self._run(look(), until_ms), until_ms)
+            look = partial(claimed_ends, self._coordinator_setup.group, query, wanted)
+            ends = self._calls.retry(lambda: self._run(look(), until_ms), until_ms)
         found = self._committed(wanted, until_ms)
         return {tp: Stand(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
 
@@ -95,91 +95,91 @@ class KafkaSide(Side):
         self._check()
         if self._settings.mode is CommitMode.NONE:
             return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
-        held = self._turns.on_group(
-            lambda: {tp: e for tp, e in self._lending.epochs.items() if tp in offsets}, until_ms
+        held = self._calls.on_event_loop(
+            lambda: {tp: e for tp, e in self._leases.epochs.items() if tp in offsets}, until_ms
         )
         wanted = {tp: offsets[tp] for tp in held}
-        left_ms = self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS
+        left_ms = self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS
         not_written = self._membership.commit(wanted, left_ms) if wanted else {}
         placed = {tp: offset for tp, offset in wanted.items() if tp not in not_written}
-        self._turns.on_group(lambda: self._placed(placed, held), until_ms)
+        self._calls.on_event_loop(lambda: self._offsets_written(placed, held), until_ms)
         refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
         return refused | {tp: str(why) for tp, why in not_written.items()}
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _is_whole(self) -> bool:
+    def _is_assignment_complete(self) -> bool:
         """A generation that is ending is none to begin with: what leaves then is in nobody's share.
 
         Where members give back one generation after the other (cooperative), who joins has nothing in the first.
         """
         machine = self._membership.machine
         is_stable = machine.state is MemberState.STABLE
-        if not (super()._is_whole() and is_stable and not self._lending.leaving):
+        if not (super()._is_assignment_complete() and is_stable and not self._leases.draining):
             self._empty_since_ms = None
             return False
-        if len(self._lending) or machine.is_eager:
+        if len(self._leases) or machine.is_eager:
             return True
         now_ms = self._clock.now_ms()
         if self._empty_since_ms is None:
             self._empty_since_ms = now_ms
         return now_ms - self._empty_since_ms >= EMPTY_SHARE_MS
 
-    def _lend(self) -> Holding:
-        counts = self._membership.machine.subscriptions.own_counts()
+    def _lease(self) -> Holding:
+        counts = self._membership.machine.subscriptions.partition_counts()
         topics = {topic: count or 0 for topic, count in sorted(counts.items())}
-        return Holding(self._holder.lend(), self._is_whole(), self._meters.rebalances, topics)
+        return Holding(self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics)
 
-    def _check_holding(self, holding: Holding) -> None:
+    def _check_assignment(self, holding: Holding) -> None:
         """Whoever takes a whole group over has all of it, or somebody else is there."""
-        missing = sum(holding.topics.values()) - len(holding.partitions)
-        if self._settings.is_takeover and holding.is_settled and missing > 0:
-            raise not_alone(self._opened.group, [f"members that have {missing} partitions"])
+        missing = sum(holding.partition_counts.values()) - len(holding.partitions)
+        if self._settings.is_takeover and holding.is_complete and missing > 0:
+            raise not_exclusive_error(self._coordinator_setup.group, [f"members that have {missing} partitions"])
 
-    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+    def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """Nothing: Kafka took them before they counted."""
 
-    def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
+    def _write_claims(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
         """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim
         that was begun and is not settled, the next life could not tell whether others have read it."""
-        held = self._turns.on_group(lambda: self._lending.begin_claim(ranges), until_ms)
+        held = self._calls.on_event_loop(lambda: self._leases.begin_claim(ranges), until_ms)
         taken: dict[TopicPartition, int] = {}
         try:
             committed = self._committed(list(ranges), until_ms)
             claimant = Claimant(
-                self._opened.group, query, self._settings.run, self._turns.session_id(), held, self._control_version(),
-                OnRewind(self._settings.on_rewind), {}, self._opened.security.acl, self._clock.wall_ms(),
+                self._coordinator_setup.group, query, self._settings.run, self._calls.session_id(), held, self._control_version(),
+                OnRewind(self._settings.on_rewind), {}, self._coordinator_setup.security.acl, self._clock.wall_ms(),
             )  # fmt: skip
-            report, begun, runs_version = self._run(begin(claimant, batch, ranges, committed), until_ms)
+            report, begun, runs_version = self._run(begin_claims(claimant, batch, ranges, committed), until_ms)
             if begun:
-                offsets = {tp: Offset(one.claim.end, -1, metadata_of(query, one.claim)) for tp, one in begun.items()}
-                is_held = lambda tp: self._lending.has(tp, held[tp])  # noqa: E731
-                refused, silent = self._membership.commit_once(offsets, is_held, self._patience_ms(until_ms))
+                offsets = {tp: Offset(one.claim.end, -1, commit_metadata(query, one.claim)) for tp, one in begun.items()}
+                is_held = lambda tp: self._leases.has(tp, held[tp])  # noqa: E731
+                refused, silent = self._membership.commit_once(offsets, is_held, self._commit_timeout_ms(until_ms))
                 taken = {
                     tp: one.claim.end for tp, one in begun.items() if tp not in {**refused, **dict.fromkeys(silent)}
                 }
-                report.join(self._run(settle(claimant, batch, begun, refused, silent, runs_version), until_ms))
+                report.merge(self._run(settle_claims(claimant, batch, begun, refused, silent, runs_version), until_ms))
             report.result()
             return report
         finally:
-            self._membership.control.call(lambda: self._end_claim(held, taken))
+            self._membership.event_loop.call_soon(lambda: self._end_claim(held, taken))
 
     def _end_claim(self, held: Mapping[TopicPartition, int], taken: Mapping[TopicPartition, int]) -> None:
-        self._placed(taken, held)
-        self._holder.end_claim(held)
+        self._offsets_written(taken, held)
+        self._processor.end_claim(held)
 
-    def _placed(self, offsets: Mapping[TopicPartition, int], held: Mapping[TopicPartition, int]) -> None:
+    def _offsets_written(self, offsets: Mapping[TopicPartition, int], held: Mapping[TopicPartition, int]) -> None:
         for tp, offset in offsets.items():
-            self._lending.stands_at(tp, held[tp], offset)
+            self._leases.set_group_offset(tp, held[tp], offset)
 
     def _committed(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, Committed]:
         if not partitions:
             return {}
-        found = self._membership.committed(partitions, self._patience_ms(until_ms))
+        found = self._membership.committed(partitions, self._commit_timeout_ms(until_ms))
         return {tp: Committed(None) if at is None else Committed(at.offset, at.metadata) for tp, at in found.items()}
 
-    def _patience_ms(self, until_ms: int) -> int:
-        return max(LEAST_MS, self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
+    def _commit_timeout_ms(self, until_ms: int) -> int:
+        return max(LEAST_MS, self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
 
     def _run(self, procedure: Procedure[T], until_ms: int) -> T:
-        return run_here(self._opened.store, self._turns.session_id(), procedure, until_ms, self._clock)
+        return run_blocking(self._coordinator_setup.store, self._calls.session_id(), procedure, until_ms, self._clock)

@@ -41,54 +41,54 @@ class _Owned:
     offset: int
     position: int
     epochs: set[int] = field(default_factory=set)
-    is_lent: bool = False
-    claims: int = 0
-    is_leaving: bool = False
-    is_given_up: bool = False
-    is_told: bool = False
+    is_leased: bool = False
+    claims_in_progress: int = 0
+    is_draining: bool = False
+    is_drain_abandoned: bool = False
+    is_reported: bool = False
 
 
 class Lending:
     """Every method that may bring partitions to rest gives their positions back, each only once."""
 
     def __init__(self, *, waits: bool) -> None:
-        self.waits = waits
+        self.waits_for_batch = waits
         self._owned: dict[TopicPartition, _Owned] = {}
-        self._is_over = False
+        self._is_query_ended = False
 
     # --- what the group says ------------------------------------------------------------------------------------
 
-    def start(self, tp: TopicPartition, thread: str, epoch: int, offset: int) -> None:
+    def add(self, tp: TopicPartition, thread: str, epoch: int, offset: int) -> None:
         """It is ours from here on."""
         self._owned[tp] = _Owned(thread, epoch, offset, max(offset, NOWHERE))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Others wait for these, or another thread of ours does."""
         for tp in partitions:
-            self._owned[tp].is_leaving = True
-        return self._at_rest()
+            self._owned[tp].is_draining = True
+        return self._newly_drained()
 
-    def give_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def abandon_drain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Nobody waits for their batch any longer; a claim that is being written is waited for all the same."""
         for tp in partitions:
             if tp in self._owned:
-                self._owned[tp].is_given_up = True
-        return self._at_rest()
+                self._owned[tp].is_drain_abandoned = True
+        return self._newly_drained()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more."""
         for tp in partitions:
             self._owned.pop(tp, None)
 
-    def move(self, tp: TopicPartition, thread: str, epoch: int) -> None:
+    def change_thread(self, tp: TopicPartition, thread: str, epoch: int) -> None:
         """It stays ours under another thread.  A batch that was given up on goes on with it."""
         old = self._owned[tp]
         epochs = {*old.epochs, old.epoch}
-        self._owned[tp] = _Owned(thread, epoch, old.position, old.position, epochs, is_lent=old.is_lent)
+        self._owned[tp] = _Owned(thread, epoch, old.position, old.position, epochs, is_leased=old.is_leased)
 
     # --- what the query says ------------------------------------------------------------------------------------
 
-    def ended(self, ended: Mapping[TopicPartition, Ended]) -> tuple[Positions, Positions]:
+    def end_batch(self, ended: Mapping[TopicPartition, Ended]) -> tuple[Positions, Positions]:
         """The batch before is over: what is to be written now, and what is at rest with its end.
 
         An end counts only under the ownership under which the batch read; nothing is lent any more.
@@ -96,35 +96,35 @@ class Lending:
         counts: list[TopicPartition] = []
         for tp, end in ended.items():
             owned = self._owned.get(tp)
-            if self.waits and owned is not None and end.epoch in (owned.epoch, *owned.epochs):
+            if self.waits_for_batch and owned is not None and end.epoch in (owned.epoch, *owned.epochs):
                 owned.position = max(owned.position, end.offset)
                 counts.append(tp)
         for owned in self._owned.values():
-            owned.is_lent = False
-        to_write = {tp: self._owned[tp].position for tp in counts if not self._owned[tp].is_leaving}
-        return to_write, self._at_rest()
+            owned.is_leased = False
+        to_write = {tp: self._owned[tp].position for tp in counts if not self._owned[tp].is_draining}
+        return to_write, self._newly_drained()
 
-    def lend(self) -> dict[TopicPartition, Held]:
+    def lease_all(self) -> dict[TopicPartition, Held]:
         """Everything that nobody waits for, to the batch that is planned now."""
-        free = {tp: owned for tp, owned in self._owned.items() if not owned.is_leaving}
+        free = {tp: owned for tp, owned in self._owned.items() if not owned.is_draining}
         for owned in free.values():
-            owned.is_lent = True
+            owned.is_leased = True
         return {tp: Held(owned.epoch, owned.offset) for tp, owned in sorted(free.items())}
 
-    def planned(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def keep_planned(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The new batch does without the others."""
         wanted = set(partitions)
         for tp, owned in self._owned.items():
-            owned.is_lent = owned.is_lent and tp in wanted
-        return self._at_rest()
+            owned.is_leased = owned.is_leased and tp in wanted
+        return self._newly_drained()
 
     def begin_claim(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What of these is ours, with its epoch; it is not given back before ``end_claim``."""
         held: dict[TopicPartition, int] = {}
         for tp in partitions:
             owned = self._owned.get(tp)
-            if owned is not None and not owned.is_leaving:
-                owned.claims += 1
+            if owned is not None and not owned.is_draining:
+                owned.claims_in_progress += 1
                 held[tp] = owned.epoch
         return held
 
@@ -133,10 +133,10 @@ class Lending:
         for tp, epoch in held.items():
             owned = self._owned.get(tp)
             if owned is not None and owned.epoch == epoch:
-                owned.claims -= 1
-        return self._at_rest()
+                owned.claims_in_progress -= 1
+        return self._newly_drained()
 
-    def stands_at(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
+    def set_group_offset(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
         """The group's offset was put there, by a claim or a seek; False: under an ownership that is over."""
         owned = self._owned.get(tp)
         if owned is None or owned.epoch != epoch:
@@ -144,10 +144,10 @@ class Lending:
         owned.position = owned.offset = offset
         return True
 
-    def over(self) -> dict[TopicPartition, int]:
+    def end_query(self) -> dict[TopicPartition, int]:
         """No batch works on anything any more: what leaves from now on is at rest at once."""
-        self._is_over = True
-        return self._at_rest()
+        self._is_query_ended = True
+        return self._newly_drained()
 
     # --- what can be seen ---------------------------------------------------------------------------------------
 
@@ -159,37 +159,37 @@ class Lending:
     @property
     def threads(self) -> dict[TopicPartition, str]:
         """What is ours and not on its way out."""
-        return {tp: owned.thread for tp, owned in self._owned.copy().items() if not owned.is_leaving}
+        return {tp: owned.thread for tp, owned in self._owned.copy().items() if not owned.is_draining}
 
     @property
     def epochs(self) -> dict[TopicPartition, int]:
         """The same, with epochs."""
-        return {tp: owned.epoch for tp, owned in self._owned.copy().items() if not owned.is_leaving}
+        return {tp: owned.epoch for tp, owned in self._owned.copy().items() if not owned.is_draining}
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Where the group stands in what is ours, as far as we know."""
-        return {tp: owned.position for tp, owned in self._owned.items() if not owned.is_leaving and owned.position >= 0}
+        return {tp: owned.position for tp, owned in self._owned.items() if not owned.is_draining and owned.position >= 0}
 
     @property
-    def lent(self) -> set[TopicPartition]:
+    def leased(self) -> set[TopicPartition]:
         """What a batch works on."""
-        return {tp for tp, owned in self._owned.copy().items() if owned.is_lent}
+        return {tp for tp, owned in self._owned.copy().items() if owned.is_leased}
 
     @property
-    def leaving(self) -> set[TopicPartition]:
+    def draining(self) -> set[TopicPartition]:
         """What others wait for."""
-        return {tp for tp, owned in self._owned.copy().items() if owned.is_leaving}
+        return {tp for tp, owned in self._owned.copy().items() if owned.is_draining}
 
     def __len__(self) -> int:
         return len(self._owned)
 
-    def _at_rest(self) -> dict[TopicPartition, int]:
+    def _newly_drained(self) -> dict[TopicPartition, int]:
         """What leaves and nobody works on, and was not told yet."""
         rested: dict[TopicPartition, int] = {}
         for tp, owned in sorted(self._owned.items()):
-            is_waited_for = self.waits and owned.is_lent and not (owned.is_given_up or self._is_over)
-            if owned.is_leaving and not owned.is_told and not owned.claims and not is_waited_for:
-                owned.is_told = True
+            is_waited_for = self.waits_for_batch and owned.is_leased and not (owned.is_drain_abandoned or self._is_query_ended)
+            if owned.is_draining and not owned.is_reported and not owned.claims_in_progress and not is_waited_for:
+                owned.is_reported = True
                 rested[tp] = owned.position
         return rested

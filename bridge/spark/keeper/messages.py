@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Call:
     """A question."""
 
-    number: int
+    request_id: int
     name: str
     within_ms: int
     args: dict[str, Any]
@@ -41,7 +41,7 @@ class Call:
 class Done:
     """Its answer."""
 
-    number: int
+    request_id: int
     result: Any
 
 
@@ -49,9 +49,9 @@ class Done:
 class Failed:
     """It was not answered: ``kind`` names a class of ``zkconsumer.errors``."""
 
-    number: int
+    request_id: int
     kind: str
-    words: str
+    message: str
 
     @classmethod
     def of(cls, number: int, error: ZkConsumerError) -> Failed:
@@ -61,10 +61,10 @@ class Failed:
         """The same error on this side; of its family, where its class needs more than words."""
         kind = getattr(errors, self.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, ZkConsumerError)):
-            return Bug(f"{self.kind}: {self.words}")
+            return Bug(f"{self.kind}: {self.message}")
         if kind.__init__ is not ZkConsumerError.__init__:
             kind = next(base for base in kind.__mro__ if base in FAMILIES)
-        return kind(self.words)
+        return kind(self.message)
 
 
 FAMILIES = (errors.UsageError, errors.PeerError, errors.WorldError, errors.MigrationError, errors.Bug)
@@ -85,7 +85,7 @@ def encode(message: Call | Done | Failed) -> bytes:
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
-def decode_call(line: bytes) -> Call:
+def decode_process_request(line: bytes) -> Call:
     """Raises ``Bug``."""
     found = _object(line)
     if found.keys() != {"id", "call", "within_ms", "args"} or found["call"] not in CALLS:
@@ -96,7 +96,7 @@ def decode_call(line: bytes) -> Call:
     return Call(number, found["call"], within_ms, args)
 
 
-def decode_answer(line: bytes) -> Done | Failed:
+def decode_process_response(line: bytes) -> Done | Failed:
     """Raises ``Bug``."""
     found = _object(line)
     match found:
@@ -130,7 +130,7 @@ def _is_number(value: object) -> bool:
 # --- values -----------------------------------------------------------------------------------------------------
 
 
-def to_topics(values: Mapping[TopicPartition, T], write: Callable[[T], Any]) -> dict[str, dict[str, Any]]:
+def encode_by_topic(values: Mapping[TopicPartition, T], write: Callable[[T], Any]) -> dict[str, dict[str, Any]]:
     """Topic -> partition -> value."""
     found: dict[str, dict[str, Any]] = {}
     for tp, value in sorted(values.items()):
@@ -138,7 +138,7 @@ def to_topics(values: Mapping[TopicPartition, T], write: Callable[[T], Any]) -> 
     return found
 
 
-def of_topics(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition, T]:
+def decode_by_topic(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition, T]:
     """Raises ``Bug`` when that is not topic -> partition -> value."""
     try:
         return {
@@ -150,12 +150,12 @@ def of_topics(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition, T]:
         raise Bug(f"partitions in a message of a keeper cannot be read: {type(error).__name__}") from error
 
 
-def to_partitions(partitions: Iterable[TopicPartition]) -> dict[str, dict[str, Any]]:
-    return to_topics(dict.fromkeys(partitions, 1), int)
+def encode_partitions(partitions: Iterable[TopicPartition]) -> dict[str, dict[str, Any]]:
+    return encode_by_topic(dict.fromkeys(partitions, 1), int)
 
 
-def of_partitions(found: Any) -> list[TopicPartition]:
-    return list(of_topics(found, int))
+def decode_partitions(found: Any) -> list[TopicPartition]:
+    return list(decode_by_topic(found, int))
 
 
 def number_of(value: Any) -> int:
@@ -174,84 +174,84 @@ def _numbers(count: int) -> Callable[[Any], list[int]]:
     return read
 
 
-def to_ended(ended: Mapping[TopicPartition, Ended]) -> Any:
-    return to_topics(ended, lambda one: [one.epoch, one.offset])
+def encode_batch_ends(ended: Mapping[TopicPartition, Ended]) -> Any:
+    return encode_by_topic(ended, lambda one: [one.epoch, one.offset])
 
 
-def of_ended(found: Any) -> dict[TopicPartition, Ended]:
-    return {tp: Ended(*numbers) for tp, numbers in of_topics(found, _numbers(2)).items()}
+def decode_batch_ends(found: Any) -> dict[TopicPartition, Ended]:
+    return {tp: Ended(*numbers) for tp, numbers in decode_by_topic(found, _numbers(2)).items()}
 
 
-def to_wanted(ranges: Mapping[TopicPartition, Wanted]) -> Any:
-    return to_topics(ranges, lambda one: [one.first, one.end, one.epoch])
+def encode_ranges_to_claim(ranges: Mapping[TopicPartition, Wanted]) -> Any:
+    return encode_by_topic(ranges, lambda one: [one.first, one.end, one.epoch])
 
 
-def of_wanted(found: Any) -> dict[TopicPartition, Wanted]:
-    return {tp: Wanted(*numbers) for tp, numbers in of_topics(found, _numbers(3)).items()}
+def decode_ranges_to_claim(found: Any) -> dict[TopicPartition, Wanted]:
+    return {tp: Wanted(*numbers) for tp, numbers in decode_by_topic(found, _numbers(3)).items()}
 
 
-def to_claimed(claimed: Mapping[TopicPartition, Claimed]) -> Any:
-    return to_topics(claimed, lambda one: [one.first, one.end] if isinstance(one, Taken) else one.why)
+def encode_claim_results(claimed: Mapping[TopicPartition, Claimed]) -> Any:
+    return encode_by_topic(claimed, lambda one: [one.first, one.end] if isinstance(one, Taken) else one.reason)
 
 
-def of_claimed(found: Any) -> dict[TopicPartition, Claimed]:
+def decode_claim_results(found: Any) -> dict[TopicPartition, Claimed]:
     def read(value: Any) -> Claimed:
         return Refused(value) if isinstance(value, str) else Taken(*_numbers(2)(value))
 
-    return of_topics(found, read)
+    return decode_by_topic(found, read)
 
 
-def to_stands(stands: Mapping[TopicPartition, Stand]) -> Any:
-    return to_topics(stands, lambda one: [one.offset, one.claimed])
+def encode_group_offsets(stands: Mapping[TopicPartition, Stand]) -> Any:
+    return encode_by_topic(stands, lambda one: [one.offset, one.claimed_end])
 
 
-def of_stands(found: Any) -> dict[TopicPartition, Stand]:
+def decode_group_offsets(found: Any) -> dict[TopicPartition, Stand]:
     def read(value: Any) -> Stand:
         offset, claimed = value
         return Stand(number_of(offset), None if claimed is None else number_of(claimed))
 
-    return of_topics(found, read)
+    return decode_by_topic(found, read)
 
 
-def to_texts(texts: Mapping[TopicPartition, str]) -> Any:
-    return to_topics(texts, str)
+def encode_reasons(texts: Mapping[TopicPartition, str]) -> Any:
+    return encode_by_topic(texts, str)
 
 
-def of_texts(found: Any) -> dict[TopicPartition, str]:
-    return of_topics(found, str)
+def decode_reasons(found: Any) -> dict[TopicPartition, str]:
+    return decode_by_topic(found, str)
 
 
-def to_offsets(offsets: Mapping[TopicPartition, int]) -> Any:
-    return to_topics(offsets, int)
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> Any:
+    return encode_by_topic(offsets, int)
 
 
-def of_offsets(found: Any) -> dict[TopicPartition, int]:
-    return of_topics(found, number_of)
+def decode_offsets(found: Any) -> dict[TopicPartition, int]:
+    return decode_by_topic(found, number_of)
 
 
-def to_holding(holding: Holding) -> Any:
+def encode_batch_assignment(holding: Holding) -> Any:
     return {
-        "partitions": to_topics(holding.partitions, lambda held: [held.epoch, held.offset]),
-        "is_settled": holding.is_settled,
+        "partitions": encode_by_topic(holding.partitions, lambda held: [held.epoch, held.offset]),
+        "is_settled": holding.is_complete,
         "rebalances": holding.rebalances,
-        "topics": dict(holding.topics),
+        "topics": dict(holding.partition_counts),
     }
 
 
-def of_holding(found: Any) -> Holding:
+def decode_batch_assignment(found: Any) -> Holding:
     match found:
         case {"partitions": dict(partitions), "is_settled": bool(settled), "rebalances": int(n), "topics": dict(sizes)}:
-            held = {tp: Held(*numbers) for tp, numbers in of_topics(partitions, _numbers(2)).items()}
+            held = {tp: Held(*numbers) for tp, numbers in decode_by_topic(partitions, _numbers(2)).items()}
             return Holding(held, settled, n, {str(topic): number_of(count) for topic, count in sizes.items()})
         case _:
             raise Bug("what a keeper holds cannot be read")
 
 
-def to_brokers(brokers: Iterable[BrokerAddress]) -> Any:
+def encode_brokers(brokers: Iterable[BrokerAddress]) -> Any:
     return [[broker.broker_id, broker.host, broker.port] for broker in brokers]
 
 
-def of_brokers(found: Any) -> list[BrokerAddress]:
+def decode_brokers(found: Any) -> list[BrokerAddress]:
     try:
         return [BrokerAddress(number_of(one), str(host), number_of(port)) for one, host, port in found]
     except (TypeError, ValueError) as error:

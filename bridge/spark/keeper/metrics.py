@@ -36,25 +36,25 @@ class KeeperMeters:
     def __init__(self, clock: Clock, on_change: Callable[[], None], share: Callable[[], object]) -> None:
         self.zookeeper_commits = Meter(clock)
         self.kafka_commits = Meter(clock)
-        self.is_whole = False
+        self.is_assignment_complete = False
         self.rebalances = 0
         self._on_change = on_change
-        self._share = share
+        self._assignment = share
         self._last: object = None
 
-    def share_is_missing(self) -> None:
-        self.is_whole = False
+    def rebalance_started(self) -> None:
+        self.is_assignment_complete = False
 
-    def share_is_whole(self) -> None:
-        share = self._share()
+    def rebalance_completed(self) -> None:
+        share = self._assignment()
         if self._last is not None and share != self._last:
             self.rebalances += 1
         self._last = share
-        self.is_whole = True
+        self.is_assignment_complete = True
         self._on_change()
 
 
-def render(group: str, member: str, values: Mapping[str, int]) -> str:
+def render_prometheus(group: str, member: str, values: Mapping[str, int]) -> str:
     """Text in the format of Prometheus 0.0.4: gauges as ``zkconsumer_spark_<name>``, counters with ``_total``."""
     labels = f'{{group="{_escaped(group)}",member="{_escaped(member)}"}}'
     lines: list[str] = []

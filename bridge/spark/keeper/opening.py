@@ -14,18 +14,18 @@ from bridge.spark.keeper.holder import LendingHolder
 from bridge.spark.keeper.lending import Lending
 from bridge.spark.keeper.metrics import KeeperMeters
 from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.keeper.takeover import others_in, threads_for, wait_alone
+from bridge.spark.keeper.takeover import other_members, threads_for, wait_until_exclusive
 from bridge.spark.membership import CommitMode
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.lease import Lease
-from zkconsumer.base.spelling import near_name
+from zkconsumer.base.spelling import did_you_mean
 from zkconsumer.core.subscription import allowed_topics
 from zkconsumer.core.view import STATIC
 from zkconsumer.errors import UsageError, WorldError, ZkConsumerError
 from zkconsumer.kafka.connection import Connect
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.runtime.from_config import channel_settings_of, group_settings_of, planner_of
+from zkconsumer.runtime.from_config import channel_settings_of, group_settings_of, assignment_planner_of
 from zkconsumer.runtime.membership import ZooKeeperMembership
 from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
 from zkconsumer.zk import paths
@@ -33,8 +33,8 @@ from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.procedures import Procedure
 from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
-from zkconsumer.zk.security import ZkSecurity, security_of
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.security import ZkSecurity, zk_security_of
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 LOOKUP_TIMEOUT_MS = 5_000
 """How long ZooKeeper may take to tell of brokers, topics and members."""
@@ -77,21 +77,21 @@ class Opened:
         self.group = self.config.group_id
         self.threads = settings.threads
         self.is_started = False
-        self.security: ZkSecurity = security_of(self.config)
+        self.security: ZkSecurity = zk_security_of(self.config)
         settings.subscription(1)
         paths.check_consumer_id(settings.consumer_id)
         make = make_store or partial(KazooStore, security=self.security)
         self.store = make(self.config.zookeeper_connect, self.config.zookeeper_session_timeout_ms)
-        access = BrokerAccess.of(self.config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        access = BrokerAccess.from_config(self.config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         self._brokers = access
         self.lease = Lease(clock)
-        self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
+        self.meters = KeeperMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
         is_after_batch = settings.mode is CommitMode.AFTER_BATCH
         counting = Counting()
         self.membership = ZooKeeperMembership(
             self.group,
             group_settings_of(self.config, settings.consumer_id, auto_commit=is_after_batch),
-            planner_of(self.config, settings.consumer_id),
+            assignment_planner_of(self.config, settings.consumer_id),
             client_id=self.config.client_id,
             socket_timeout_ms=self.config.socket_timeout_ms,
             store=self.store,
@@ -100,13 +100,13 @@ class Opened:
             lease=self.lease,
             meters=self.meters,
             security=self.security,
-            channel=channel_settings_of(self.config),
+            coordinator_channel=channel_settings_of(self.config),
             hooks=counting,
         )
         self.counters = counting.counters = self.membership.counters
-        lending = Lending(waits=is_after_batch)
-        self.holder = LendingHolder(lending, self.lease, self.membership.inbox)
-        self.membership.run_with(self.holder)
+        lending = Lending(waits_for_batch=is_after_batch)
+        self.holder = LendingHolder(lending, self.lease, self.membership.event_loop)
+        self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member; ``pause`` waits so many ms, and says whether to give up.
@@ -116,21 +116,21 @@ class Opened:
         """
         self.membership.start(self.config.zookeeper_connection_timeout_ms)
         self.is_started = True
-        self._look_at_budget()
+        self._check_rebalance_budget()
         log.info(
             "keeper-connected member=%s session_timeout_ms=%d mode=%s",
             self.settings.consumer_id, self.membership.negotiated_timeout_ms, self.settings.mode.value,
         )  # fmt: skip
         if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
             self.membership.check_brokers()
-        sizes = self._sizes() if self.config.bootstrap_servers is None else {}
+        sizes = self._partition_counts() if self.config.bootstrap_servers is None else {}
         if self.settings.is_takeover:
-            look = partial(others_in, self.store, self.group, self.settings.consumer_id, LOOKUP_TIMEOUT_MS)
-            wait_alone(look, self.group, self.settings.takeover_wait_ms, pause)
+            look = partial(other_members, self.store, self.group, self.settings.consumer_id, LOOKUP_TIMEOUT_MS)
+            wait_until_exclusive(look, self.group, self.settings.takeover_wait_ms, pause)
             self.threads = threads_for(sizes)
         self.membership.join(self.settings.subscription(self.threads))
 
-    def _look_at_budget(self) -> None:
+    def _check_rebalance_budget(self) -> None:
         """An original member that cannot claim its share so many times stays in the group and owns nothing."""
         budget_ms = self.config.rebalance_max_retries * self.config.rebalance_backoff_ms
         session_ms, drain_ms = self.membership.negotiated_timeout_ms, self.config.rebalance_drain_timeout_ms
@@ -148,11 +148,11 @@ class Opened:
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``WorldError``."""
-        return list(self._brokers.find())
+        return list(self._brokers.find_brokers())
 
-    def _sizes(self) -> dict[str, int]:
+    def _partition_counts(self) -> dict[str, int]:
         """The partitions of each topic that is subscribed to; raises ``UsageError`` for a name without a topic."""
-        [listed] = call(self.store, [Children(paths.BROKER_TOPICS)], LOOKUP_TIMEOUT_MS)
+        [listed] = submit_and_wait(self.store, [Children(paths.BROKER_TOPICS)], LOOKUP_TIMEOUT_MS)
         if not isinstance(listed, ChildrenOf | NoNode):
             raise WorldError(f"{paths.BROKER_TOPICS} cannot be listed: {listed}")
         known = listed.names if isinstance(listed, ChildrenOf) else ()
@@ -163,7 +163,7 @@ class Opened:
             wanted = sorted(allowed_topics(self.settings.subscription(1), known))
         if not wanted:
             return {}
-        [nodes] = call(self.store, [GetMany(tuple(map(paths.topic, wanted)))], LOOKUP_TIMEOUT_MS)
+        [nodes] = submit_and_wait(self.store, [GetMany(tuple(map(paths.topic, wanted)))], LOOKUP_TIMEOUT_MS)
         assert isinstance(nodes, list), "reading many gives a list"
         found = zip(wanted, nodes, strict=True)
         return {topic: len(_partitions(node.data)) for topic, node in found if isinstance(node, Node)}
@@ -174,7 +174,7 @@ class Opened:
             return
         raise UsageError(
             f"there is no topic {missing[0]!r} in ZooKeeper {self.config.zookeeper_connect}"
-            f"{near_name(missing[0], known)}: correct the topics that are subscribed to, or the chroot of "
+            f"{did_you_mean(missing[0], known)}: correct the topics that are subscribed to, or the chroot of "
             "zookeeper.connect, or create the topic"
         )
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from bridge.client.assignors import ASSIGNORS, RangeAssignor
 from bridge.client.config import GroupConfig
 from bridge.client.events import AssignorsOffered
-from bridge.client.from_config import membership_settings_of, spread_of
+from bridge.client.from_config import membership_settings_of, stream_assignor_of
 from bridge.client.membership import CoordinatorMembership
 from bridge.migration.connector.keeping import KeepingCoordinator
 from bridge.migration.connector.private import PrivateAssignor
-from bridge.migration.guests import guest_name
+from bridge.migration.guests import non_acknowledging_name
 from bridge.migration.member.duty import PRIVATE
 from bridge.spark.keeper.holder import LendingHolder
 from bridge.spark.keeper.lending import Lending
@@ -24,7 +24,7 @@ from zkconsumer.base.lease import Lease
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import Bug, UsageError, WorldError
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.zk.security import ZkSecurity, security_of
+from zkconsumer.zk.security import ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class Offer:
 
     def assignors(self) -> list[ConsumerPartitionAssignor]:
         """What divides by them."""
-        private = PrivateAssignor(self.migration_id, guest_name(self.consumer))
+        private = PrivateAssignor(self.migration_id, non_acknowledging_name(self.consumer))
         return [private if protocol == PRIVATE else RangeAssignor() for protocol in self.protocols]
 
 
@@ -73,15 +73,15 @@ class KafkaHolder(LendingHolder):
     life of this membership as well."""
 
     def __init__(self, lending: Lending, lease: Lease, membership: CoordinatorMembership) -> None:
-        super().__init__(lending, lease, membership.inbox)
+        super().__init__(lending, lease, membership.event_loop)
         life = uuid.uuid4().int % (1 << _LIFE_BITS)
         self._base = KAFKA_EPOCHS | life << _GENERATION_BITS
 
     def start_fetching(self, command: do.StartFetching) -> None:
         super().start_fetching(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
 
-    def move_thread(self, command: do.MoveThread) -> None:
-        super().move_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
+    def move_to_thread(self, command: do.MoveThread) -> None:
+        super().move_to_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
 
     def _named(self, generation: int) -> int:
         return self._base | generation % (1 << _GENERATION_BITS)
@@ -110,16 +110,16 @@ class OpenedInKafka:
     ) -> None:
         """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
         self.settings = settings
-        self.config = with_brokers(settings.config(), store, clock, connect)
+        self.config = with_bootstrap_servers(settings.config(), store, clock, connect)
         self.group = self.config.group_id
         self.store = store
-        self.security: ZkSecurity = security_of(self.config)
+        self.security: ZkSecurity = zk_security_of(self.config)
         self.is_started = False
         self.lease = Lease(clock)
-        self.meters = KeeperMeters(clock, lambda: self.holder.tell(), lambda: self.holder.assignment)
-        self._brokers = BrokerAccess.of(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        self.meters = KeeperMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, Counting()
-        self.offered = guest
+        self.offered_protocols = guest
         make = CoordinatorMembership if guest is None else GuestMembership
         self.membership = make(
             GroupConfig(
@@ -133,7 +133,7 @@ class OpenedInKafka:
             ),
             [ASSIGNORS[config.partition_assignment_strategy]()] if guest is None else guest.assignors(),
             membership_settings_of(config, settings.consumer_id),
-            spread_of(config, settings.consumer_id),
+            stream_assignor_of(config, settings.consumer_id),
             brokers=self._brokers,
             clock=clock,
             lease=self.lease,
@@ -141,8 +141,8 @@ class OpenedInKafka:
             hooks=counting,
         )
         self.counters = counting.counters = self.membership.counters
-        self.holder = KafkaHolder(Lending(waits=is_after_batch), self.lease, self.membership)
-        self.membership.run_with(self.holder)
+        self.holder = KafkaHolder(Lending(waits_for_batch=is_after_batch), self.lease, self.membership)
+        self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member; it has one thread, since a coordinator counts members and no threads.
@@ -153,21 +153,21 @@ class OpenedInKafka:
         self.is_started = True
         self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
 
-    def offer(self, guest: Offer) -> None:
+    def update_protocols(self, guest: Offer) -> None:
         """The group may divide by these from now on."""
-        self.offered = guest
-        self.membership.control.post(AssignorsOffered(tuple(guest.assignors())))
+        self.offered_protocols = guest
+        self.membership.event_loop.submit(AssignorsOffered(tuple(guest.assignors())))
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``WorldError``."""
-        return list(self._brokers.find())
+        return list(self._brokers.find_brokers())
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Nothing of this membership is in ZooKeeper: ``KafkaSide`` runs what it needs itself."""
         raise Bug("a coordinator's group has no procedures")
 
 
-def with_brokers(config: ConsumerConfig, store: ZkStore, clock: Clock, connect: Connect | None) -> ConsumerConfig:
+def with_bootstrap_servers(config: ConsumerConfig, store: ZkStore, clock: Clock, connect: Connect | None) -> ConsumerConfig:
     """The configuration with ``bootstrap.servers``: as given, or the brokers that are registered in ZooKeeper.
 
     Raises ``UsageError`` when nobody says where brokers are, ``InvalidConfigException`` for what has changed since.
@@ -175,7 +175,7 @@ def with_brokers(config: ConsumerConfig, store: ZkStore, clock: Clock, connect: 
     if config.bootstrap_servers is not None:
         return config
     try:
-        found = BrokerAccess.of(config, store, LOOKUP_TIMEOUT_MS, clock, connect=connect).find()
+        found = BrokerAccess.from_config(config, store, LOOKUP_TIMEOUT_MS, clock, connect=connect).find_brokers()
         why = ""
     except WorldError as error:
         found, why = [], f" ({error})"

@@ -24,7 +24,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import phase_of, strategy_of
-from bridge.migration.member.duty import DUTIES, stance_of
+from bridge.migration.member.duty import DUTIES, member_phase_of
 from bridge.migration.phases import Phase
 from zkconsumer.errors import MigrationError
 
@@ -37,7 +37,7 @@ class Where(Enum):
 
     ZOOKEEPER = "zookeeper"
     KAFKA = "kafka"
-    NOWHERE = "nowhere"
+    NONE = "nowhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Place:
     the query is configured to.
     """
 
-    where: Where
-    why: str = ""
+    group: Where
+    wait_reason: str = ""
     protocols: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ _KAFKA = (Phase.SWITCHED, Phase.COMPLETED)
 _BACK = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
 
 
-def place_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Place:
+def target_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Place:
     """The table above; ``is_asked_to_leave``: a rollback waits.
 
     Raises ``MigrationError`` for a phase or a strategy that this release does not know.
@@ -77,9 +77,9 @@ def place_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Pla
     if phase in _HOME[strategy]:
         return HOME
     if phase in _KAFKA and not is_asked_to_leave:
-        return Place(Where.KAFKA, protocols=DUTIES[stance_of(control)].protocols if strategy == "dual" else ())
+        return Place(Where.KAFKA, protocols=DUTIES[member_phase_of(control)].protocols if strategy == "dual" else ())
     goal = "undone" if phase in _BACK or is_asked_to_leave else Phase.SWITCHED.value
     return Place(
-        Where.NOWHERE,
+        Where.NONE,
         f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",
     )

@@ -91,39 +91,39 @@ class Keeper:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._service: Following | None = None
+        self._membership: Following | None = None
         self._is_member = False
 
     def run(self) -> int:
         """The life of the process; gives back its exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._gone("asked to end"))
-        spawn("keeper-pipe", self._read, lambda name, error: self._gone(f"{name}: {error!r}"))
+        signal.signal(signal.SIGTERM, lambda *_: self._query_gone("asked to end"))
+        spawn("keeper-pipe", self._read, lambda name, error: self._query_gone(f"{name}: {error!r}"))
         try:
             while (line := self._inbox.get()) is not None:
                 if self._answer(line):
                     break
         finally:
-            if self._service is not None:
-                self._leave(self._service.abandon)
+            if self._membership is not None:
+                self._leave(self._membership.abandon)
         return EXIT_OK
 
     def _read(self, stop: StopSignal) -> None:
         while (lines := self._pipe.lines()) is not None:
             for line in lines:
                 self._inbox.put(line)
-        self._gone("the query is gone")
+        self._query_gone("the query is gone")
 
-    def _gone(self, why: str) -> None:
+    def _query_gone(self, why: str) -> None:
         if not self._pipe.is_over:
             self._pipe.is_over = True
             if self._is_member:
                 log.info("keeper-leaving why=%r", why)
-        if self._service is not None:
-            self._service.stop_waiting()
+        if self._membership is not None:
+            self._membership.stop_waiting()
         self._inbox.put(None)
 
     def _leave(self, leave: Callable[[], bool]) -> None:
-        self._service = None
+        self._membership = None
         began_ms = SYSTEM_CLOCK.now_ms()
         clean = leave()
         if self._is_member:
@@ -131,40 +131,40 @@ class Keeper:
 
     def _answer(self, line: bytes) -> bool:
         """Handle one call; True: it was the last one."""
-        call = msg.decode_call(line)
+        call = msg.decode_process_request(line)
         try:
             result = self._handle(call)
         except ZkConsumerError as error:
-            self._pipe.write(msg.encode(msg.Failed.of(call.number, error)))
+            self._pipe.write(msg.encode(msg.Failed.of(call.request_id, error)))
             return call.name == "hello"
-        self._pipe.write(msg.encode(msg.Done(call.number, result)))
+        self._pipe.write(msg.encode(msg.Done(call.request_id, result)))
         return call.name == "close"
 
     def _handle(self, call: msg.Call) -> object:
         args, until_ms = call.args, SYSTEM_CLOCK.now_ms() + call.within_ms
         if call.name == "hello":
             return self._hello(KeeperSettings.from_json(args))
-        service = self._service
+        service = self._membership
         if service is None:
             raise Bug(f"{call.name} came before hello")
         match call.name:
             case "begin_batch":
-                ended, wait_ms = msg.of_ended(args["ended"]), msg.number_of(args["wait_ms"])
-                return msg.to_holding(service.begin_batch(ended, wait_ms, until_ms))
+                ended, wait_ms = msg.decode_batch_ends(args["ended"]), msg.number_of(args["wait_ms"])
+                return msg.encode_batch_assignment(service.begin_batch(ended, wait_ms, until_ms))
             case "planned":
-                service.planned(msg.of_partitions(args["partitions"]), until_ms)
+                service.planned(msg.decode_partitions(args["partitions"]), until_ms)
                 return None
             case "stands":
-                partitions = msg.of_partitions(args["partitions"])
-                return msg.to_stands(service.stands(partitions, str(args["query"]), until_ms))
+                partitions = msg.decode_partitions(args["partitions"])
+                return msg.encode_group_offsets(service.stands(partitions, str(args["query"]), until_ms))
             case "claim":
-                ranges = msg.of_wanted(args["ranges"])
+                ranges = msg.decode_ranges_to_claim(args["ranges"])
                 batch = msg.number_of(args["batch"])
-                return msg.to_claimed(service.claim(str(args["query"]), batch, ranges, until_ms))
+                return msg.encode_claim_results(service.claim(str(args["query"]), batch, ranges, until_ms))
             case "seek":
-                return msg.to_texts(service.seek(msg.of_offsets(args["offsets"]), until_ms))
+                return msg.encode_reasons(service.seek(msg.decode_offsets(args["offsets"]), until_ms))
             case "brokers":
-                return msg.to_brokers(service.brokers())
+                return msg.encode_brokers(service.brokers())
             case "observe":
                 return service.observe()
             case "close":
@@ -173,8 +173,8 @@ class Keeper:
         raise Bug(f"nothing answers {call.name}")
 
     def _hello(self, settings: KeeperSettings) -> object:
-        log_as(settings.group, settings.log_level)
-        self._service = service = Following(settings)
+        configure_process_logging(settings.group, settings.log_level)
+        self._membership = service = Following(settings)
         if self._pipe.is_over:
             service.stop_waiting()
         service.open()
@@ -182,7 +182,7 @@ class Keeper:
         return {"member": settings.consumer_id, "pid": os.getpid()}
 
 
-def log_as(group: str, level: str) -> None:
+def configure_process_logging(group: str, level: str) -> None:
     """Every line says which keeper wrote it: several queries share one standard error."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
@@ -197,7 +197,7 @@ def log_as(group: str, level: str) -> None:
 
 def main(parent: int) -> int:
     """Run a keeper for this parent process; what breaks it is told on standard error."""
-    log_as("?", "INFO")
+    configure_process_logging("?", "INFO")
     try:
         return Keeper(Pipe(parent)).run()
     except Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -21,7 +21,7 @@ LEAST_MS = 500
 """Of a step that must not be cut off by a call's deadline."""
 
 
-def run_here(store: ZkStore, session_id: int, procedure: Procedure[T], until_ms: int, clock: Clock) -> T:
+def run_blocking(store: ZkStore, session_id: int, procedure: Procedure[T], until_ms: int, clock: Clock) -> T:
     """To its end, in that session, whoever else goes meanwhile.
 
     Raises what the procedure raises, and ``ZkTimeoutException`` when ZooKeeper does not answer.
@@ -35,4 +35,4 @@ def run_here(store: ZkStore, session_id: int, procedure: Procedure[T], until_ms:
             return found
         assert isinstance(requests, list), "such a procedure asks nobody but ZooKeeper"
         left_ms = max(LEAST_MS, until_ms - clock.now_ms() - ANSWER_RESERVE_MS)
-        results = call(store, requests, left_ms, session_id)
+        results = submit_and_wait(store, requests, left_ms, session_id)

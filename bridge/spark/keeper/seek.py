@@ -9,7 +9,7 @@ from zkconsumer.core.events import Outcome, StoredOffset
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.procedures import Procedure, read_positions
 from zkconsumer.zk.requests import Acl
-from zkconsumer.zk.writes import commit
+from zkconsumer.zk.writes import commit_partitions
 
 
 def seek(
@@ -24,7 +24,7 @@ def seek(
     stored, refused = yield from read_positions(group, list(wanted))
     refused |= {tp: "ZooKeeper did not answer" for tp in wanted if tp not in stored and tp not in refused}
     offsets = {tp: CommitOf(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
-    results = yield from commit(group, session_id, offsets, control_version, acl)
+    results = yield from commit_partitions(group, session_id, offsets, control_version, acl)
     written: dict[TopicPartition, StoredOffset] = {}
     for tp, result in results.items():
         if result.outcome is not Outcome.DONE:

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from bridge.spark.claims import Claimant, ClaimReport, OnRewind, claim, stands
-from bridge.spark.keeper.metrics import MetricsServer, render
+from bridge.spark.claims import Claimant, ClaimReport, OnRewind, claim, read_group_offsets
+from bridge.spark.keeper.metrics import MetricsServer, render_prometheus
 from bridge.spark.keeper.opening import MakeStore, Opened
 from bridge.spark.keeper.running import ANSWER_RESERVE_MS
 from bridge.spark.keeper.seek import seek
 from bridge.spark.keeper.settings import LISTEN_NOWHERE, KeeperSettings
 from bridge.spark.keeper.side import NOT_HELD, Side
-from bridge.spark.keeper.takeover import not_alone, threads_for
+from bridge.spark.keeper.takeover import not_exclusive_error, threads_for
 from bridge.spark.membership import (
     NO_OFFSET,
     CommitMode,
@@ -56,12 +56,12 @@ class Service(Side):
         make_store: MakeStore | None = None,
         connect: Connect | None = None,
     ) -> None:
-        self._opened = Opened(settings, clock, make_store, connect)
-        super().__init__(settings, self._opened, clock)
-        self._membership = self._opened.membership
-        self._stores = self._membership.group.settings.stores
+        self._zookeeper_setup = Opened(settings, clock, make_store, connect)
+        super().__init__(settings, self._zookeeper_setup, clock)
+        self._membership = self._zookeeper_setup.membership
+        self._stores = self._membership.state_machine.settings.offset_stores
         self._metrics: MetricsServer | None = None
-        self._has_lent = False
+        self._has_leased = False
 
     def open(self) -> None:
         """Become a member; raises what ``Opened.join`` raises, and ``UsageError`` for ``metrics.listen``."""
@@ -69,7 +69,7 @@ class Service(Side):
             listen, died = self._settings.metrics_listen, self._membership.thread_died
             self._metrics = MetricsServer(listen, self._rendered, died)
             log.info("keeper-metrics listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
-        self._opened.join(self._turns.pause)
+        self._zookeeper_setup.join(self._calls.pause)
 
     def abandon(self) -> bool:
         clean = super().abandon()
@@ -83,120 +83,120 @@ class Service(Side):
         self._check()
         wanted = list(partitions)
         found: dict[TopicPartition, Stand] = dict.fromkeys(wanted, Stand(NO_OFFSET, None))
-        if self._stores.in_zookeeper:
-            group, turns = self._opened.group, self._turns
-            look = partial(turns.run, lambda: stands(group, query, wanted, self._births()), until_ms)
-            found = turns.again(lambda: look().result(), until_ms)
-        if self._stores.in_kafka and self._settings.mode is not CommitMode.CLAIM:
+        if self._stores.uses_zookeeper:
+            group, turns = self._zookeeper_setup.group, self._calls
+            look = partial(turns.run, lambda: read_group_offsets(group, query, wanted, self._topic_czxids()), until_ms)
+            found = turns.retry(lambda: look().result(), until_ms)
+        if self._stores.uses_kafka and self._settings.mode is not CommitMode.CLAIM:
             in_kafka = self._in_kafka(wanted, until_ms)
-            found = {tp: Stand(max(stand.offset, in_kafka[tp]), stand.claimed) for tp, stand in found.items()}
+            found = {tp: Stand(max(stand.offset, in_kafka[tp]), stand.claimed_end) for tp, stand in found.items()}
         return found
 
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
         if self._settings.mode is CommitMode.NONE:
             return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
-        if self._stores.in_zookeeper:
-            refused = self._turns.again(lambda: self._seek_in_zookeeper(offsets, until_ms), until_ms)
+        if self._stores.uses_zookeeper:
+            refused = self._calls.retry(lambda: self._seek_in_zookeeper(offsets, until_ms), until_ms)
         else:
-            refused = self._turns.on_group(lambda: self._seek_nowhere(offsets), until_ms)
-        if self._stores.in_kafka:
+            refused = self._calls.on_event_loop(lambda: self._seek_kafka_only(offsets), until_ms)
+        if self._stores.uses_kafka:
             told = {tp: offset for tp, offset in offsets.items() if tp not in refused}
-            not_told = self._membership.commit(told, self._turns.left_ms(until_ms))
+            not_told = self._membership.commit(told, self._calls.remaining_ms(until_ms))
             refused |= {tp: str(why) for tp, why in not_told.items()}
         return refused
 
-    def has_seen(self, control_version: int | None) -> bool:
-        return self._membership.group.control_version == control_version
+    def has_applied_control_version(self, control_version: int | None) -> bool:
+        return self._membership.state_machine.control_version == control_version
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _check_holding(self, holding: Holding) -> None:
-        self._check_hopeless(holding)
+    def _check_assignment(self, holding: Holding) -> None:
+        self._check_permanent_errors(holding)
         self._check_alone(holding)
 
-    def _check_hopeless(self, holding: Holding) -> None:
+    def _check_permanent_errors(self, holding: Holding) -> None:
         """What only a person can change is an error, and no query that stands still."""
-        group = self._membership.group
-        if not holding.is_settled and (why := group.withdrawn or group.assignment_refused):
-            words = f"this query cannot be a member of group {self._opened.group}: {why}"
+        group = self._membership.state_machine
+        if not holding.is_complete and (why := group.exclusion_reason or group.assignment_error):
+            words = f"this query cannot be a member of group {self._zookeeper_setup.group}: {why}"
             raise ConsumerRebalanceFailedException(words)
-        missing = () if group.view is None else sorted(group.view.missing & set(self._settings.topics))
-        if not self._has_lent and missing:
+        missing = () if group.view is None else sorted(group.view.missing_topics & set(self._settings.topics))
+        if not self._has_leased and missing:
             words = f"there is no topic {missing[0]!r}: create it, or correct the topics that are subscribed to"
             raise UsageError(words)
-        self._has_lent = self._has_lent or holding.is_settled
+        self._has_leased = self._has_leased or holding.is_complete
 
-    def _lend(self) -> Holding:
-        group = self._membership.group
-        sizes = group.view.topics if group.view is not None else {}
-        topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.own_topics)}
-        return Holding(self._holder.lend(), self._is_whole(), self._meters.rebalances, topics)
+    def _lease(self) -> Holding:
+        group = self._membership.state_machine
+        sizes = group.view.partitions_by_topic if group.view is not None else {}
+        topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.subscribed_topics)}
+        return Holding(self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics)
 
-    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+    def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """Kafka is told too, where both stores count."""
         if self._stores is Stores.BOTH:
-            held = self._turns.on_group(lambda: set(self._lending.epochs), until_ms)
-            taken = {tp: one.end for tp, one in report.answers.items() if isinstance(one, Taken) and tp in held}
-            self._membership.commit_later(taken)
+            held = self._calls.on_event_loop(lambda: set(self._leases.epochs), until_ms)
+            taken = {tp: one.end for tp, one in report.results.items() if isinstance(one, Taken) and tp in held}
+            self._membership.commit_async(taken)
 
-    def _claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
+    def _write_claims(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
         """What is being claimed is not given back before its last write has its answer, however late that comes."""
 
         def made() -> Procedure[ClaimReport]:
-            session_id, held = self._turns.session_id(), self._lending.begin_claim(ranges)
+            session_id, held = self._calls.session_id(), self._leases.begin_claim(ranges)
             claimant = Claimant(
-                self._opened.group, query, self._settings.run, session_id, held, self._membership.group.control_version,
-                OnRewind(self._settings.on_rewind), self._births(), self._opened.security.acl, self._clock.wall_ms(),
+                self._zookeeper_setup.group, query, self._settings.run, session_id, held, self._membership.state_machine.control_version,
+                OnRewind(self._settings.on_rewind), self._topic_czxids(), self._zookeeper_setup.security.acl, self._clock.wall_ms(),
             )  # fmt: skip
             try:
                 report = yield from claim(claimant, batch, ranges)
-                self._placed(report.stored, held)
+                self._offsets_written(report.stored, held)
             finally:
-                self._holder.end_claim(held)
+                self._processor.end_claim(held)
             return report
 
-        report = self._turns.run(made, until_ms)
+        report = self._calls.run(made, until_ms)
         report.result()
         return report
 
     def _seek_in_zookeeper(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         """The same of a seek; gives back what was not written."""
-        opened = self._opened
+        opened = self._zookeeper_setup
 
         def made() -> Procedure[dict[TopicPartition, str]]:
-            session_id, held = self._turns.session_id(), self._lending.begin_claim(offsets)
-            threads, version = self._lending.threads, self._membership.group.control_version
+            session_id, held = self._calls.session_id(), self._leases.begin_claim(offsets)
+            threads, version = self._leases.threads, self._membership.state_machine.control_version
             wanted = {tp: offsets[tp] for tp in held}
             refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
             if not wanted:
                 return refused
             try:
                 stored, why = yield from seek(opened.group, session_id, wanted, threads, version, opened.security.acl)
-                self._placed(stored, held)
+                self._offsets_written(stored, held)
             finally:
-                self._holder.end_claim(held)
+                self._processor.end_claim(held)
             return refused | why
 
-        return self._turns.run(made, until_ms)
+        return self._calls.run(made, until_ms)
 
-    def _seek_nowhere(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+    def _seek_kafka_only(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """With offsets in Kafka alone: what is known of the stored ones counts no more, and the commit follows."""
-        held = {tp: epoch for tp, epoch in self._lending.epochs.items() if tp in offsets}
+        held = {tp: epoch for tp, epoch in self._leases.epochs.items() if tp in offsets}
         for tp, epoch in held.items():
-            self._lending.stands_at(tp, epoch, offsets[tp])
-        self._membership.control.feed(ev.OffsetsPlaced(dict.fromkeys(held, StoredOffset())))
+            self._leases.set_group_offset(tp, epoch, offsets[tp])
+        self._membership.event_loop.handle_event(ev.OffsetsPlaced(dict.fromkeys(held, StoredOffset())))
         return dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
 
-    def _placed(self, stored: Mapping[TopicPartition, StoredOffset], epochs: Mapping[TopicPartition, int]) -> None:
+    def _offsets_written(self, stored: Mapping[TopicPartition, StoredOffset], epochs: Mapping[TopicPartition, int]) -> None:
         """On the group's thread: where the group stands now, as far as the ownership is still the same."""
-        ours = {tp: one for tp, one in stored.items() if self._lending.stands_at(tp, epochs.get(tp, 0), one.offset)}
+        ours = {tp: one for tp, one in stored.items() if self._leases.set_group_offset(tp, epochs.get(tp, 0), one.offset)}
         if ours:
-            self._membership.control.feed(ev.OffsetsPlaced(ours))
+            self._membership.event_loop.handle_event(ev.OffsetsPlaced(ours))
 
     def _in_kafka(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, int]:
         """What the coordinator keeps; raises ``WorldError`` when it does not tell."""
-        channel = self._membership.channel
+        channel = self._membership.coordinator_channel
         assert channel is not None, "asked only where Kafka keeps offsets"
         answers: list[Fetched] = []
         settled = threading.Event()
@@ -205,8 +205,8 @@ class Service(Side):
             answers.append(fetched)
             settled.set()
 
-        channel.fetch(partitions, self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS, done)
-        self._turns.wait_for(settled, until_ms, "the group's coordinator")
+        channel.fetch(partitions, self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS, done)
+        self._calls.wait_for(settled, until_ms, "the group's coordinator")
         failed = answers[0].failed
         if failed:
             tp, why = next(iter(sorted(failed.items())))
@@ -219,32 +219,32 @@ class Service(Side):
         """Raises ``GroupNotExclusive``; asks for more threads when a topic has outgrown them."""
         if not self._settings.is_takeover:
             return
-        group, view = self._membership.group, self._membership.group.view
+        group, view = self._membership.state_machine, self._membership.state_machine.view
         others = () if view is None else [name for name in view.members if name != self._settings.consumer_id]
         if others:
-            raise not_alone(self._opened.group, others)
-        if not holding.is_settled and group.refused:
-            raise not_alone(self._opened.group, {f"{tp} ({why})" for tp, why in group.refused.items()})
-        if holding.is_settled and (threads := threads_for(holding.topics)) > self._opened.threads:
+            raise not_exclusive_error(self._zookeeper_setup.group, others)
+        if not holding.is_complete and group.not_acquired:
+            raise not_exclusive_error(self._zookeeper_setup.group, {f"{tp} ({why})" for tp, why in group.not_acquired.items()})
+        if holding.is_complete and (threads := threads_for(holding.partition_counts)) > self._zookeeper_setup.threads:
             self._grow(threads)
 
     def _grow(self, threads: int) -> None:
-        log.info("takeover-grown threads=%d before=%d", threads, self._opened.threads)
-        self._opened.threads = threads
+        log.info("takeover-grown threads=%d before=%d", threads, self._zookeeper_setup.threads)
+        self._zookeeper_setup.threads = threads
         subscription = self._settings.subscription(threads)
         self._membership.join(subscription)
         data = format_registration(registration_of(subscription, str(self._clock.wall_ms())))
-        path = paths.registration(self._opened.group, self._settings.consumer_id)
+        path = paths.registration(self._zookeeper_setup.group, self._settings.consumer_id)
         changed = ev.GroupChanged("our own registration")
-        control = self._membership.control
-        self._opened.store.submit(self._turns.session_id(), [SetData(path, data)], lambda _: control.post(changed))
+        control = self._membership.event_loop
+        self._zookeeper_setup.store.submit(self._calls.session_id(), [SetData(path, data)], lambda _: control.submit(changed))
 
     # --- threads and deadlines ----------------------------------------------------------------------------------
 
-    def _births(self) -> Mapping[str, int]:
+    def _topic_czxids(self) -> Mapping[str, int]:
         """Which offsets do not count because their topic is younger."""
-        view = self._membership.group.view
-        return view.births if view is not None and self._opened.config.offsets_older_than_topic == "ignore" else {}
+        view = self._membership.state_machine.view
+        return view.topic_czxids if view is not None and self._zookeeper_setup.config.offsets_older_than_topic == "ignore" else {}
 
     def _rendered(self) -> str:
-        return render(self._opened.group, self._settings.consumer_id, self.observe())
+        return render_prometheus(self._zookeeper_setup.group, self._settings.consumer_id, self.observe())

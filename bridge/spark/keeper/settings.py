@@ -35,7 +35,7 @@ LISTEN_NOWHERE = ""
 """No text for Prometheus."""
 
 
-def why_no_claims(mode: CommitMode, config: ConsumerConfig) -> str:
+def claims_unsupported_reason(mode: CommitMode, config: ConsumerConfig) -> str:
     """Why this mode cannot be with these offsets' stores, or ""."""
     if mode is not CommitMode.CLAIM or config.offsets_storage != "kafka" or config.dual_commit_enabled:
         return ""
@@ -88,7 +88,7 @@ class KeeperSettings:
         Raises ``InvalidConfigException``, and ``UsageError`` for a mode that the offsets' store cannot have.
         """
         config = ConsumerConfig.from_properties({**OWN_DEFAULTS, **self.properties})
-        if why := why_no_claims(self.mode, config):
+        if why := claims_unsupported_reason(self.mode, config):
             raise UsageError(why)
         return config
 

@@ -69,15 +69,15 @@ class Side(ABC):
         self._settings = settings
         self._clock = clock
         self._group_name = opened.group
-        self._opening = opened
-        self._holder = opened.holder
-        self._turns = Turns(opened, clock)
-        self._lending = self._holder.lending
+        self._setup = opened
+        self._processor = opened.holder
+        self._calls = Turns(opened, clock)
+        self._leases = self._processor.leases
         self._meters = opened.meters
         self._counters = opened.counters
         self._is_closed = False
         self._is_confirmed: bool | None = None
-        self.is_wanted: Callable[[], bool] = lambda: True
+        self.should_wait_for_assignment: Callable[[], bool] = lambda: True
         """Whether a share is worth waiting for: not when the group moves."""
 
     @abstractmethod
@@ -86,16 +86,16 @@ class Side(ABC):
 
     def stop_waiting(self) -> None:
         """The query is gone: whatever waits here goes on at once.  From any thread."""
-        self._turns.gone.set()
-        self._holder.end(None)
+        self._calls.query_gone.set()
+        self._processor.end(None)
 
     def leave(self) -> bool:
         """Give everything back, end the session and every thread; True when nothing is left behind."""
         if self._is_closed:
             return True
-        self._holder.is_over = True
-        self._opening.membership.control.call(self._holder.let_go)
-        left = not self._opening.is_started or self._opening.membership.leave()
+        self._processor.is_ended = True
+        self._setup.membership.event_loop.call(self._processor.end_query)
+        left = not self._setup.is_started or self._setup.membership.leave()
         return self.abandon() and left
 
     def abandon(self) -> bool:
@@ -104,29 +104,29 @@ class Side(ABC):
         There is nothing to be committed: what had ended was written when it ended.
         """
         self._is_closed = True
-        return self._opening.membership.close()
+        return self._setup.membership.close()
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
     def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
-        self.finish(ended, until_ms)
-        self._wait_for_share(min(wait_ms, self._turns.left_ms(until_ms)))
+        self.end_batch(ended, until_ms)
+        self._wait_for_assignment(min(wait_ms, self._calls.remaining_ms(until_ms)))
         self._check()
-        self._tell_confirmation()
-        holding = self._turns.on_group(self._lend, until_ms)
-        self._check_holding(holding)
+        self._log_confirmation()
+        holding = self._calls.on_event_loop(self._lease, until_ms)
+        self._check_assignment(holding)
         return holding
 
-    def finish(self, ended: Mapping[TopicPartition, Ended], until_ms: int) -> None:
+    def end_batch(self, ended: Mapping[TopicPartition, Ended], until_ms: int) -> None:
         """The batch that ``ended`` is over: write its offsets, and give back what others wait for."""
         self._check()
-        to_write = self._turns.on_group(partial(self._holder.ended, ended), until_ms)
+        to_write = self._calls.on_event_loop(partial(self._processor.end_batch, ended), until_ms)
         if to_write:
             self._write(to_write, until_ms)
 
     def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
         self._check()
-        self._turns.on_group(partial(self._holder.planned, partitions), until_ms)
+        self._calls.on_event_loop(partial(self._processor.keep_planned, partitions), until_ms)
 
     @abstractmethod
     def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
@@ -139,12 +139,12 @@ class Side(ABC):
         self._check()
         if self._settings.mode is not CommitMode.CLAIM:
             raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
-        self._wait_for_share(self._turns.left_ms(until_ms) - WRITE_RESERVE_MS)
+        self._wait_for_assignment(self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
         self._check()
-        report = self._turns.again(lambda: self._claim(query, batch, ranges, until_ms), until_ms)
+        report = self._calls.retry(lambda: self._write_claims(query, batch, ranges, until_ms), until_ms)
         self._count_claims(ranges, report)
-        self._claimed(report, until_ms)
-        return report.answers
+        self._after_claims(report, until_ms)
+        return report.results
 
     @abstractmethod
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
@@ -152,76 +152,76 @@ class Side(ABC):
 
     def brokers(self) -> list[BrokerAddress]:
         self._check()
-        return self._opening.brokers()
+        return self._setup.brokers()
 
     def observe(self) -> dict[str, int]:
         """Counters and gauges, by name; works also after the membership has failed."""
-        lending = self._lending
+        lending = self._leases
         gauges = {
             "owned_partitions": len(lending),
-            "lent_partitions": len(lending.lent),
-            "leaving_partitions": len(lending.leaving),
-            "share_is_whole": int(self._meters.is_whole),
+            "lent_partitions": len(lending.leased),
+            "leaving_partitions": len(lending.draining),
+            "share_is_whole": int(self._meters.is_assignment_complete),
             "rebalances": self._meters.rebalances,
         }
         return self._counters.snapshot() | gauges
 
-    def counted(self) -> dict[str, int]:
+    def counter_totals(self) -> dict[str, int]:
         """What goes on being counted by the side after this one."""
         return self._counters.snapshot() | {"rebalances": self._meters.rebalances}
 
     @property
     def failure(self) -> ZkConsumerError | None:
         """The error that ended the membership, if one did."""
-        return self._opening.membership.failure
+        return self._setup.membership.failure
 
-    def has_seen(self, control_version: int | None) -> bool:
+    def has_applied_control_version(self, control_version: int | None) -> bool:
         """Whether what it writes from now on is bound to this version of the control znode."""
         return True
 
     @property
-    def waits_for_batch(self) -> bool:
+    def has_unfinished_batch(self) -> bool:
         """Whether something that is ours would be given back without the end of the batch that reads it."""
-        return self._lending.waits and bool(self._lending.lent)
+        return self._leases.waits_for_batch and bool(self._leases.leased)
 
     # --- steps --------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        self._turns.check()
+        self._calls.check()
 
     @abstractmethod
-    def _lend(self) -> Holding:
+    def _lease(self) -> Holding:
         """What may be planned now; on the group's thread."""
 
     @abstractmethod
-    def _check_holding(self, holding: Holding) -> None:
+    def _check_assignment(self, holding: Holding) -> None:
         """What only a person can change is an error, and no query that stands still."""
 
     @abstractmethod
-    def _claim(
+    def _write_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
     ) -> ClaimReport:
         """Write the claims; may be tried again as a whole."""
 
     @abstractmethod
-    def _claimed(self, report: ClaimReport, until_ms: int) -> None:
+    def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """What else is to be written of claims that were taken."""
 
-    def _is_whole(self) -> bool:
+    def _is_assignment_complete(self) -> bool:
         """Whether the whole share is held, for certain."""
-        return self._meters.is_whole and self._opening.lease.holds
+        return self._meters.is_assignment_complete and self._setup.lease.is_valid
 
-    def _wait_for_share(self, timeout_ms: int) -> None:
+    def _wait_for_assignment(self, timeout_ms: int) -> None:
         until_ms = self._clock.now_ms() + timeout_ms
-        while not self._is_whole():
+        while not self._is_assignment_complete():
             left_ms = until_ms - self._clock.now_ms()
-            if left_ms <= 0 or self._holder.is_over or not self.is_wanted():
+            if left_ms <= 0 or self._processor.is_ended or not self.should_wait_for_assignment():
                 return
-            self._holder.wait(self._is_whole, min(left_ms, POLL_MS))
+            self._processor.wait(self._is_assignment_complete, min(left_ms, POLL_MS))
 
-    def _tell_confirmation(self) -> None:
+    def _log_confirmation(self) -> None:
         """Without a confirmation nothing is planned, however long it takes; the log says so once, and when it ends."""
-        holds = self._opening.lease.holds
+        holds = self._setup.lease.is_valid
         if holds and self._is_confirmed is False:
             log.info("membership-confirmed group=%s by=%s", self._group_name, self.authority)
         elif self._is_confirmed and not holds:
@@ -234,26 +234,26 @@ class Side(ABC):
 
     def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
         """What cannot be written now is written with the next commit, while the partition is ours."""
-        refused = self._opening.membership.commit(ended, self._turns.left_ms(until_ms) - ANSWER_RESERVE_MS)
+        refused = self._setup.membership.commit(ended, self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS)
         if refused:
             self._counters.add("spark_offsets_not_written", len(refused))
             tp, why = next(iter(sorted(refused.items())))
             log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
 
     def _count_claims(self, ranges: Mapping[TopicPartition, Wanted], report: ClaimReport) -> None:
-        refused = {tp: one.why for tp, one in report.answers.items() if isinstance(one, Refused)}
-        taken = {tp: one for tp, one in report.answers.items() if isinstance(one, Taken)}
+        refused = {tp: one.reason for tp, one in report.results.items() if isinstance(one, Refused)}
+        taken = {tp: one for tp, one in report.results.items() if isinstance(one, Taken)}
         narrowed = [tp for tp, one in taken.items() if (one.first, one.end) != (ranges[tp].first, ranges[tp].end)]
         self._counters.add("spark_claims_taken", len(taken) - len(narrowed))
         self._counters.add("spark_claims_narrowed", len(narrowed))
         self._counters.add("spark_claims_refused", len(refused))
         self._counters.add("spark_rewinds_ignored", len(report.rewound))
-        self._counters.add("spark_claims_unsure", len(report.unsure))
+        self._counters.add("spark_claims_unsure", len(report.ambiguous))
         for tp in narrowed:
             log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
         for tp, why in refused.items():
             log.info("spark-claim-refused partition=%s why=%r", tp, why)
         for tp, (found, claimed) in report.rewound.items():
             log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
-        for tp in report.unsure:
+        for tp in report.ambiguous:
             log.warning("spark-claim-unsure partition=%s taken=%s: others may have read it too", tp, taken.get(tp))

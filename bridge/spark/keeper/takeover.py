@@ -13,7 +13,7 @@ from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
 from zkconsumer.errors import GroupNotExclusive, UsageError, WorldError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Children, ChildrenOf, NoNode
-from zkconsumer.zk.store import ZkStore, call
+from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 LOOK_MS = 200
 """Between two looks at who else is there."""
@@ -23,9 +23,9 @@ NAMED_MAX = 5
 WHAT_TO_DO = "stop them and start the query again, or share the partitions with them: set consumer.threads to a number"
 
 
-def others_in(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
+def other_members(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
     """The ids of other members that are registered now.  Raises ``WorldError``."""
-    [listed] = call(store, [Children(paths.ids(group))], timeout_ms)
+    [listed] = submit_and_wait(store, [Children(paths.ids(group))], timeout_ms)
     if isinstance(listed, NoNode):
         return []
     if not isinstance(listed, ChildrenOf):
@@ -33,7 +33,7 @@ def others_in(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[
     return sorted(name for name in listed.names if name != member)
 
 
-def not_alone(group: str, others: Iterable[str], waited_ms: int | None = None) -> GroupNotExclusive:
+def not_exclusive_error(group: str, others: Iterable[str], waited_ms: int | None = None) -> GroupNotExclusive:
     """The error that names the others."""
     names = sorted(others)
     some = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
@@ -44,12 +44,12 @@ def not_alone(group: str, others: Iterable[str], waited_ms: int | None = None) -
     )
 
 
-def wait_alone(look: Callable[[], list[str]], group: str, wait_ms: int, pause: Callable[[int], bool]) -> None:
+def wait_until_exclusive(look: Callable[[], list[str]], group: str, wait_ms: int, pause: Callable[[int], bool]) -> None:
     """Wait until nobody else is there; ``pause`` says whether to give up.  Raises ``GroupNotExclusive``."""
     waited_ms = 0
     while others := look():
         if waited_ms >= wait_ms or pause(LOOK_MS):
-            raise not_alone(group, others, waited_ms)
+            raise not_exclusive_error(group, others, waited_ms)
         waited_ms += LOOK_MS
 
 

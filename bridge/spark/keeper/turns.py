@@ -43,7 +43,7 @@ class Member(Protocol):
     """A membership, as the calls of a query use it."""
 
     @property
-    def control(self) -> Controls: ...
+    def event_loop(self) -> Controls: ...
 
     @property
     def failure(self) -> ZkConsumerError | None:
@@ -77,7 +77,7 @@ class Turns:
     """Used by the thread of the calls; ``gone`` may be set by any."""
 
     def __init__(self, opened: OpenedGroup, clock: Clock) -> None:
-        self.gone = threading.Event()
+        self.query_gone = threading.Event()
         self._opened = opened
         self._membership = opened.membership
         self._clock = clock
@@ -86,7 +86,7 @@ class Turns:
         """Raise the error that ended the membership, or that the query is gone."""
         if self._membership.failure is not None:
             raise self._membership.failure
-        if self.gone.is_set():
+        if self.query_gone.is_set():
             raise ConnectorClosed(CLOSED)
 
     def session_id(self) -> int:
@@ -120,17 +120,17 @@ class Turns:
             raise box[0]
         return box[0]
 
-    def again(self, action: Callable[[], T], until_ms: int) -> T:
+    def retry(self, action: Callable[[], T], until_ms: int) -> T:
         """Try until the connection to ZooKeeper does not break in the middle; what is done is safe to be done again."""
         while True:
             try:
                 return action()
             except ZkTimeoutException:
-                if self.left_ms(until_ms) < WRITE_RESERVE_MS or self.pause(TRY_AGAIN_MS):
+                if self.remaining_ms(until_ms) < WRITE_RESERVE_MS or self.pause(TRY_AGAIN_MS):
                     raise
                 self.check()
 
-    def on_group(self, action: Callable[[], T], until_ms: int) -> T:
+    def on_event_loop(self, action: Callable[[], T], until_ms: int) -> T:
         """Do this on the group's thread, between two of its events."""
         box: list[T] = []
         done = threading.Event()
@@ -139,21 +139,21 @@ class Turns:
             box.append(action())
             done.set()
 
-        self._membership.control.call(act)
+        self._membership.event_loop.call(act)
         self.wait_for(done, until_ms, "the membership's own thread")
         return box[0]
 
     def wait_for(self, done: threading.Event, until_ms: int, whom: str) -> None:
         """Wait for ``whom``; raises ``ZkTimeoutException``, and what ``check`` raises."""
-        while not done.wait(min(POLL_MS, max(0, self.left_ms(until_ms))) / 1000):
+        while not done.wait(min(POLL_MS, max(0, self.remaining_ms(until_ms))) / 1000):
             self.check()
-            if self.left_ms(until_ms) <= 0:
+            if self.remaining_ms(until_ms) <= 0:
                 raise ZkTimeoutException(f"{whom} did not answer in time: group {self._opened.group}")
 
-    def left_ms(self, until_ms: int) -> int:
+    def remaining_ms(self, until_ms: int) -> int:
         """What is left of a call's time; negative when it is over."""
         return until_ms - self._clock.now_ms()
 
     def pause(self, ms: int) -> bool:
         """Wait so long; True: the query is gone."""
-        return self.gone.wait(ms / 1000)
+        return self.query_gone.wait(ms / 1000)

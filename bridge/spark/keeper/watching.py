@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from bridge.migration.control import LEAVE
 from zkconsumer.errors import MalformedZnode, MigrationError, WorldError
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import words_of
+from zkconsumer.zk.procedures import describe_result
 from zkconsumer.zk.requests import Exists, Get, Node, NoNode, SessionConnected, Stat, StoreError, WatchFired
-from zkconsumer.zk.store import call
+from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import Control, parse_control
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Sight:
 
     control: Control | None = None
     version: int | None = None
-    is_asked_to_leave: bool = False
+    is_rollback_waiting: bool = False
 
 
 class ControlWatch:
@@ -38,22 +38,22 @@ class ControlWatch:
         self._path = paths.control(group)
         self._leave = paths.control_child(group, LEAVE)
         self._on_change = on_change
-        store.listen(self._heard)
+        store.listen(self._on_store_event)
 
-    def look(self, timeout_ms: int) -> Sight:
+    def read(self, timeout_ms: int) -> Sight:
         """What stands there now; a watch is left.
 
         Raises ``ZkTimeoutException`` and ``WorldError`` when ZooKeeper does not tell, ``MigrationError`` for a node
         that cannot be read.
         """
-        there, node, leave = call(
+        there, node, leave = submit_and_wait(
             self._store,
             [Exists(self._path, watch=True), Get(self._path, watch=True), Exists(self._leave, watch=True)],
             timeout_ms,
         )
         for answer in (there, node, leave):
             if isinstance(answer, StoreError) and not isinstance(answer, NoNode):
-                raise WorldError(f"ZooKeeper did not tell about {self._path}: {words_of(answer)}")
+                raise WorldError(f"ZooKeeper did not tell about {self._path}: {describe_result(answer)}")
         if not isinstance(node, Node):
             return Sight()
         try:
@@ -65,6 +65,6 @@ class ControlWatch:
             ) from error
         return Sight(control, node.stat.version, isinstance(leave, Stat))
 
-    def _heard(self, event: StoreEvent) -> None:
+    def _on_store_event(self, event: StoreEvent) -> None:
         if isinstance(event, WatchFired | SessionConnected):
             self._on_change()

@@ -14,7 +14,7 @@ from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.spark.keeper.absent import Absent
 from bridge.spark.keeper.in_kafka import KafkaSide
 from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
-from bridge.spark.keeper.place import HOME, Where, place_of
+from bridge.spark.keeper.place import HOME, Where, target_of
 from bridge.spark.keeper.service import Service
 from bridge.spark.keeper.watching import Sight
 from zkconsumer.errors import MigrationError, UsageError, ZkConsumerError
@@ -59,168 +59,168 @@ class Whereabouts:
         self._clock = clock
         self._make_store = make_store
         self._connect = connect
-        self._turn = threading.RLock()
+        self._call_lock = threading.RLock()
         """Held by a call, and by the worker while it takes a side away."""
         self._changed = threading.Event()
-        self._gone = threading.Event()
-        self._absent = Absent(self._settings, clock, make_store, connect, self._changed.set)
-        self._sight = Sight()
+        self._query_gone = threading.Event()
+        self._standby = Absent(self._settings, clock, make_store, connect, self._changed.set)
+        self._control = Sight()
         self._looked_ms = 0
-        self._wanted = HOME
-        self._side: Side | None = None
-        self._where = Where.NOWHERE
-        self._why = self._said = ""
+        self._target = HOME
+        self._membership: Side | None = None
+        self._current_group = Where.NONE
+        self._wait_reason = self._logged_reason = ""
         self._since_ms = clock.now_ms()
         self._failure: ZkConsumerError | None = None
         self._is_planning = self._awaits_claim = False
-        self._moves = 0
-        self._has_moved_here = False
-        self._last: Where | None = None
+        self._switches = 0
+        self._has_switched_here = False
+        self._last_group: Where | None = None
         """Where it was a member last."""
-        self._before: dict[str, int] = {}
+        self._previous_counters: dict[str, int] = {}
         """Counted by sides that are left."""
 
     @property
     def _is_leaving(self) -> bool:
-        return self._wanted.where is not self._where
+        return self._target.group is not self._current_group
 
-    def _words(self) -> str:
-        return self._wanted.why or self._why or "the keeper is joining it"
+    def _wait_message(self) -> str:
+        return self._target.wait_reason or self._wait_reason or "the keeper is joining it"
 
-    def _is_kept_out(self, error: ZkConsumerError) -> bool:
+    def _is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
         """Whether the seat of the migration, which is about to be left, is still in the modern group (K5)."""
-        side = self._side
+        side = self._membership
         return (
             isinstance(error, InconsistentGroupProtocolException)
             and isinstance(side, KafkaSide)
-            and not side.has_share
+            and not side.had_assignment
         )
 
     # --- the worker ---------------------------------------------------------------------------------------------
 
-    def _follow(self, stop: StopSignal) -> None:
+    def _run_switcher(self, stop: StopSignal) -> None:
         while not stop.is_set() and self._failure is None:
             self._changed.wait(TICK_MS / 1000)
-            if stop.is_set() or self._gone.is_set():
+            if stop.is_set() or self._query_gone.is_set():
                 return
             try:
                 if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= LOOK_EVERY_MS:
                     self._changed.clear()
-                    self._look()
-                self._go(stop)
+                    self._read_control()
+                self._step(stop)
             except (UsageError, MigrationError) as error:
                 self._failure = error
-                if self._side is not None:
-                    self._leave_side(self._side.leave)
+                if self._membership is not None:
+                    self._leave_membership(self._membership.leave)
             except ZkConsumerError as error:
-                self._say(str(error))
+                self._log_wait_reason(str(error))
                 stop.wait(TRY_AGAIN_MS)
                 self._changed.set()
 
-    def _go(self, stop: StopSignal) -> None:
+    def _step(self, stop: StopSignal) -> None:
         """One step to where we are wanted."""
-        side = self._side
-        if side is not None and (failure := side.failure) is not None and self._is_kept_out(failure):
-            self._say(f"the modern group does not let the query in yet: {failure}")
-            self._leave_side(lambda: side.abandon())
+        side = self._membership
+        if side is not None and (failure := side.failure) is not None and self._is_blocked_by_placeholder(failure):
+            self._log_wait_reason(f"the modern group does not let the query in yet: {failure}")
+            self._leave_membership(lambda: side.abandon())
             stop.wait(TRY_AGAIN_MS)
             return
         if side is not None and self._is_leaving:
-            self._leave_at_rest(side, stop)
+            self._leave_after_batch(side, stop)
         elif isinstance(side, KafkaSide):
-            side.offer(self._offer())
-        if self._side is None:
-            self._tell_waiting()
-            if self._wanted.where is not Where.NOWHERE and not stop.is_set():
-                self._enter(self._wanted.where)
+            side.update_protocols(self._migration_protocols())
+        if self._membership is None:
+            self._log_if_waiting()
+            if self._target.group is not Where.NONE and not stop.is_set():
+                self._enter(self._target.group)
 
-    def _await_sight(self, side: Side) -> None:
+    def _await_control_seen(self, side: Side) -> None:
         """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
         until_ms = self._clock.now_ms() + SIGHT_MS
-        while not side.has_seen(self._sight.version) and side.failure is None and self._clock.now_ms() < until_ms:
-            if self._gone.wait(SIGHT_LOOK_MS / 1000):
+        while not side.has_applied_control_version(self._control.version) and side.failure is None and self._clock.now_ms() < until_ms:
+            if self._query_gone.wait(SIGHT_LOOK_MS / 1000):
                 return
 
-    def _leave_at_rest(self, side: Side, stop: StopSignal) -> None:
+    def _leave_after_batch(self, side: Side, stop: StopSignal) -> None:
         """What the query is doing is finished first.
 
         It is looked between two calls: one that is under way may be about to begin a batch.
         """
-        self._await_sight(side)
+        self._await_control_seen(side)
         until_ms = self._clock.now_ms() + FINISH_MS
         while True:
-            with self._turn:
-                is_busy = self._is_planning or self._awaits_claim or side.waits_for_batch
+            with self._call_lock:
+                is_busy = self._is_planning or self._awaits_claim or side.has_unfinished_batch
                 if not is_busy or self._clock.now_ms() >= until_ms or side.failure is not None or stop.is_set():
-                    self._leave_side(side.abandon if side.failure is not None else side.leave)
+                    self._leave_membership(side.abandon if side.failure is not None else side.leave)
                     return
             stop.wait(TICK_MS // 5)
 
-    def _leave_side(self, leave: Callable[[], bool]) -> None:
-        with self._turn:
-            side = self._side
+    def _leave_membership(self, leave: Callable[[], bool]) -> None:
+        with self._call_lock:
+            side = self._membership
             assert side is not None, "only the worker and the end take it away"
             clean = leave()
-            for name, number in side.counted().items():
-                self._before[name] = self._before.get(name, 0) + number
-            self._side, self._since_ms = None, self._clock.now_ms()
+            for name, number in side.counter_totals().items():
+                self._previous_counters[name] = self._previous_counters.get(name, 0) + number
+            self._membership, self._since_ms = None, self._clock.now_ms()
             self._is_planning = self._awaits_claim = False
-            log.info("keeper-stepped-aside from=%s clean=%s why=%r", self._where.value, clean, self._words())
-            self._where = Where.NOWHERE
+            log.info("keeper-stepped-aside from=%s clean=%s why=%r", self._current_group.value, clean, self._wait_message())
+            self._current_group = Where.NONE
 
     def _enter(self, where: Where) -> None:
-        side = self._made(where)
+        side = self._create_membership(where)
         try:
             side.open()
         except BaseException:
             side.abandon()
             raise
-        side.is_wanted = lambda: not self._is_leaving
-        self._has_moved_here = self._last is not None or where is Where.KAFKA
-        with self._turn:
-            self._side, self._where, self._why = side, where, ""
-        if self._last not in (None, where):
-            self._moves += 1
-        if self._has_moved_here:
+        side.should_wait_for_assignment = lambda: not self._is_leaving
+        self._has_switched_here = self._last_group is not None or where is Where.KAFKA
+        with self._call_lock:
+            self._membership, self._current_group, self._wait_reason = side, where, ""
+        if self._last_group not in (None, where):
+            self._switches += 1
+        if self._has_switched_here:
             log.info("keeper-follows authority=%s", where.value)
-        self._last = where
+        self._last_group = where
 
-    def _made(self, where: Where) -> Side:
+    def _create_membership(self, where: Where) -> Side:
         if where is Where.ZOOKEEPER:
             return Service(self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect)
-        opened = OpenedInKafka(self._settings, self._absent.store, self._clock, self._connect, self._offer())
-        return KafkaSide(self._settings, opened, self._clock, lambda: self._sight.version)
+        opened = OpenedInKafka(self._settings, self._standby.store, self._clock, self._connect, self._migration_protocols())
+        return KafkaSide(self._settings, opened, self._clock, lambda: self._control.version)
 
-    def _offer(self) -> Offer | None:
+    def _migration_protocols(self) -> Offer | None:
         """What a guest offers Kafka's group; None where no members moved with it."""
-        control, protocols = self._sight.control, self._wanted.protocols
+        control, protocols = self._control.control, self._target.protocols
         if control is None or not protocols:
             return None
         return Offer(control.migration_id, self._settings.consumer_id, protocols)
 
-    def _look(self) -> None:
+    def _read_control(self) -> None:
         self._looked_ms = self._clock.now_ms()
-        self._sight = self._absent.look()
-        self._wanted = place_of(self._sight.control, is_asked_to_leave=self._sight.is_asked_to_leave)
+        self._control = self._standby.read_control()
+        self._target = target_of(self._control.control, is_asked_to_leave=self._control.is_rollback_waiting)
 
-    def _has_moved(self) -> bool:
+    def _has_target_changed(self) -> bool:
         """Whether the group is wanted elsewhere, read now."""
         try:
-            self._look()
+            self._read_control()
         except ZkConsumerError:
             return False
         self._changed.set()
         return self._is_leaving
 
-    def _tell_waiting(self) -> None:
-        if self._side is None and self._wanted.where is Where.NOWHERE:
-            self._say(self._wanted.why)
+    def _log_if_waiting(self) -> None:
+        if self._membership is None and self._target.group is Where.NONE:
+            self._log_wait_reason(self._target.wait_reason)
 
-    def _say(self, why: str) -> None:
+    def _log_wait_reason(self, why: str) -> None:
         """Once, and again only when it is another one."""
-        self._why = why
-        if why != self._said:
-            self._said = why
+        self._wait_reason = why
+        if why != self._logged_reason:
+            self._logged_reason = why
             log.warning("keeper-waits group=%s why=%r", self._settings.group, why)
 
     def _died(self, name: str, error: BaseException) -> None:

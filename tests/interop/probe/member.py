@@ -217,7 +217,7 @@ class Member:
 
     def is_parked(self) -> bool:
         """Whether the answer stays away."""
-        return not self.connection.has_answer(STILL_MS)
+        return not self.connection.has_response(STILL_MS)
 
     def disconnect(self) -> None:
         """Close the connection, as the end of a process does."""

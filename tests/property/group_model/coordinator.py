@@ -108,7 +108,7 @@ class Channel:
         world, there = self._world, self._coordinator
         node = world.server.owners.get(tp)
         if not world.server.sessions[session_id].is_alive or node is None or node.session_id != session_id:
-            return KafkaWritten(Outcome.NOT_OURS, "the owner node is not ours")
+            return KafkaWritten(Outcome.NOT_OWNER, "the owner node is not ours")
         if there.is_unlucky() or world.now_ms >= self._process.lease_until_ms:
             return KafkaWritten(Outcome.FAILED, "bad luck")
         world.check_write(tp, there.offsets.get(tp, -1), offset)
@@ -120,7 +120,7 @@ class Channel:
 
     def cancel(self, command: do.CancelKafka) -> None:
         for job in self._jobs:
-            job.is_cancelled |= job.ticket == command.of
+            job.is_cancelled |= job.ticket == command.cancelled_ticket
 
     def _add(self, job: Job) -> None:
         self._jobs.append(job)

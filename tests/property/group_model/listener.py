@@ -71,7 +71,7 @@ class ModelListener:
             call = "before_starting_fetchers"
             assert self._may_start, "a start without a release before it"
             self.told, self._was_skipped = command.assignment, False
-            member = process.group.settings.member
+            member = process.group.settings.member_id
             self._taken_for_ours = {tp for tp, thread in command.assignment.items() if thread.consumer_id == member}
 
         def back() -> None:
@@ -108,7 +108,7 @@ class ModelListener:
 
     def check_start(self, command: do.StartFetching) -> None:
         """What is read anew was told, with its thread."""
-        is_in = self._process.group.membership.state is MembershipState.IN
+        is_in = self._process.group.membership.state is MembershipState.REGISTERED
         if not self.is_out_of_it and is_in:
             told = {tp: str((self.told or {}).get(tp)) for tp in command.threads}
             assert told == dict(command.threads), f"it was told {told}"

@@ -98,7 +98,7 @@ class Procedures:
         return ev.GroupRead(command.ticket, GroupView(members, topics, owners=owners, all_topics=tuple(topics)))
 
     def list_owners(self, command: do.ListOwners) -> Procedure:
-        result = yield lambda connection: self._owned(command.topics, connection, command.mine)
+        result = yield lambda connection: self._owned(command.topics, connection, command.own_partitions)
         return ev.OwnersListed(command.ticket, result or {})
 
     def _owned(
@@ -117,13 +117,13 @@ class Procedures:
         results: dict[TopicPartition, Claimed] = {}
         unwatched: frozenset[str] = frozenset()
         topics = sorted({tp.topic for tp in command.owners})
-        if command.look_first:
+        if command.list_owners_first:
             taken = yield lambda connection: self._owned(topics, connection)
             if taken is None:
                 taken, unwatched = {}, frozenset(topics)
             for tp in command.owners:
                 if tp.partition in taken.get(tp.topic, ()):
-                    results[tp] = Claimed(Outcome.REFUSED, why="another member holds it")
+                    results[tp] = Claimed(Outcome.CONFLICT, why="another member holds it")
 
         def create(connection: Connection) -> dict[TopicPartition, Claimed]:
             made: dict[TopicPartition, Claimed] = {}
@@ -131,7 +131,7 @@ class Procedures:
                 if tp in results:
                     continue
                 if tp in self.server.owners:
-                    made[tp] = Claimed(Outcome.REFUSED, why="somebody was faster in the same moment")
+                    made[tp] = Claimed(Outcome.CONFLICT, why="somebody was faster in the same moment")
                 elif self._is_unlucky():
                     made[tp] = Claimed(Outcome.FAILED, why="bad luck")
                 else:
@@ -192,7 +192,7 @@ class Procedures:
         """What the procedures of ``zk.writes`` come to in the end, for one partition."""
         node = self.server.owners.get(tp)
         if node is None or node.session_id != connection.session_id:
-            return Written(Outcome.NOT_OURS, known, "the owner node is not ours")
+            return Written(Outcome.NOT_OWNER, known, "the owner node is not ours")
         if self._is_unlucky():
             return Written(Outcome.FAILED, known, "bad luck")
         found = self.server.offsets.get(tp, StoredOffset())

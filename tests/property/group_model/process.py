@@ -45,9 +45,9 @@ class Process:
         settings = GroupSettings(
             name,
             auto_commit_interval_ms=COMMIT_INTERVAL_MS,
-            settle_ms=world.settle_ms,
+            release_settle_ms=world.settle_ms,
             session_timeout_ms=SESSION_TIMEOUT_MS,
-            stores=world.stores,
+            offset_stores=world.stores,
         )
         planner = SharePlanner(name, world.strategy, world.compatibility, exclude_internal_topics=True)
         self.world = world
@@ -103,10 +103,10 @@ class Process:
         world = self.world
         world.note(self, event)
         commands = self.group.handle(event, world.now_ms)
-        self.was_withdrawn |= self.group.membership.state is MembershipState.WITHDRAWN
+        self.was_withdrawn |= self.group.membership.state is MembershipState.EXCLUDED
         world.tell(self.name, event, commands)
-        invariants.check(self.group)
-        invariants.check_order(commands)
+        invariants.check_invariants(self.group)
+        invariants.check_command_order(commands)
         for command in commands:
             self.perform(command)
         world.check_process(self)

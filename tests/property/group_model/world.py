@@ -212,7 +212,7 @@ class World:
                 self._commit(process)
 
     def _grow(self, topic: str) -> None:
-        busy = (RebalanceState.RELEASING, RebalanceState.CLAIMING, RebalanceState.POSITIONING)
+        busy = (RebalanceState.RELEASING, RebalanceState.ACQUIRING, RebalanceState.POSITIONING)
         if any(process.group.rebalance.state in busy for process in self.processes.values()):
             self.sometimes.add("a topic grows in the middle of an attempt")
         self.server.topics[topic] = self.server.topics.get(topic, 0) + 1
@@ -250,7 +250,7 @@ class World:
             self._rewind(rng.choice(sorted(self.server.offsets)))
         if rng.random() < weather.odd_member:
             self._toggle_odd_member()
-        if self.stores.in_kafka:
+        if self.stores.uses_kafka:
             self.coordinator.fault()
 
     def _pause(self, process: Process, for_ms: int) -> None:
@@ -355,7 +355,7 @@ class World:
 
     def check_process(self, process: Process) -> None:
         """What it reads is its own, or it knows that it must not hand out."""
-        fetching = process.group.fetching
+        fetching = process.group.fetched_partitions
         live = {tp for tp, stream in process.streams.items() if stream.is_live}
         if live != fetching.keys():
             self._broken(f"the streams of {process.name} read {live}, the core {set(fetching)}")
@@ -383,12 +383,12 @@ class World:
         """Everybody holds its share, and the shares together are what the assignment says."""
         for process in self.processes.values():
             group = process.group
-            if group.membership.state is not MembershipState.IN or group.rebalance.state is not RebalanceState.HELD:
+            if group.membership.state is not MembershipState.REGISTERED or group.rebalance.state is not RebalanceState.STABLE:
                 return False
-            if group.fetching != group.share:
+            if group.fetched_partitions != group.own_assignment:
                 return False
             listener = process.listener
-            if listener is not None and (listener.is_out_of_it or listener.told != group.assignment):
+            if listener is not None and (listener.is_out_of_it or listener.told != group.group_assignment):
                 return False
         return {tp: node.thread for tp, node in self.server.owners.items()} == self._expected_owners()
 
@@ -415,15 +415,15 @@ class World:
         match event:
             case ev.SessionLost():
                 states = {held.state for held in process.group.partitions.values()}
-                for state in states & {PartitionState.CLAIMING, PartitionState.DRAINING, PartitionState.RELEASING}:
+                for state in states & {PartitionState.ACQUIRING, PartitionState.DRAINING, PartitionState.RELEASING}:
                     self.sometimes.add(f"a session ends with a partition {state.value}")
-                if process.group.commits.is_busy:
+                if process.group.committer.is_in_progress:
                     self.sometimes.add("a session ends with a commit under way")
-                if process.group.commits.is_in_kafka:
+                if process.group.committer.is_waiting_for_kafka:
                     self.sometimes.add("a session ends while Kafka is told")
-            case ev.GroupChanged() if process.group.commits.is_busy:
+            case ev.GroupChanged() if process.group.committer.is_in_progress:
                 self.sometimes.add("a change is seen with a commit under way")
-            case ev.TimerFired(Timer.KAFKA):
+            case ev.TimerFired(Timer.RELEASE_WAITS_FOR_KAFKA):
                 self.sometimes.add("a release does not wait for Kafka any longer")
             case ev.ClaimSettled() | ev.ReleaseSettled() | ev.CommitSettled():
                 for result in event.results.values():
@@ -447,7 +447,7 @@ class World:
             group = process.group
             held = {str(tp): partition.state.value for tp, partition in sorted(group.partitions.items())}
             states = f"{group.session.state.value} {group.membership.state.value} {group.rebalance.state.value}"
-            share = {str(tp): thread for tp, thread in sorted(group.share.items())}
+            share = {str(tp): thread for tp, thread in sorted(group.own_assignment.items())}
             timers = {timer.value: due_ms for timer, due_ms in process.timers.items()}
             words.append(f"{process.name}: {states} held={held} share={share} timers={timers}")
         owners = {str(tp): node.thread for tp, node in sorted(self.server.owners.items())}

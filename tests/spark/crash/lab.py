@@ -180,7 +180,7 @@ class StoredOffsets:
     def now_ms(self) -> int:
         return SYSTEM_CLOCK.wall_ms()
 
-    def write(self, event: Event) -> None:
+    def write_offsets(self, event: Event) -> None:
         if isinstance(event, Committed | StartedAt):
             with self._lock:
                 self._seen[TopicPartition(event.topic, event.partition)].append(event.offset)
@@ -188,10 +188,10 @@ class StoredOffsets:
     def name_of(self, consumer_id: str) -> str | None:
         return None
 
-    def may_go(self, consumer_id: str) -> bool:
+    def is_expected_to_leave(self, consumer_id: str) -> bool:
         return True
 
-    def is_back_by_claiming(self, consumer_id: str) -> bool:
+    def returns_by_acquiring(self, consumer_id: str) -> bool:
         return False
 
     @property

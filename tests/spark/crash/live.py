@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bridge.spark.membership import CommitMode
-from bridge.testing import Feed, Judgement, Read, judge
+from bridge.testing import Feed, Judgement, Read, check_query_history
 from tests.spark.crash.lab import Driver, StoredOffsets, is_committed, last_ends, sink_rows
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.testing.sandbox import Sandbox, wait_until
@@ -54,7 +54,7 @@ class LiveQuery:
         self._starts = 0
         sandbox.create_topic(name, partitions, config=config)
         self.stored = StoredOffsets(sandbox.zookeeper_connect, name, name, partitions)
-        sandbox.load.rate(name, partitions, PER_SECOND, size=0)
+        sandbox.producer.start_rate(name, partitions, PER_SECOND, size=0)
 
     # --- the query ----------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class LiveQuery:
         return [
             Read(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
             for host in self._hosts
-            for one in host.handed(self.name)
+            for one in host.delivered(self.name)
         ]
 
     def wait_read(self, more: int = 20, timeout_ms: int = ROWS_TIMEOUT_MS) -> None:
@@ -153,7 +153,7 @@ class LiveQuery:
 
     def log(self) -> dict[TopicPartition, range]:
         """What was acknowledged; topics are new, so logs begin at 0."""
-        acked = self.sandbox.load.acked
+        acked = self.sandbox.producer.acked
         places = [TopicPartition(self.name, partition) for partition in range(self.partitions)]
         return {place: range(max((one.last + 1 for one in acked.get(place, [])), default=0)) for place in places}
 
@@ -169,7 +169,7 @@ class LiveQuery:
 
         The original members must have left.
         """
-        self.sandbox.load.halt()
+        self.sandbox.producer.stop_rate()
         ends = {place: held.stop for place, held in self.log().items()}
 
         def is_at_the_end() -> bool:
@@ -196,21 +196,21 @@ class LiveQuery:
         """What was seen up to now."""
         stands = self.sandbox.admin.offsets(self.name, self.name)
         ends = last_ends(self.folder)
-        judgement = judge(
+        judgement = check_query_history(
             Feed(
                 mode=CommitMode(self.mode),
                 log=self.log(),
-                sunk=sink_rows(self.folder),
-                read=self.read(),
+                sink_rows=sink_rows(self.folder),
+                member_reads=self.read(),
                 stored=self.stored.all,
-                ends={place: (stands.get(place.partition, -1), ends.get(place, -1)) for place in self.log()},
+                final_offsets={place: (stands.get(place.partition, -1), ends.get(place, -1)) for place in self.log()},
                 crashes=crashes,
-                deleted=self.deleted,
+                retention_starts=self.deleted,
                 value_of=lambda place, offset: f"{place.topic}-{place.partition}-{offset}",
             )
         )
         print(f"{self.name} {self.mode}: {judgement.text}")
-        assert judgement.is_right, judgement.text
+        assert judgement.is_valid, judgement.text
         return judgement
 
     def close(self) -> None:

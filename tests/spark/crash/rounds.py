@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.spark.membership import CommitMode
-from bridge.testing import Feed, Judgement, Read, judge
+from bridge.testing import Feed, Judgement, Read, check_query_history
 from tests.spark.crash.cells import Cell, cell_of
 from tests.spark.crash.lab import Driver, StoredOffsets, last_ends, parquet_rows, planned, sink_rows
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -109,7 +109,7 @@ class Outcome:
         }
 
     def __str__(self) -> str:
-        state = "right" if self.judgement.is_right else "WRONG"
+        state = "right" if self.judgement.is_valid else "WRONG"
         return f"seed {self.seed}: {self.cell}: {state}: {self.judgement.text}"
 
 
@@ -128,7 +128,7 @@ class Play:
         self.in_flight: Mapping[TopicPartition, range] = {}
         self.sandbox.create_topic(self.name, self.cell.partitions)
         for partition in range(self.cell.partitions):
-            self.sandbox.load.produce(self.name, partition, BACKLOG + PER_BATCH * (self.cell.batch + 1), size=0)
+            self.sandbox.producer.produce(self.name, partition, BACKLOG + PER_BATCH * (self.cell.batch + 1), size=0)
         self.stored = StoredOffsets(self.sandbox.zookeeper_connect, self.name, self.name, self.cell.partitions)
 
     @property
@@ -145,7 +145,7 @@ class Play:
         return f"{self.cell.point}:{self.cell.batch}"
 
     def load(self) -> None:
-        self.sandbox.load.rate(self.name, self.cell.partitions, PER_SECOND, size=0)
+        self.sandbox.producer.start_rate(self.name, self.cell.partitions, PER_SECOND, size=0)
 
     def start_peers(self, allowed: int) -> None:
         for name in self.peers:
@@ -197,7 +197,7 @@ class Play:
     def handed(self) -> list[Read]:
         return [
             Read(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
-            for one in self.scala.handed(self.name)
+            for one in self.scala.delivered(self.name)
         ]
 
     def is_taken_over(self) -> bool:
@@ -211,7 +211,7 @@ class Play:
 
     def log(self) -> dict[TopicPartition, range]:
         """What was acknowledged; topics are new, so logs begin at 0."""
-        acked = self.sandbox.load.acked
+        acked = self.sandbox.producer.acked
         places = [TopicPartition(self.name, partition) for partition in range(self.cell.partitions)]
         return {place: range(max((one.last + 1 for one in acked.get(place, [])), default=0)) for place in places}
 
@@ -223,11 +223,11 @@ class Play:
         feed = Feed(
             mode=CommitMode(self.cell.mode),
             log=log,
-            sunk=rows,
-            read=self.handed(),
+            sink_rows=rows,
+            member_reads=self.handed(),
             stored=self.stored.all,
             # Everything was read, the last records by the query: its batches and the group end where the log does.
-            ends={
+            final_offsets={
                 place: (min(stands.get(place.partition, -1), ends.get(place, -1)), held.stop)
                 for place, held in log.items()
             },
@@ -235,7 +235,7 @@ class Play:
             value_of=lambda place, offset: f"{place.topic}-{place.partition}-{offset}",
         )
         in_flight = sum(map(len, self.in_flight.values()))
-        return Outcome(self.seed, self.cell, judge(feed), in_flight, len(batches))
+        return Outcome(self.seed, self.cell, check_query_history(feed), in_flight, len(batches))
 
 
 def play_round(seeds: Sequence[int], clusters: Clusters, folder: Path, salt: str) -> list[Outcome]:
@@ -325,13 +325,13 @@ def _go_on(plays: Sequence[Play], driver: Driver) -> None:
 
 def _end(plays: Sequence[Play], driver: Driver) -> None:
     for sandbox in {id(play.sandbox): play.sandbox for play in plays}.values():
-        sandbox.load.halt()
+        sandbox.producer.stop_rate()
     for play in plays:
         if play.cell.peer != "middle":
             play.scala.stop(*play.peers, timeout_ms=STOP_TIMEOUT_MS)
     for play in plays:
         for partition in range(play.cell.partitions):
-            play.sandbox.load.produce(play.name, partition, LAST_RECORDS, size=0)
+            play.sandbox.producer.produce(play.name, partition, LAST_RECORDS, size=0)
         play.start_query(driver, is_first=False)
     for play in plays:
         driver.wait(lambda name=play.name: driver.ends(name) == 2, QUERY_TIMEOUT_MS, f"{play.name} ends again")

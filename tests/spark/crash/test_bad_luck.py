@@ -211,7 +211,7 @@ def test_partitions_that_come_while_it_runs_are_read_from_their_beginning(query:
     query.sandbox.grow_topic(query.name, 6)
     query.partitions = 6
     for partition in (4, 5):
-        query.sandbox.load.produce(query.name, partition, 50, size=0)
+        query.sandbox.producer.produce(query.name, partition, 50, size=0)
     wait_until(lambda: query.owned_by_query() == 6, "the query has the new ones", HAND_OVER_MS)
     query.finish()
 
@@ -284,7 +284,7 @@ def test_lost_records_fail_a_query_that_must_not_lose_any(overtaken: LiveQuery) 
 def test_lost_records_are_passed_over_by_a_query_that_may(overtaken: LiveQuery) -> None:
     overtaken.start(failOnDataLoss="false")
     overtaken.wait_rows()
-    overtaken.sandbox.load.halt()
+    overtaken.sandbox.producer.stop_rate()
     # What was deleted by now, and nobody had read, is gone; everything behind it must come.
     overtaken.deleted = overtaken.log_starts()
     judgement = overtaken.finish()
@@ -307,7 +307,7 @@ def test_records_that_go_between_plan_and_read(
         driver.wait(held.exists, 60_000, "the third batch is planned")
         ends = last_ends(query.folder)
         wait_until(lambda: all(query.log_starts()[p] > ends[p] for p in ends), "retention deletes it", 60_000)
-        query.sandbox.load.halt()
+        query.sandbox.producer.stop_rate()
         query.deleted = query.log_starts()
         held.unlink()
         if may_lose:

@@ -38,7 +38,7 @@ def play(seeds: Sequence[int], clusters: Clusters, folder: Path) -> None:
     if RESULTS in os.environ:
         with open(os.environ[RESULTS], "a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(outcome.as_json())}\n" for outcome in outcomes)
-    wrong = [outcome for outcome in outcomes if not outcome.judgement.is_right]
+    wrong = [outcome for outcome in outcomes if not outcome.judgement.is_valid]
     assert not wrong, "\n".join(map(str, wrong))
 
 

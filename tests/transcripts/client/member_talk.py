@@ -60,7 +60,7 @@ class MemberTalk:
     def state(self) -> str:
         """Where the member stands, in one line."""
         machine = self.member.machine
-        coordinator = machine.lookup.coordinator
+        coordinator = machine.coordinator_discovery.coordinator
         words = [
             machine.state.name,
             f"step={machine.step.value}",

@@ -47,8 +47,8 @@ class MemberTalk:
 
     def state(self) -> str:
         member = self.member
-        parts = [f"stance={member.stance.value}"]
-        named = {"given": member.given, "locked": member.locked, "running": member.works.running}
+        parts = [f"stance={member.member_phase.value}"]
+        named = {"given": member.assigned, "locked": member.owned, "running": member.partitions.running}
         parts += [f"{name}={','.join(map(str, sorted(which)))}" for name, which in named.items() if which]
         return " ".join(parts)
 
@@ -76,12 +76,12 @@ class MemberTalk:
 
     def _check(self) -> None:
         member = self.member
-        assert self.told.keys() == member.works.running.keys(), "it is known what the holder works on"
-        if member.duty.holds is Side.ZOOKEEPER:
-            assert self.told.keys() <= member.locked, "nothing is read without our owner node"
+        assert self.told.keys() == member.partitions.running.keys(), "it is known what the holder works on"
+        if member.rules.active_side is Side.ZOOKEEPER:
+            assert self.told.keys() <= member.owned, "nothing is read without our owner node"
         else:
             live = {tp for tp, is_live in self.told.items() if is_live}
-            assert live <= member.given.keys(), "nothing is read that the generation does not give"
+            assert live <= member.assigned.keys(), "nothing is read that the generation does not give"
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 

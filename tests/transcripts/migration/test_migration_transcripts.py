@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.member.duty import DUTIES, Stance, stance_of
-from bridge.migration.phases import Phase, authority_of, following
+from bridge.migration.member.duty import DUTIES, Stance, member_phase_of
+from bridge.migration.phases import Phase, authority_of, next_phases
 from tests.transcripts.conversation import compare, rewritten, transcripts
 from tests.transcripts.migration.member_of_both_talk import MemberTalk
 from zkconsumer.zk.znodes import Control
@@ -38,8 +38,8 @@ def ways() -> set[tuple[Stance, Stance]]:
         if phase in seen:
             continue
         seen.add(phase)
-        for later in following("dual", phase):
-            found.add((stance_of(control(phase)), stance_of(control(later))))
+        for later in next_phases("dual", phase):
+            found.add((member_phase_of(control(phase)), member_phase_of(control(later))))
             todo.append(later)
     return found
 
@@ -50,10 +50,10 @@ def test_every_way_is_taken_by_some_transcript() -> None:
         talk = MemberTalk()
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.startswith(">"):
-                before = talk.member.stance
+                before = talk.member.member_phase
                 talk.hear(line[1:].strip())
                 if line.startswith("> control"):
-                    taken.add((before, talk.member.stance))
+                    taken.add((before, talk.member.member_phase))
     missed = sorted(f"{before.value} -> {after.value}" for before, after in ways() - taken)
     assert not missed
     assert {stance for way in taken for stance in way} == set(DUTIES) == set(Stance)

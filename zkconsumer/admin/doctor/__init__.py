@@ -22,7 +22,7 @@ from zkconsumer.admin.doctor.facts import Facts, Finding
 FAMILIES = (registrations, strategies, owners, movement, offsets, outside)
 
 
-def examine(facts: Facts) -> list[Finding]:
+def run_checks(facts: Facts) -> list[Finding]:
     """Everything that is found, in the order of the families."""
     return [finding for family in FAMILIES for finding in family.find(facts)]
 

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, coordinator_of
+from zkconsumer.admin.coordinators import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, Facts, Sample
-from zkconsumer.admin.look import Look, look_at
+from zkconsumer.admin.look import Look, read_group_snapshot
 from zkconsumer.admin.session import chunks
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import InvalidMessageException, KafkaException, MalformedZnode, UnsupportedCodec
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_COMPRESSION_TYPE
-from zkconsumer.kafka.modern_groups import ModernGroup, describe_modern_group
+from zkconsumer.kafka.modern_groups import ModernGroup, describe_coordinator_group
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.compression import NAMES
-from zkconsumer.wire.entries import codec_of, walk
+from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.zk import paths
@@ -54,7 +54,7 @@ CODEC_PARTITIONS_MAX = 400
 TOTAL_LIMIT_FROM = 3
 
 
-def collect(
+def collect_facts(
     session: AdminSession,
     group: str,
     look_for_ms: int,
@@ -69,20 +69,20 @@ def collect(
     does not answer or does not tell.
     """
     wait = pause or StopSignal().wait
-    first = look_at(session, group)
+    first = read_group_snapshot(session, group)
     if first is None:
         return None
     samples = list(_samples(session, first, look_for_ms, wait))
-    second = look_at(session, group) if look_for_ms else first
+    second = read_group_snapshot(session, group) if look_for_ms else first
     if second is None:
         return None
-    unknown = list(dict.fromkeys((*first.words, *second.words)))
+    unknown = list(dict.fromkeys((*first.not_known, *second.not_known)))
     codecs: dict[str, dict[str, str]] = {}
     modern: ModernGroup | None = None
     old: tuple[str, ...] = ()
-    if second.ranges:
+    if second.log_ranges:
         codecs = _codecs(session, second, unknown)
-        modern = _modern(session, second, unknown)
+        modern = _coordinator_group(session, second, unknown)
         old = _old_brokers(session, unknown)
     return Facts(
         first,
@@ -132,9 +132,9 @@ def _samples(
 def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, dict[str, str]]:
     """Topic → codec → where one batch of it is."""
     found: dict[str, dict[str, str]] = {}
-    wanted = _spread(look)
+    wanted = _partitions_to_sample(look)
     try:
-        leaders = session.brokers.leaders({tp.topic for tp in wanted}).led
+        leaders = session.brokers.leaders({tp.topic for tp in wanted}).with_leader
     except PeerTrouble as error:
         unknown.append(f"the codecs of the topics are not known: {error}")
         return found
@@ -145,7 +145,7 @@ def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, 
     for leader, tps in by_leader.items():
         for some in chunks(tps, CODEC_PARTITIONS_AT_ONCE):
             try:
-                rows = session.brokers.ask(leader, _fetching(look, some))
+                rows = session.brokers.execute(leader, _fetch_request(look, some))
             except PeerTrouble as error:
                 unknown.append(f"the codecs of {len(some)} partitions at {leader} are not known: {error}")
                 break
@@ -155,9 +155,9 @@ def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, 
     return found
 
 
-def _spread(look: Look) -> list[TopicPartition]:
+def _partitions_to_sample(look: Look) -> list[TopicPartition]:
     """Partitions with something in them: first one of every topic, then a second of each, and so on."""
-    with_records = [tp for tp, log in sorted(look.ranges.items()) if log.latest > log.earliest]
+    with_records = [tp for tp, log in sorted(look.log_ranges.items()) if log.latest > log.earliest]
     turn: dict[str, int] = {}
     ranked: list[tuple[int, TopicPartition]] = []
     for tp in with_records:
@@ -166,12 +166,12 @@ def _spread(look: Look) -> list[TopicPartition]:
     return [tp for _, tp in sorted(ranked)][:CODEC_PARTITIONS_MAX]
 
 
-def _fetching(
+def _fetch_request(
     look: Look, tps: Sequence[TopicPartition]
 ) -> Callable[[Connection, ApiRanges], list[tuple[TopicPartition, FetchPartitionResponse]]]:
     topics: dict[str, list[FetchPartition]] = {}
     for tp in tps:
-        log = look.ranges[tp]
+        log = look.log_ranges[tp]
         row = FetchPartition(
             partition=tp.partition,
             fetch_offset=max(log.earliest, log.latest - CODEC_OFFSETS),
@@ -198,7 +198,7 @@ def _codecs_in(tp: TopicPartition, row: FetchPartitionResponse) -> Iterator[tupl
     if row.error_code != NONE.code or row.records is None:
         return
     try:
-        for entry in walk(row.records):
+        for entry in iter_entries(row.records):
             codec = codec_of(row.records, entry)
             yield NAMES.get(codec, f"codec {codec}"), f"{tp} at offset {entry.offset}"
     except (InvalidMessageException, UnsupportedCodec):
@@ -208,15 +208,15 @@ def _codecs_in(tp: TopicPartition, row: FetchPartitionResponse) -> Iterator[tupl
 # --- the coordinator, the brokers -------------------------------------------------------------------------------
 
 
-def _modern(session: AdminSession, look: Look, unknown: list[str]) -> ModernGroup | None:
+def _coordinator_group(session: AdminSession, look: Look, unknown: list[str]) -> ModernGroup | None:
     if OFFSETS_TOPIC not in look.state.all_topics:
         return None
     group = look.state.group
     try:
-        coordinator = coordinator_of(session.brokers, group)
-        return session.brokers.ask(
+        coordinator = discover_coordinator(session.brokers, group)
+        return session.brokers.execute(
             coordinator,
-            lambda connection, ranges: describe_modern_group(connection, ranges, group, REQUEST_TIMEOUT_MS),
+            lambda connection, ranges: describe_coordinator_group(connection, ranges, group, REQUEST_TIMEOUT_MS),
         )
     except PeerTrouble as error:
         unknown.append(f"whether modern consumers have joined a group {group} is not known: {error}")
@@ -226,7 +226,7 @@ def _modern(session: AdminSession, look: Look, unknown: list[str]) -> ModernGrou
 def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
     """Those that cannot be asked what they speak: 0.8 and 0.9."""
     found: list[str] = []
-    told = session.brokers.ask_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
+    told = session.brokers.execute_on_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
     for broker, is_old in told.items():
         if isinstance(is_old, KafkaException):
             unknown.append(f"what {broker} speaks is not known: {is_old}")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.assignment import Assignment, AssignmentContext, AssignmentRefused, Form, create_instance
-from zkconsumer.core.assignment import recognise_form as recognise
+from zkconsumer.core.assignment import detect_variants as recognise
 from zkconsumer.errors import MalformedZnode
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Finding:
     """
 
     name: str
-    what: str
+    description: str
     evidence: tuple[str, ...]
     next_steps: tuple[str, ...] = ()
 
@@ -60,50 +60,50 @@ class Facts:
     ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
     """
 
-    first: Look
-    second: Look
+    first_snapshot: Look
+    second_snapshot: Look
     now_ms: int
     samples: tuple[Sample, ...] = ()
     codecs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    modern: ModernGroup | None = None
+    coordinator_group: ModernGroup | None = None
     brokers_before_0_10: tuple[str, ...] = ()
     commit_interval_ms: int = COMMIT_INTERVAL_MS
     stores_in_kafka: bool = False
-    unknown: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
 
     @property
     def state(self) -> GroupState:
         """The group at the second look."""
-        return self.second.state
+        return self.second_snapshot.state
 
     @property
     def group(self) -> str:
         return self.state.group
 
     @property
-    def old_members(self) -> list[str]:
+    def zookeeper_only_members(self) -> list[str]:
         """Registered members that do not move with the group (strategy ``dual``), in ZooKeeper's order.
 
         The others are in the group of the coordinator as well, by design, and their shares come from there.
         """
-        return [name for name in self.state.members if name not in self.state.moving_members]
+        return [name for name in self.state.members if name not in self.state.migrating_members]
 
     @property
-    def looked_for_ms(self) -> int:
+    def interval_ms(self) -> int:
         """How far apart the looks are."""
-        return self.second.state.read_at_ms - self.first.state.read_at_ms
+        return self.second_snapshot.state.read_at_ms - self.first_snapshot.state.read_at_ms
 
     def is_kept_in_kafka(self, tp: TopicPartition) -> bool:
         """Whether the partition's offset that counts is Kafka's: the control znode or the file says so, or Kafka's is
         ahead."""
         if self.state.authority == "kafka":
             return True
-        node, in_kafka = self.state.offsets.get(tp), self.second.kafka.offsets.get(tp)
+        node, in_kafka = self.state.offsets.get(tp), self.second_snapshot.kafka.offsets.get(tp)
         in_zookeeper = node.offset if node is not None else None
         return self.stores_in_kafka or (in_kafka is not None and (in_zookeeper is None or in_kafka > in_zookeeper))
 
     @cached_property
-    def context(self) -> AssignmentContext | None:
+    def assignment_context(self) -> AssignmentContext | None:
         """What a looker-on computes assignments from; None when some subscription cannot be evaluated."""
         state = self.state
         if any(m.registration is not None and n not in state.subscriptions for n, m in state.members.items()):
@@ -117,9 +117,9 @@ class Facts:
     @cached_property
     def forms(self) -> tuple[Form, ...]:
         """The forms that explain every owner of a registered member, the commonest first; empty when none does."""
-        if self.context is None:
+        if self.assignment_context is None:
             return ()
-        found = recognise(self.claims, self.context)
+        found = recognise(self.registered_owners, self.assignment_context)
         return tuple(form for form in Form if form in found)
 
     @cached_property
@@ -128,16 +128,16 @@ class Facts:
 
         While nobody owns anything, range: the default.
         """
-        if self.context is None or (self.claims and not self.forms):
+        if self.assignment_context is None or (self.registered_owners and not self.forms):
             return None
         form = self.forms[0] if self.forms else Form.RANGE
         try:
-            return create_instance(form.strategy, form.compatibility).assign(self.context)
+            return create_instance(form.strategy, form.compatibility).assign(self.assignment_context)
         except AssignmentRefused:
             return None
 
     @cached_property
-    def claims(self) -> dict[TopicPartition, str]:
+    def registered_owners(self) -> dict[TopicPartition, str]:
         """Who owns what: partition → thread id, of registered members."""
         return {
             tp: owner.thread for tp, owner in self.state.owners.items()
@@ -145,9 +145,9 @@ class Facts:
         }  # fmt: skip
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether members and owners were the same in both looks, and nobody came within the original's tries."""
-        first, second = self.first.state, self.second.state
+        first, second = self.first_snapshot.state, self.second_snapshot.state
         youngest_ms = max((member.stat.ctime_ms for member in second.members.values()), default=0)
         return (
             list(first.members) == list(second.members)

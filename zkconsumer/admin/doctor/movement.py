@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import age, count_of
+from zkconsumer.admin.words import duration_text, count_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ SHOWN_MAX = 5
 
 def find(facts: Facts) -> Iterator[Finding]:
     """What the offsets do."""
-    yield from _stands(facts)
-    yield from _went_back(facts)
+    yield from _stalled(facts)
+    yield from _rewound(facts)
     yield from _out_of_range(facts)
 
 
-def standing(facts: Facts) -> list[TopicPartition]:
+def stalled_partitions(facts: Facts) -> list[TopicPartition]:
     """Owned in both looks by the same node, with something to read in both, and no commit for long enough.
 
     Where Kafka's offset is ahead of ZooKeeper's, or the members store in Kafka, Kafka's counts.  It has no age, so the
@@ -41,17 +41,17 @@ def standing(facts: Facts) -> list[TopicPartition]:
     """
     limit_ms = INTERVALS * facts.commit_interval_ms
     found: list[TopicPartition] = []
-    for tp, owner in facts.second.state.owners.items():
-        before = facts.first.state.owners.get(tp)
+    for tp, owner in facts.second_snapshot.state.owners.items():
+        before = facts.first_snapshot.state.owners.get(tp)
         is_same = before is not None and before.stat.czxid == owner.stat.czxid
-        log = facts.second.ranges.get(tp)
+        log = facts.second_snapshot.log_ranges.get(tp)
         if not is_same or owner.kind == "persistent" or log is None or facts.now_ms - owner.stat.ctime_ms < limit_ms:
             continue
         if facts.is_kept_in_kafka(tp):
-            stored = facts.second.kafka.offsets.get(tp, log.earliest)
-            stands = facts.looked_for_ms >= limit_ms and facts.first.kafka.offsets.get(tp, log.earliest) == stored
+            stored = facts.second_snapshot.kafka.offsets.get(tp, log.earliest)
+            stands = facts.interval_ms >= limit_ms and facts.first_snapshot.kafka.offsets.get(tp, log.earliest) == stored
         else:
-            node, was = facts.second.state.offsets.get(tp), facts.first.state.offsets.get(tp)
+            node, was = facts.second_snapshot.state.offsets.get(tp), facts.first_snapshot.state.offsets.get(tp)
             stored = node.offset if node and node.offset is not None else log.earliest
             has_moved = node is not None and (was is None or was.stat.mzxid != node.stat.mzxid)
             since_ms = facts.now_ms - (node.stat.mtime_ms if node else owner.stat.ctime_ms)
@@ -61,16 +61,16 @@ def standing(facts: Facts) -> list[TopicPartition]:
     return found
 
 
-def _stands(facts: Facts) -> Iterator[Finding]:
-    found = standing(facts)
+def _stalled(facts: Facts) -> Iterator[Finding]:
+    found = stalled_partitions(facts)
     if not found:
         return
     yield Finding(
         "partition-stands",
-        f"{count_of(len(found), 'partition')} owned, with something to read, and without a commit for longer than "
-        f"{INTERVALS} commit intervals ({age(facts.commit_interval_ms)} each): the owner does not read, or does not "
+        f"{count_text(len(found), 'partition')} owned, with something to read, and without a commit for longer than "
+        f"{INTERVALS} commit intervals ({duration_text(facts.commit_interval_ms)} each): the owner does not read, or does not "
         "commit",
-        tuple(_standing_words(facts, tp) for tp in found[:SHOWN_MAX]) + _more(found),
+        tuple(_stalled_text(facts, tp) for tp in found[:SHOWN_MAX]) + _more(found),
         (
             "look at the owner's log and threads; a message larger than fetch.message.max.bytes, a full queue of one "
             "stream and a dead fetcher thread all look like this",
@@ -80,24 +80,24 @@ def _stands(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _standing_words(facts: Facts, tp: TopicPartition) -> str:
-    owner, node, log = facts.state.owners[tp], facts.state.offsets.get(tp), facts.second.ranges[tp]
-    before = facts.first.ranges.get(tp)
-    grew = f", {log.latest - before.latest} more in {age(facts.looked_for_ms)}" if before else ""
+def _stalled_text(facts: Facts, tp: TopicPartition) -> str:
+    owner, node, log = facts.state.owners[tp], facts.state.offsets.get(tp), facts.second_snapshot.log_ranges[tp]
+    before = facts.first_snapshot.log_ranges.get(tp)
+    grew = f", {log.latest - before.latest} more in {duration_text(facts.interval_ms)}" if before else ""
     if facts.is_kept_in_kafka(tp):
-        stored = f"offset {facts.second.kafka.offsets.get(tp, 'unknown')} in Kafka in both looks"
+        stored = f"offset {facts.second_snapshot.kafka.offsets.get(tp, 'unknown')} in Kafka in both looks"
     elif node is None:
         stored = "no offset"
     else:
-        since = age(facts.now_ms - node.stat.mtime_ms)
+        since = duration_text(facts.now_ms - node.stat.mtime_ms)
         stored = f"offset {node.data[:20].decode('ascii', 'replace')} since {since}"
     return f"{tp}: {stored}, log end {log.latest}{grew}, owner {owner.thread}"
 
 
-def _went_back(facts: Facts) -> Iterator[Finding]:
+def _rewound(facts: Facts) -> Iterator[Finding]:
     """Between any two of the looks and samples."""
     history: dict[TopicPartition, list[tuple[int, int]]] = {}
-    looks = [_of_look(facts.first.state), *(dict(each.offsets) for each in facts.samples), _of_look(facts.second.state)]
+    looks = [_offsets_of(facts.first_snapshot.state), *(dict(each.offsets) for each in facts.samples), _offsets_of(facts.second_snapshot.state)]
     for seen in looks:
         for tp, value in seen.items():
             history.setdefault(tp, []).append(value)
@@ -111,7 +111,7 @@ def _went_back(facts: Facts) -> Iterator[Finding]:
     if words:
         yield Finding(
             "offset-went-back",
-            f"{count_of(len(words), 'stored offset')} lowered while we looked: somebody who does not own the partition "
+            f"{count_text(len(words), 'stored offset')} lowered while we looked: somebody who does not own the partition "
             "wrote it, as an original member does that was paused beyond its session, or a tool while the group runs. "
             "What lies between is read again by the next owner",
             (*words[:SHOWN_MAX], *((f"and {len(words) - SHOWN_MAX} more",) if len(words) > SHOWN_MAX else ())),
@@ -120,7 +120,7 @@ def _went_back(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _of_look(state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
+def _offsets_of(state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
     return {tp: (one.offset, one.stat.version) for tp, one in state.offsets.items() if one.offset is not None}
 
 
@@ -130,7 +130,7 @@ def _out_of_range(facts: Facts) -> Iterator[Finding]:
     if facts.state.authority == "kafka":
         return  # no member starts from these offsets any more
     for tp, node in facts.state.offsets.items():
-        log = facts.second.ranges.get(tp)
+        log = facts.second_snapshot.log_ranges.get(tp)
         if log is None or node.offset is None:
             continue
         if node.offset > log.latest:
@@ -142,7 +142,7 @@ def _out_of_range(facts: Facts) -> Iterator[Finding]:
     if beyond:
         yield Finding(
             "offset-beyond-end",
-            f"{count_of(len(beyond), 'stored offset')} beyond the end of the log: records were lost at the broker, the "
+            f"{count_text(len(beyond), 'stored offset')} beyond the end of the log: records were lost at the broker, the "
             "topic was made anew, or the offset is another topic's. The owner resets by auto.offset.reset",
             tuple(beyond[:SHOWN_MAX]) + _more(beyond),
             (f"zkconsumer offsets set {facts.group} --topic {_first(beyond)} --to-latest   # members stopped",),
@@ -150,7 +150,7 @@ def _out_of_range(facts: Facts) -> Iterator[Finding]:
     if before:
         yield Finding(
             "offset-before-start",
-            f"{count_of(len(before), 'stored offset')} before the start of the log: retention was faster than the "
+            f"{count_text(len(before), 'stored offset')} before the start of the log: retention was faster than the "
             "group. The next owner resets by auto.offset.reset: with largest it skips what is there as well",
             tuple(before[:SHOWN_MAX]) + _more(before),
             (f"zkconsumer offsets set {facts.group} --topic {_first(before)} --to-earliest   # members stopped",),

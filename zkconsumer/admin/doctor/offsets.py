@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import age, count_of, some
+from zkconsumer.admin.words import duration_text, count_text, list_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def find(facts: Facts) -> Iterator[Finding]:
     yield from _former(facts)
     yield from _stale(facts)
     yield from _convention(facts)
-    if facts.state.odd_nodes:
+    if facts.state.unexpected_nodes:
         yield Finding(
             "node-odd",
-            f"{count_of(len(facts.state.odd_nodes), 'znode')} that no consumer of the original's kind makes",
-            (some(facts.state.odd_nodes),),
+            f"{count_text(len(facts.state.unexpected_nodes), 'znode')} that no consumer of the original's kind makes",
+            (list_text(facts.state.unexpected_nodes),),
             ("find the program that writes there; old tools stumble over them",),
         )
 
@@ -52,7 +52,7 @@ def _unreadable(facts: Facts) -> Iterator[Finding]:
         path = paths.offset(facts.group, tp)
         yield Finding(
             "offset-unreadable",
-            f"{count_of(len(found), 'offset node')} that no release reads as a number: the original member that should "
+            f"{count_text(len(found), 'offset node')} that no release reads as a number: the original member that should "
             "take the partition fails in every rebalance; one of ours holds it and does not read it",
             _shown(facts, found),
             (
@@ -74,8 +74,8 @@ def _missing(facts: Facts) -> Iterator[Finding]:
         topics = sorted({node.tp.topic for node in gone if node.tp.topic not in state.topics})
         yield Finding(
             "offset-of-missing-topic",
-            f"{count_of(len(gone), 'offset')} of topics or partitions that do not exist"
-            + (f" ({some(topics)})" if topics else "")
+            f"{count_text(len(gone), 'offset')} of topics or partitions that do not exist"
+            + (f" ({list_text(topics)})" if topics else "")
             + ": when a topic of that name is made again, members begin at these offsets",
             _shown(facts, gone),
             _delete_topics(facts, topics),
@@ -91,10 +91,10 @@ def _former(facts: Facts) -> Iterator[Finding]:
     ]  # fmt: skip
     if found:
         topics = sorted({node.tp.topic for node in found})
-        made = {topic: age(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
+        made = {topic: duration_text(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
         yield Finding(
             "offset-of-former-topic",
-            f"{count_of(len(found), 'offset')} written before the topic was made: of a deleted topic that had the same "
+            f"{count_text(len(found), 'offset')} written before the topic was made: of a deleted topic that had the same "
             "name. Members begin in the middle of the new one, or reset",
             (
                 *_shown(facts, found),
@@ -110,13 +110,13 @@ def _stale(facts: Facts) -> Iterator[Finding]:
         if node.offset is not None
         and not facts.is_kept_in_kafka(tp)
         and facts.now_ms - node.stat.mtime_ms > STALE_MS
-        and (log := facts.second.ranges.get(tp)) is not None
+        and (log := facts.second_snapshot.log_ranges.get(tp)) is not None
         and log.latest > node.offset
     ]  # fmt: skip
     if found:
         yield Finding(
             "offsets-stale",
-            f"{count_of(len(found), 'offset')} not written for more than {age(STALE_MS)} though there is something to "
+            f"{count_text(len(found), 'offset')} not written for more than {duration_text(STALE_MS)} though there is something to "
             "read. ZooKeeper keeps them for ever; the broker deletes records by log.retention, and forgets offsets "
             "in Kafka after offsets.retention.minutes (1 d before 2.0, 7 d since)",
             _shown(facts, sorted(found, key=lambda node: node.stat.mtime_ms)),
@@ -130,11 +130,11 @@ def _stale(facts: Facts) -> Iterator[Finding]:
 
 def _convention(facts: Facts) -> Iterator[Finding]:
     """Idle: the log did not grow between the looks, has something in it, and the offset stands."""
-    first, second = facts.first, facts.second
+    first, second = facts.first_snapshot, facts.second_snapshot
     gaps: list[int] = []
     shown: list[str] = []
     for tp, node in second.state.offsets.items():
-        log, log_before, before = second.ranges.get(tp), first.ranges.get(tp), first.state.offsets.get(tp)
+        log, log_before, before = second.log_ranges.get(tp), first.log_ranges.get(tp), first.state.offsets.get(tp)
         if log is None or log_before is None or before is None or node.offset is None or log.latest <= log.earliest:
             continue
         if log.latest == log_before.latest and node.offset == before.offset:
@@ -160,7 +160,7 @@ def _delete_topics(facts: Facts, topics: list[str]) -> tuple[str, ...]:
 def _shown(facts: Facts, found: list[OffsetNode]) -> tuple[str, ...]:
     lines = [
         f"{paths.offset(facts.group, node.tp)} = {node.data[:40].decode('ascii', 'replace')!r}, "
-        f"written {age(facts.now_ms - node.stat.mtime_ms)} ago, version {node.stat.version}"
+        f"written {duration_text(facts.now_ms - node.stat.mtime_ms)} ago, version {node.stat.version}"
         for node in found[:SHOWN_MAX]
     ]
     return (*lines, *((f"and {len(found) - SHOWN_MAX} more",) if len(found) > SHOWN_MAX else ()))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.doctor.movement import standing
-from zkconsumer.admin.words import age, count_of, some
+from zkconsumer.admin.doctor.movement import stalled_partitions
+from zkconsumer.admin.words import duration_text, count_text, list_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def find(facts: Facts) -> Iterator[Finding]:
     yield from _zstd(facts)
     yield from _modern(facts)
     yield from _too_new(facts)
-    yield from _moving(facts)
+    yield from _migrating(facts)
 
 
 def _zstd(facts: Facts) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def _zstd(facts: Facts) -> Iterator[Finding]:
     if hit:
         yield Finding(
             "topic-with-zstd",
-            f"{count_of(len(hit), 'topic')} with zstd batches ({some(hit)}): no original member can read them (the "
+            f"{count_text(len(hit), 'topic')} with zstd batches ({list_text(hit)}): no original member can read them (the "
             "broker refuses to convert, error 76), and one such topic stops all topics of a member, without an error",
             tuple(f"{found[topic]}; {subscribed[topic]} subscribes to it" for topic in hit[:5]),
             (
@@ -52,8 +52,8 @@ def _zstd(facts: Facts) -> Iterator[Finding]:
 
 
 def _modern(facts: Facts) -> Iterator[Finding]:
-    modern = facts.modern
-    if modern is None or not modern.is_alive or not facts.old_members:
+    modern = facts.coordinator_group
+    if modern is None or not modern.has_members or not facts.zookeeper_only_members:
         return
     members = [f"{each.client_id or each.member_id} on {each.host}" for each in modern.members]
     yield Finding(
@@ -61,7 +61,7 @@ def _modern(facts: Facts) -> Iterator[Finding]:
         "consumers of the modern kind have joined a group with this id at the coordinator. They and the members in "
         "ZooKeeper never see each other: both read everything. Commits of old members to Kafka are refused (error 25, "
         "logged at DEBUG), and with dual commit their offsets in ZooKeeper stop as well",
-        (f"the coordinator says: {modern.state}, {count_of(len(modern.members), 'member')}", *members[:5]),
+        (f"the coordinator says: {modern.state}, {count_text(len(modern.members), 'member')}", *members[:5]),
         (
             "stop one kind, or give it another group id; commits go on by themselves when the last modern one has gone",
             f"zkconsumer groups describe {facts.group}",
@@ -73,20 +73,20 @@ def _too_new(facts: Facts) -> Iterator[Finding]:
     """Brokers of 0.8 and 0.9 close, or pass over, the requests of later clients; nothing tells the client's user."""
     if not facts.brokers_before_0_10:
         return
-    stands = set(standing(facts))
+    stands = set(stalled_partitions(facts))
     for name, member in facts.state.members.items():
         owned = [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name and owner.kind == "scala"]
         unread = [tp for tp in owned if tp in stands and _is_at_its_start(facts.state.offsets.get(tp))]
-        with_records = [tp for tp in owned if (log := facts.second.ranges.get(tp)) and log.latest > log.earliest]
+        with_records = [tp for tp in owned if (log := facts.second_snapshot.log_ranges.get(tp)) and log.latest > log.earliest]
         if unread and len(unread) == len(with_records):
             yield Finding(
                 "client-too-new",
-                f"{name} owns {count_of(len(owned), 'partition')} and has never committed anything beyond the start: "
+                f"{name} owns {count_text(len(owned), 'partition')} and has never committed anything beyond the start: "
                 "the brokers are of 0.8 or 0.9, and an original client of a later release registers, owns, even writes "
                 "offset 0, and reads silently nothing from them",
                 (
-                    f"brokers that do not know ApiVersions (0.10): {some(facts.brokers_before_0_10)}",
-                    f"unread since {age(facts.now_ms - member.stat.ctime_ms)}: {some(unread)}",
+                    f"brokers that do not know ApiVersions (0.10): {list_text(facts.brokers_before_0_10)}",
+                    f"unread since {duration_text(facts.now_ms - member.stat.ctime_ms)}: {list_text(unread)}",
                     "0.8 brokers serve clients up to 0.8.2, 0.9 brokers up to 0.9",
                 ),
                 ("run that member with a client as old as the brokers, or upgrade the brokers to 0.10.2 or later",),
@@ -98,7 +98,7 @@ def _is_at_its_start(node: OffsetNode | None) -> bool:
     return node is None or not node.offset or not node.stat.version
 
 
-def _moving(facts: Facts) -> Iterator[Finding]:
+def _migrating(facts: Facts) -> Iterator[Finding]:
     state = facts.state
     if state.control_problem:
         yield Finding(
@@ -108,14 +108,14 @@ def _moving(facts: Facts) -> Iterator[Finding]:
             (f"{paths.control(facts.group)}: {state.control_problem}",),
             (f"get {paths.control(facts.group)} with zkCli.sh; repair or delete it",),
         )
-    elif state.control is not None and state.control.authority != "zookeeper" and facts.old_members:
+    elif state.control is not None and state.control.authority != "zookeeper" and facts.zookeeper_only_members:
         yield Finding(
             "group-on-the-move",
             f"the group's offsets are kept in {state.control.authority} now, and members are registered in ZooKeeper: "
             "original members among them read what the others read as well",
             (
                 f"{paths.control(facts.group)}: phase {state.control.phase}, epoch {state.control.epoch}",
-                f"registered: {some(facts.old_members)}",
+                f"registered: {list_text(facts.zookeeper_only_members)}",
             ),
-            (f"stop {some(facts.old_members)}",),
+            (f"stop {list_text(facts.zookeeper_only_members)}",),
         )

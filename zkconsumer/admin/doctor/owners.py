@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import age, count_of, some
+from zkconsumer.admin.words import duration_text, count_text, list_text
 from zkconsumer.core.subscription import make_thread_id
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 def find(facts: Facts) -> Iterator[Finding]:
     """What is wrong with claims."""
-    yield from _of_nobody(facts)
+    yield from _unregistered_owners(facts)
     yield from _persistent(facts)
     yield from _foreign(facts)
     yield from _unowned(facts)
     yield from _idle(facts)
 
 
-def verified(facts: Facts) -> tuple[int, int]:
+def owned_by_registered_threads(facts: Facts) -> tuple[int, int]:
     """Partitions of subscribed topics, and how many a registered thread owns: the rule of VerifyConsumerRebalance."""
     wanted = _subscribed(facts)
-    return len(wanted), sum(tp in facts.claims and _is_thread(facts, facts.state.owners[tp]) for tp in wanted)
+    return len(wanted), sum(tp in facts.registered_owners and _is_thread(facts, facts.state.owners[tp]) for tp in wanted)
 
 
 def _subscribed(facts: Facts) -> list[TopicPartition]:
@@ -62,13 +62,13 @@ def _thread_ids(consumer: str, threads: int) -> set[str]:
     return {make_thread_id(consumer, number) for number in range(threads)}
 
 
-def _of_nobody(facts: Facts) -> Iterator[Finding]:
+def _unregistered_owners(facts: Facts) -> Iterator[Finding]:
     state = facts.state
     strays = [one for one in state.owners.values() if one.kind != "persistent" and one.consumer_id not in state.members]
     if strays:
         yield Finding(
             "owner-without-member",
-            f"{count_of(len(strays), 'partition')} owned by consumers that are not registered: a session that has not "
+            f"{count_text(len(strays), 'partition')} owned by consumers that are not registered: a session that has not "
             "ended yet, or a process whose registration was deleted under it. Others cannot claim them before it ends",
             tuple(_node(facts, one) for one in strays[:5]) + _more(strays),
             (
@@ -85,7 +85,7 @@ def _of_nobody(facts: Facts) -> Iterator[Finding]:
         held = state.members[others[0].consumer_id].session_id
         yield Finding(
             "owner-of-other-session",
-            f"{count_of(len(others), 'owner node')} made by another session than the registration of the same "
+            f"{count_text(len(others), 'owner node')} made by another session than the registration of the same "
             "name: an original member takes the text for its own claim and loses it when that session ends",
             (*(_node(facts, one) for one in others[:5]), f"the registration is of session 0x{held:x}", *_more(others)),
             ("wait one session time-out and look again", "if it stays: two processes have the same consumer.id"),
@@ -98,11 +98,11 @@ def _persistent(facts: Facts) -> Iterator[Finding]:
         return
     fences = [one for one in found if one.stat.num_children]
     if fences and facts.state.control is not None:
-        what = f"{count_of(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
+        what = f"{count_text(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
         step = f"zkconsumer migrate status {facts.group}"
     else:
         what = (
-            f"{count_of(len(found), 'owner node')} persistent: no session ends them, so nobody can ever claim these "
+            f"{count_text(len(found), 'owner node')} persistent: no session ends them, so nobody can ever claim these "
             "partitions"
         )
         path = paths.owner(facts.group, found[0].tp)
@@ -120,7 +120,7 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
     if odd:
         yield Finding(
             "owner-foreign",
-            f"{count_of(len(odd), 'owner node')} that no consumer of the original's kind writes: the text is no "
+            f"{count_text(len(odd), 'owner node')} that no consumer of the original's kind writes: the text is no "
             "thread of the member that it names, or the node was written over",
             tuple(_node(facts, one) for one in odd[:5]) + _more(odd),
             ("find the program that writes there; it does not share partitions as Kafka's consumers do",),
@@ -133,25 +133,25 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
     if gone:
         yield Finding(
             "owner-of-nothing",
-            f"{count_of(len(gone), 'claim')} on partitions that do not exist: the topic was deleted and made anew",
+            f"{count_text(len(gone), 'claim')} on partitions that do not exist: the topic was deleted and made anew",
             tuple(_node(facts, one) for one in gone[:5]) + _more(gone),
             ("restart the owners",),
         )
 
 
 def _unowned(facts: Facts) -> Iterator[Finding]:
-    before = set(facts.first.state.owners)
+    before = set(facts.first_snapshot.state.owners)
     missing = [tp for tp in _subscribed(facts) if tp not in facts.state.owners and tp not in before]
     if not missing:
         return
-    evidence = [f"{count_of(len(missing), 'partition')}: {some(missing)}"]
+    evidence = [f"{count_text(len(missing), 'partition')}: {list_text(missing)}"]
     share = facts.assignment
     if share is not None:
         falls_to = sorted({str(share.owners[tp]) for tp in missing if tp in share.owners})
         if falls_to:
-            setting = share.form.value if facts.claims else f"{share.form.value}, if that is their setting"
-            evidence.append(f"by {setting} they fall to {some(falls_to)}")
-    if not facts.looked_for_ms:
+            setting = share.variant.value if facts.registered_owners else f"{share.variant.value}, if that is their setting"
+            evidence.append(f"by {setting} they fall to {list_text(falls_to)}")
+    if not facts.interval_ms:
         evidence.append("one look only: in the middle of a rebalance this is normal")
     yield Finding(
         "partitions-unowned",
@@ -163,12 +163,12 @@ def _unowned(facts: Facts) -> Iterator[Finding]:
 
 def _idle(facts: Facts) -> Iterator[Finding]:
     share = facts.assignment
-    if share is None or not facts.is_at_rest:
+    if share is None or not facts.is_stable:
         return
     state = facts.state
-    for name in facts.old_members:
+    for name in facts.zookeeper_only_members:
         member = state.members[name]
-        computed = share.of(name)
+        computed = share.of_member(name)
         lacking = [tp for tp in computed if tp not in state.owners or state.owners[tp].consumer_id != name]
         since_ms = facts.now_ms - member.stat.ctime_ms
         if not lacking or len(lacking) < len(computed):
@@ -176,12 +176,12 @@ def _idle(facts: Facts) -> Iterator[Finding]:
         holders = sorted({state.owners[tp].thread for tp in lacking if tp in state.owners})
         yield Finding(
             "member-idle",
-            f"{name} is registered for {age(since_ms)} and owns nothing of its share: an original member gives up "
+            f"{name} is registered for {duration_text(since_ms)} and owns nothing of its share: an original member gives up "
             "after rebalance.max.retries times rebalance.backoff.ms (8 s), and sleeps",
             (
-                f"its share by {share.form.value}: {some(lacking)}",
-                f"held by {some(holders)}" if holders else "nobody holds it",
-                f"{paths.registration(facts.group, name)} since {age(since_ms)}, session 0x{member.session_id:x}",
+                f"its share by {share.variant.value}: {list_text(lacking)}",
+                f"held by {list_text(holders)}" if holders else "nobody holds it",
+                f"{paths.registration(facts.group, name)} since {duration_text(since_ms)}, session 0x{member.session_id:x}",
             ),
             (
                 f"restart it{f' on {member.host}' if member.host else ''}: it wakes by a change under "
@@ -194,7 +194,7 @@ def _idle(facts: Facts) -> Iterator[Finding]:
 def _node(facts: Facts, one: OwnerNode) -> str:
     return (
         f"{paths.owner(facts.group, one.tp)} = {one.thread[:200]!r}, session 0x{one.stat.ephemeral_owner:x}, "
-        f"made {age(facts.now_ms - one.stat.ctime_ms)} ago, version {one.stat.version}"
+        f"made {duration_text(facts.now_ms - one.stat.ctime_ms)} ago, version {one.stat.version}"
     )
 
 

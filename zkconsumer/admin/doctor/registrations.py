@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import age, some
+from zkconsumer.admin.words import duration_text, list_text
 from zkconsumer.zk import paths
-from zkconsumer.zk.registration import refused_by
+from zkconsumer.zk.registration import incompatible_releases
 
 if TYPE_CHECKING:
     from zkconsumer.admin.groups import MemberState
@@ -35,12 +35,12 @@ def find(facts: Facts) -> Iterator[Finding]:
                 f"the registration of {name} is a persistent node: it does not go when a session ends, and no consumer "
                 "makes such a one. All members give it a share that nobody reads",
                 _evidence(facts, name, member),
-                (_stop(facts, name, member),),
+                (_removal_step(facts, name, member),),
             )
         if member.registration is not None and not member.problem:
-            yield from _of_some(facts, name, member)
+            yield from _partly_unreadable(facts, name, member)
             yield from _double_escaped(facts, name, member)
-            yield from _to_nothing(facts, name, member)
+            yield from _matches_no_topic(facts, name, member)
 
 
 def _unusable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
@@ -60,18 +60,18 @@ def _unusable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]
         f"the registration of {name} can be used by no release: every original member of the group gives up its "
         "partitions and fails in every rebalance until this node is gone. Members of ours leave it out",
         (member.problem, *_evidence(facts, name, member)),
-        (_stop(facts, name, member),),
+        (_removal_step(facts, name, member),),
     )
 
 
-def _of_some(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
-    for releases, why in refused_by(member.data).items():
+def _partly_unreadable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+    for releases, why in incompatible_releases(member.data).items():
         yield Finding(
             "registration-of-some",
             f"original members of release {releases} cannot read the registration of {name}: if there are any in the "
             "group, they give up their partitions and fail in every rebalance until it is gone",
             (why, *_evidence(facts, name, member)),
-            (_stop(facts, name, member), "upgrade or repair the client that wrote it"),
+            (_removal_step(facts, name, member), "upgrade or repair the client that wrote it"),
         )
 
 
@@ -93,14 +93,14 @@ def _double_escaped(facts: Facts, name: str, member: MemberState) -> Iterator[Fi
         )
 
 
-def _to_nothing(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+def _matches_no_topic(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
     assert member.registration is not None, "it was read"
     missing = [topic for topic in member.registration.subscription if topic not in facts.state.topics]
     is_static = member.registration.pattern == "static"
     if is_static and missing:
-        what = f"{name} subscribes to topics that do not exist: {some(missing)}"
+        what = f"{name} subscribes to topics that do not exist: {list_text(missing)}"
     elif not is_static and not member.threads:
-        what = f"the filter of {name} takes no topic that exists: {some(member.registration.subscription)}"
+        what = f"the filter of {name} takes no topic that exists: {list_text(member.registration.subscription)}"
     else:
         return
     yield Finding(
@@ -109,7 +109,7 @@ def _to_nothing(facts: Facts, name: str, member: MemberState) -> Iterator[Findin
     )  # fmt: skip
 
 
-def _stop(facts: Facts, name: str, member: MemberState) -> str:
+def _removal_step(facts: Facts, name: str, member: MemberState) -> str:
     """What makes the registration go; a persistent node is held by no process that could be stopped."""
     if not member.session_id:
         return f"delete {paths.registration(facts.group, name)} with zkCli.sh"
@@ -124,5 +124,5 @@ def _evidence(facts: Facts, name: str, member: MemberState) -> tuple[str, ...]:
     return (
         f"{paths.registration(facts.group, name)} = {data.decode('utf-8', 'backslashreplace')}{more}",
         f"{f'session 0x{member.session_id:x}' if member.session_id else 'no session'}, "
-        f"registered {age(facts.now_ms - member.stat.ctime_ms)} ago",
+        f"registered {duration_text(facts.now_ms - member.stat.ctime_ms)} ago",
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import count_of, some
+from zkconsumer.admin.words import count_text, list_text
 from zkconsumer.core.assignment import (
     AssignmentContext,
     AssignmentRefused,
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 def find(facts: Facts) -> Iterator[Finding]:
     """What the owners say about the members' settings."""
-    context = facts.context
+    context = facts.assignment_context
     if context is None:
         return
-    if facts.claims and not facts.forms and facts.is_at_rest and not facts.state.moving_members:
+    if facts.registered_owners and not facts.forms and facts.is_stable and not facts.state.migrating_members:
         yield _differ(facts, context)
     ties = topics_with_equal_hash(context.partitions_for_topic)
     if ties and facts.forms and Form.RANGE not in facts.forms:
@@ -47,15 +47,15 @@ def find(facts: Facts) -> Iterator[Finding]:
 
 def _differ(facts: Facts, context: AssignmentContext) -> Finding:
     shares = {form: assignment for form in Form if (assignment := _assigned(context, form)) is not None}
-    by_member = {name: _fitting(facts, name, shares) for name in facts.state.members}
+    by_member = {name: _matching_strategies(facts, name, shares) for name in facts.state.members}
     evidence = [
-        f"{name} owns {some(_owned(facts, name)) or 'nothing'}: {_words(forms)}" for name, forms in by_member.items()
+        f"{name} owns {list_text(_owned(facts, name)) or 'nothing'}: {_words(forms)}" for name, forms in by_member.items()
     ]
     base = shares[Form.RANGE]
     return Finding(
         "strategies-differ",
         "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
-        + explain_mismatch(facts.claims, base, context).removesuffix("."),
+        + explain_mismatch(facts.registered_owners, base, context).removesuffix("."),
         tuple(evidence),
         (
             "compare partition.assignment.strategy, the client's release (roundrobin changed in 1.0) and "
@@ -76,16 +76,16 @@ def _owned(facts: Facts, name: str) -> list[object]:
     return [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name]
 
 
-def _fitting(facts: Facts, name: str, shares: dict[Form, Assignment]) -> list[Form]:
+def _matching_strategies(facts: Facts, name: str, shares: dict[Form, Assignment]) -> list[Form]:
     """The forms that give this member exactly what it owns."""
-    owned = {tp: thread for tp, thread in facts.claims.items() if facts.state.owners[tp].consumer_id == name}
+    owned = {tp: thread for tp, thread in facts.registered_owners.items() if facts.state.owners[tp].consumer_id == name}
     return [
         form for form, assignment in shares.items()
-        if {tp: str(thread) for tp, thread in assignment.of(name).items()} == owned
+        if {tp: str(thread) for tp, thread in assignment.of_member(name).items()} == owned
     ]  # fmt: skip
 
 
 def _words(forms: list[Form]) -> str:
     if not forms:
         return "no setting gives it exactly that"
-    return f"as {' or '.join(form.value for form in forms)} gives ({count_of(len(forms), 'form')})"
+    return f"as {' or '.join(form.value for form in forms)} gives ({count_text(len(forms), 'form')})"

@@ -4,7 +4,7 @@ Members, the observer and the test write lines (``HistoryWriter``); ``read_histo
 says what was lost, skipped, repeated without a reason, handed out by two, stored too far, and with what evidence.
 """
 
-from zkconsumer.testing.checker.checker import judge
+from zkconsumer.testing.checker.checker import check_history
 from zkconsumer.testing.checker.events import (
     EVENTS,
     AssignmentExpected,

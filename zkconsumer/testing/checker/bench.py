@@ -32,7 +32,7 @@ class Bench:
         self.position = 0
         """Of the line being read, counted from 1."""
         self._by_consumer_id: dict[str, Member] = {}
-        self._alarms: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._scheduled_checks: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._alarms_set = 0
         self._read_ahead()
 
@@ -48,38 +48,38 @@ class Bench:
     def member(self, name: str) -> Member:
         member = self.members.get(name)
         if member is None:
-            raise h.HistoryError(self.line(), f"member {name!r} has no member line")
+            raise h.HistoryError(self.line_number(), f"member {name!r} has no member line")
         return member
 
-    def owner(self, thread_id: str | None) -> Member | None:
+    def member_of_thread(self, thread_id: str | None) -> Member | None:
         """The member whose thread this is; None when the history does not know it."""
         if thread_id is None:
             return None
         consumer_id, dash, number = thread_id.rpartition("-")
         return self._by_consumer_id.get(consumer_id) if dash and number.isdigit() else None
 
-    def line(self, position: int | None = None) -> int:
+    def line_number(self, position: int | None = None) -> int:
         """The line of the file for a position in the history; 0 for none."""
         position = self.position if position is None else position
         return (self.events[position - 1].line or position) if position > 0 else 0
 
     # --- alarms -------------------------------------------------------------------------------------------------
 
-    def after(self, due: int, act: Callable[..., None], *args: Any) -> None:
+    def schedule_check(self, due: int, act: Callable[..., None], *args: Any) -> None:
         """Call ``act`` when every line up to ``due`` has been read."""
         self._alarms_set += 1
-        heapq.heappush(self._alarms, (due, self._alarms_set, act, args))
+        heapq.heappush(self._scheduled_checks, (due, self._alarms_set, act, args))
 
-    def turn_to(self, position: int, t: int) -> None:
+    def advance_to(self, position: int, t: int) -> None:
         """The next line is read; alarms that were due before it ring first."""
-        if self._alarms and self._alarms[0][0] < t:
-            self.ring(t)
+        if self._scheduled_checks and self._scheduled_checks[0][0] < t:
+            self.run_due_checks(t)
         self.position = position
 
-    def ring(self, until: int | None = None) -> None:
+    def run_due_checks(self, until: int | None = None) -> None:
         """Alarms due before ``until`` (None: all) ring, in order."""
-        while self._alarms and (until is None or self._alarms[0][0] < until):
-            _, _, act, args = heapq.heappop(self._alarms)
+        while self._scheduled_checks and (until is None or self._scheduled_checks[0][0] < until):
+            _, _, act, args = heapq.heappop(self._scheduled_checks)
             act(*args)
 
     # --- what holds throughout ----------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Bench:
                     partition = self.partition(event)
                     partition.base, partition.is_base_stored = event.offset, True
                 case h.MemberKnown():
-                    self._introduce(event)
+                    self._add_member(event)
                 case h.PolicySet():
                     self.policy = self.policy.changed(event.changes)
                 case h.OwnerSeen():
@@ -113,10 +113,10 @@ class Bench:
             if not partition.is_base_stored:
                 partition.base = partition.log.start
         for member in self.members.values():
-            member.claims_itself = member.name in exact
-            member.tells_consumed = member.name in tells
+            member.reports_ownership = member.name in exact
+            member.reports_consumed = member.name in tells
 
-    def _introduce(self, event: h.MemberKnown) -> None:
+    def _add_member(self, event: h.MemberKnown) -> None:
         member = self.members.get(event.member)
         if member is None:
             member = self.members[event.member] = Member(event.member, event.kind, event.streams)

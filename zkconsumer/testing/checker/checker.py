@@ -24,7 +24,7 @@ from zkconsumer.testing.checker.stored import Stored
 from zkconsumer.testing.checker.verdict import Allowance, Counts, Finding, Verdict
 
 
-def judge(history: Iterable[h.Event], policy: Policy | None = None, *, as_if: h.StateSeen | None = None) -> Verdict:
+def check_history(history: Iterable[h.Event], policy: Policy | None = None, *, as_if: h.StateSeen | None = None) -> Verdict:
     """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
 
     ``as_if``: the end (``end_state``) of the same migration without a kill, which this one must come to or be undone.
@@ -58,18 +58,18 @@ class _Judge:
             h.Claimed: self._claimed,
             h.Released: self._released,
             h.OwnerSeen: self._ownership.owner_seen,
-            h.DrainTimedOut: self._repeats.in_hand,
+            h.DrainTimedOut: self._repeats.drain_timed_out,
             h.OffsetReset: self._reset,
             h.Handed: self._handed_one,
             h.HandedRange: self._handed_range,
             h.Consumed: self._stored.consumed,
             h.CommitCalled: self._commit_called,
             h.Committed: self._committed,
-            h.ControlWritten: self._migration.controlled,
+            h.ControlWritten: self._migration.control_written,
             h.Fenced: self._migration.fenced,
             h.Unfenced: self._migration.unfenced,
             h.Targeted: self._migration.targeted,
-            h.StateSeen: self._end.seen,
+            h.StateSeen: self._end.add_state,
             h.AssignmentExpected: self._checkpoints.assignment,
             h.Settled: self._checkpoints.settled,
             h.Drained: self._drained,
@@ -78,18 +78,18 @@ class _Judge:
     def verdict(self) -> Verdict:
         bench = self._bench
         for position, event in enumerate(bench.events, 1):
-            bench.turn_to(position, event.t)
+            bench.advance_to(position, event.t)
             handler = self._handlers.get(type(event))
             if handler is not None:
                 handler(event)
-        bench.ring()
+        bench.run_due_checks()
         for partition in bench.partitions.values():
-            for member in partition.tenures:
+            for member in partition.ownerships:
                 self._ownership.end(member, partition)
         Losses(bench).judge_all()
         self._end.judge(self._migration.control)
-        findings = tuple(Finding(d.label, d.text, d.evidence()) for d in bench.findings.drafts())
-        allowances = tuple(Allowance(d.label, d.text, d.evidence()) for d in bench.allowances.drafts())
+        findings = tuple(Finding(d.label, d.text, d.evidence()) for d in bench.findings.sorted_findings())
+        allowances = tuple(Allowance(d.label, d.text, d.evidence()) for d in bench.allowances.sorted_findings())
         return Verdict(not findings, findings, allowances, self._counts())
 
     def _counts(self) -> Counts:
@@ -99,12 +99,12 @@ class _Judge:
             members=len(self._bench.members),
             partitions=sum(partition.log.is_known for partition in partitions),
             records=sum(p.log.count(p.base, p.log.end) for p in partitions if p.log.is_known),
-            handed=self._handed,
-            handed_distinct=sum(partition.handed.distinct for partition in partitions),
+            delivered=self._handed,
+            delivered_distinct=sum(partition.delivered.distinct for partition in partitions),
             commits=self._stored.commits,
             duplicates=dict(self._repeats.counts),
-            hand_overs=dict(self._hand_overs),
-            moves=self._migration.moves,
+            ownership_transfers=dict(self._hand_overs),
+            authority_changes=self._migration.authority_changes,
         )
 
     # --- members come and go ------------------------------------------------------------------------------------
@@ -123,77 +123,77 @@ class _Judge:
     def _starts_again(self, member: Member, t: int) -> None:
         if member.closed is not None or member.zombie_t is not None:
             self._forget(member, t, self._late_ms(member) if member.kind == "scala" else 0)
-        member.gone = member.closed = member.zombie_t = None
+        member.last_end = member.closed = member.zombie_t = None
         member.is_paused = False
 
     def _late_ms(self, member: Member) -> int:
-        return 0 if member.claims_itself else self._bench.policy.observer_delay_ms
+        return 0 if member.reports_ownership else self._bench.policy.observer_delay_ms
 
     def _leaving(self, event: h.Leaving) -> None:
-        self._stored.allow_in_hand(self._bench.member(event.member))
+        self._stored.allow_unacknowledged(self._bench.member(event.member))
 
     def _commit_called(self, event: h.CommitCalled) -> None:
-        self._stored.allow_in_hand(self._bench.member(event.member))
+        self._stored.allow_unacknowledged(self._bench.member(event.member))
 
     def _left(self, event: h.Left) -> None:
         member = self._bench.member(event.member)
         if not event.clean:
-            self._repeats.since_commit(member, "unclean_close", event.t)
+            self._repeats.allow_since_commit(member, "unclean_close", event.t)
         self._closed(member, "left", event.t)
 
     def _killed(self, event: h.Killed) -> None:
         member = self._bench.member(event.member)
-        self._repeats.since_commit(member, "killed", event.t)
+        self._repeats.allow_since_commit(member, "killed", event.t)
         self._closed(member, "was killed", event.t)
 
     def _closed(self, member: Member, how: str, t: int) -> None:
-        member.gone = member.closed = Gone(how, t, self._bench.line())
-        self._bench.after(t, self._stop_holding, member)
+        member.last_end = member.closed = Gone(how, t, self._bench.line_number())
+        self._bench.schedule_check(t, self._stop_holding, member)
         # Its last claim may still be seen; only then is it certain which of its records began an ownership.
-        self._bench.after(t + self._late_ms(member), self._forget, member, t, 0)
+        self._bench.schedule_check(t + self._late_ms(member), self._forget, member, t, 0)
 
     def _paused(self, event: h.Paused) -> None:
         member = self._bench.member(event.member)
         member.is_paused = True
-        self._repeats.since_commit(member, "paused", event.t)
+        self._repeats.allow_since_commit(member, "paused", event.t)
 
     def _continued(self, event: h.Continued) -> None:
         member = self._bench.member(event.member)
         member.is_paused = False
-        member.woken_t = event.t
-        member.since_wake = 0
+        member.resumed_t = event.t
+        member.delivered_since_resume = 0
         if member.kind == "scala":
             member.zombie_t = event.t
 
     def _expired(self, event: h.Expired) -> None:
         member = self._bench.member(event.member)
         delay = self._bench.policy.observer_delay_ms
-        self._repeats.since_commit(member, "expired", event.t, delay)
+        self._repeats.allow_since_commit(member, "expired", event.t, delay)
         if member.started_t >= 0 and event.t - delay <= member.started_t:
             return  # It has started again already: the end was seen late.
         if member.closed is None:
-            member.gone = Gone("lost its session", event.t, self._bench.line())
+            member.last_end = Gone("lost its session", event.t, self._bench.line_number())
         if member.kind == "scala":
             # The original goes on with what it has fetched until it has registered again.
             member.zombie_t = event.t
-        self._bench.after(event.t, self._stop_holding, member)
-        self._bench.after(event.t, self._forget, member, event.t, self._late_ms(member))
+        self._bench.schedule_check(event.t, self._stop_holding, member)
+        self._bench.schedule_check(event.t, self._forget, member, event.t, self._late_ms(member))
 
     def _forget(self, member: Member, t: int, late_ms: int) -> None:
         """Its ownerships are over."""
         for partition in self._bench.partitions.values():
-            tenure = partition.tenures.get(member)
+            tenure = partition.ownerships.get(member)
             if tenure is not None and tenure.start_t <= t:
-                self._ownership.begin_anew(member, partition, t, late_ms)
+                self._ownership.restart(member, partition, t, late_ms)
 
     def _stop_holding(self, member: Member) -> None:
         for partition in self._bench.partitions.values():
-            self._ownership.stop_holding(member, partition)
+            self._ownership.end_ownership(member, partition)
 
     def _drained(self, event: h.Drained) -> None:
         for partition in self._bench.partitions.values():
             if event.topic in (None, partition.name.topic) and event.partition in (None, partition.name.partition):
-                partition.is_drained = True
+                partition.must_be_read = True
 
     # --- what concerns a migration too ---------------------------------------------------------------------------
 
@@ -216,11 +216,11 @@ class _Judge:
     # --- records ------------------------------------------------------------------------------------------------
 
     def _handed_one(self, event: h.Handed) -> None:
-        self._migration.handed(event)
+        self._migration.delivered(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.offset, event.offset, event.t)
 
     def _handed_range(self, event: h.HandedRange) -> None:
-        self._migration.handed(event)
+        self._migration.delivered(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.first, event.last, event.t)
 
     def _hand(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
@@ -229,36 +229,36 @@ class _Judge:
         partition.was_used = True
         member.was_seen = True
         self._check_life_and_log(member, partition, first, last, t)
-        in_hand = member.woken_t is not None and self._was_in_hand(member, partition)
-        member.since_wake += last - first + 1
+        in_hand = member.resumed_t is not None and self._was_in_hand(member, partition)
+        member.delivered_since_resume += last - first + 1
         tenure = self._ownership.follow(member, partition, first, last, t)
         if member.kind == "ours":
-            self._ownership.check_right(member, partition, tenure, (first, last), t, in_hand)
+            self._ownership.check_is_owner(member, partition, tenure, (first, last), t, in_hand)
         is_zombie = member.zombie_t is not None and partition.is_zombie(member)
-        before = partition.add_stint(member, is_zombie, position)
+        before = partition.add_delivery_span(member, is_zombie, position)
         if before is not None and before[0] is not member and not is_zombie and not before[1]:
             self._hand_overs[f"{before[0].kind}_to_{member.kind}"] += 1
         for offset in range(first, last + 1):
-            earlier = partition.handed.put(offset, position)
+            earlier = partition.delivered.put(offset, position)
             if not earlier and partition.is_base_stored and offset < partition.base:
                 earlier = BEFORE_HISTORY
             if earlier != NEVER:
-                self._repeats.seen(Repeat(member, partition, tenure, offset, earlier, position, t, in_hand))
-        partition.high = max(partition.high, last)
+                self._repeats.check_later(Repeat(member, partition, tenure, offset, earlier, position, t, in_hand))
+        partition.highest_delivered = max(partition.highest_delivered, last)
 
     def _was_in_hand(self, member: Member, partition: Partition) -> bool:
         """Can this record have been returned before the pause, and only been written down after it?"""
-        tenure = partition.tenures.get(member)
-        if member.kind != "ours" or member.woken_t is None or tenure is None or tenure.start_t > member.woken_t:
+        tenure = partition.ownerships.get(member)
+        if member.kind != "ours" or member.resumed_t is None or tenure is None or tenure.start_t > member.resumed_t:
             return False
-        return member.since_wake < self._bench.policy.in_hand_at_pause * member.streams
+        return member.delivered_since_resume < self._bench.policy.in_hand_at_pause * member.streams
 
     def _check_life_and_log(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
-        line = self._bench.line()
+        line = self._bench.line_number()
         closed, log = member.closed, partition.log
         if closed is not None and t > closed.t:
             text = f"{member.name} handed out after it {closed.how} (line {closed.line})"
-            self._bench.findings.note(
+            self._bench.findings.add(
                 (member, closed.line),
                 "after_close",
                 text,
@@ -270,6 +270,6 @@ class _Judge:
             )
         if log.is_known and (first < log.start or last >= log.end):
             text = f"{member.name} handed out what the log does not hold: it goes from {log.start} to {log.end - 1}"
-            self._bench.findings.note(
+            self._bench.findings.add(
                 member, "not_in_log", text, t, (log.line, line), partition.name, (member.name,), ((first, last),)
             )

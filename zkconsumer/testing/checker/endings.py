@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.partition import NEVER, Partition, Sight
-from zkconsumer.testing.checker.truth import without
+from zkconsumer.testing.checker.truth import subtract_ranges
 from zkconsumer.types import TopicPartition
 
 
@@ -18,17 +18,17 @@ class Checkpoints:
         self._bench = bench
 
     def assignment(self, event: h.AssignmentExpected) -> None:
-        self._bench.after(event.t, self._check_assignment, event, self._bench.position)
+        self._bench.schedule_check(event.t, self._check_assignment, event, self._bench.position)
 
     def settled(self, event: h.Settled) -> None:
-        self._bench.after(event.t, self._check_settled, event.t, self._bench.position)
+        self._bench.schedule_check(event.t, self._check_settled, event.t, self._bench.position)
 
     def _check_assignment(self, event: h.AssignmentExpected, position: int) -> None:
         for text, expected in event.expected.items():
             topic, _, number = text.rpartition("/")
             name = TopicPartition(topic, int(number))
             partition = self._bench.partitions.get((name.topic, name.partition))
-            sight = partition.sight if partition else None
+            sight = partition.observed_owner if partition else None
             seen = sight.owner if sight else None
             if seen != expected:
                 problem = f"expected {expected or 'nobody'}, seen {seen or 'nobody'}"
@@ -37,22 +37,22 @@ class Checkpoints:
     def _check_settled(self, t: int, position: int) -> None:
         for partition in self._bench.partitions.values():
             if partition.name.topic in self._bench.observed_topics and (problem := self._problem(partition)):
-                self._report(partition.name, problem, partition.sight, t, position)
+                self._report(partition.name, problem, partition.observed_owner, t, position)
 
     def _problem(self, partition: Partition) -> str:
-        sight = partition.sight
+        sight = partition.observed_owner
         if sight is None or sight.owner is None:
             is_anybody_there = any(member.is_alive for member in self._bench.members.values())
             return "owned by nobody although the group has living members" if is_anybody_there else ""
-        owner = self._bench.owner(sight.owner)
+        owner = self._bench.member_of_thread(sight.owner)
         if owner is None:
             return f"owned by {sight.owner}, whom the history does not know"
-        return f"owned by {sight.owner}, who {owner.gone.how} (line {owner.gone.line})" if owner.gone else ""
+        return f"owned by {sight.owner}, who {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
 
     def _report(self, name: TopicPartition, problem: str, sight: Sight | None, t: int, position: int) -> None:
-        lines = (*((sight.line,) if sight else ()), self._bench.line(position))
+        lines = (*((sight.line,) if sight else ()), self._bench.line_number(position))
         members = (sight.member,) if sight and sight.member else ()
-        self._bench.findings.note(position, "wrong_owner", problem, t, lines, name, members)
+        self._bench.findings.add(position, "wrong_owner", problem, t, lines, name, members)
 
 
 class Losses:
@@ -67,50 +67,50 @@ class Losses:
         partitions = self._bench.partitions.values()
         if not any(partition.log.is_known for partition in partitions):
             text = "the history has no log line at all: nothing can be judged lost"
-            self._bench.findings.note((), "no_log", text, self._t_end, ())
+            self._bench.findings.add((), "no_log", text, self._t_end, ())
             return
         for partition in partitions:
             if partition.log.is_known:
                 self._judge(partition)
             elif partition.was_used:
                 text = "the history has no log line for it: nothing can be judged lost"
-                self._bench.findings.note((), "no_log", text, self._t_end, (), partition.name)
+                self._bench.findings.add((), "no_log", text, self._t_end, (), partition.name)
 
     def _judge(self, partition: Partition) -> None:
-        for low, high, reason in partition.excused:
+        for low, high, reason in partition.skippable:
             self._allow_unread(partition, low, high, reason)
         stored = partition.commits.last
-        high = partition.log.end if partition.is_drained else (stored if stored is not None else partition.base)
-        excused = sorted((a, b) for a, b, _ in partition.excused)
-        lost = list(without(_unread(partition, partition.base, high), excused))
+        high = partition.log.end if partition.must_be_read else (stored if stored is not None else partition.base)
+        excused = sorted((a, b) for a, b, _ in partition.skippable)
+        lost = list(subtract_ranges(_undelivered(partition, partition.base, high), excused))
         if lost:
             self._report(partition, lost, stored)
 
     def _allow_unread(self, partition: Partition, low: int, high: int, reason: str) -> None:
-        spans = tuple((a, b - 1) for a, b in _unread(partition, low, high))
+        spans = tuple((a, b - 1) for a, b in _undelivered(partition, low, high))
         if spans:
             text = f"never handed to anyone: {reason}"
             label = reason.partition(" ")[0]
-            self._bench.allowances.note(low, label, text, self._t_end, (), partition.name, (), spans)
+            self._bench.allowances.add(low, label, text, self._t_end, (), partition.name, (), spans)
 
     def _report(self, partition: Partition, lost: list[tuple[int, int]], stored: int | None) -> None:
-        why = "everything had to be read" if partition.is_drained else f"the stored offset ended at {stored}"
+        why = "everything had to be read" if partition.must_be_read else f"the stored offset ended at {stored}"
         parts = [f"never handed to anyone, and {why}"]
         lines = []
         members = []
         for offset in (lost[0][0] - 1, lost[0][1]):
-            position = partition.handed.get(offset) if offset >= 0 else NEVER
-            who = partition.handed_by(position)
+            position = partition.delivered.get(offset) if offset >= 0 else NEVER
+            who = partition.delivered_to(position)
             if who is not None:
                 parts.append(f"{offset} went to {who[0].name}")
-                lines.append(self._bench.line(position))
+                lines.append(self._bench.line_number(position))
                 members.append(who[0].name)
         spans = tuple((a, b - 1) for a, b in lost)
         around = tuple(dict.fromkeys(members))
         text = "; ".join(parts)
-        self._bench.findings.note((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
+        self._bench.findings.add((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
 
 
-def _unread(partition: Partition, low: int, high: int) -> Iterator[tuple[int, int]]:
+def _undelivered(partition: Partition, low: int, high: int) -> Iterator[tuple[int, int]]:
     for first, last in partition.log.existing(low, high):
-        yield from partition.handed.unhanded(first, last)
+        yield from partition.delivered.undelivered(first, last)

@@ -221,13 +221,13 @@ class HistoryWriter:
         """The time for an event that is being made."""
         return self._clock.wall_ms()
 
-    def write(self, event: Event) -> None:
+    def write_offsets(self, event: Event) -> None:
         """Append one event."""
         os.write(self._file, f"{dump_line(event)}\n".encode())
 
-    def handed(self, member: str, topic: str, partition: int, offset: int) -> None:
+    def delivered(self, member: str, topic: str, partition: int, offset: int) -> None:
         """Append that this record was returned to user code just now; call it before asking for the next."""
-        self.write(Handed(self._clock.wall_ms(), member, topic, partition, offset))
+        self.write_offsets(Handed(self._clock.wall_ms(), member, topic, partition, offset))
 
     def close(self) -> None:
         os.close(self._file)

@@ -40,7 +40,7 @@ class Holder(NamedTuple):
 
     member: str
     position: int
-    has_gone: bool = False
+    has_released: bool = False
 
 
 @dataclass(slots=True)
@@ -49,25 +49,25 @@ class Standing:
 
     fences: dict[h.Store, int] = field(default_factory=dict)
     stored: dict[h.Store, Seen] = field(default_factory=dict)
-    due: Seen | None = None
+    expected_offset: Seen | None = None
     mirrored: Seen | None = None
     """What a member stored last, where that was in the store without the authority."""
     late: Seen | None = None
     """What a member stored in the former store while a move was not confirmed.  It is in the wrong store; but the tool
     cannot tell it from a commit before the move, and may take it over."""
     target: Seen | None = None
-    holder: Holder | None = None
+    last_owner: Holder | None = None
 
 
 class Migration:
     """What the stores accepted, line by line."""
 
     def __init__(self, bench: Bench) -> None:
-        self.moves = 0
+        self.authority_changes = 0
         self.control: h.ControlWritten | None = None
         self.last_control = 0
         """The position of its line."""
-        self._moving_from: h.Store | None = None
+        self._former_authority: h.Store | None = None
         """The store that had the authority, while a move is not confirmed.  No fence in ZooKeeper may go then."""
         self._open_at_move: set[TopicPartition] = set()
         """Partitions of such a move that had no fence in one of the stores when it was written."""
@@ -79,8 +79,8 @@ class Migration:
         """Their commits were seen late, by whomever: what is due there at a line is not known."""
         for event in bench.events:
             if isinstance(event, h.StartedAt) and (event.topic, event.partition) not in self._observed:
-                standing = self._standing(event)
-                standing.due = standing.stored["zookeeper"] = Seen(event.offset, 0)
+                standing = self._store_state(event)
+                standing.expected_offset = standing.stored["zookeeper"] = Seen(event.offset, 0)
 
     @property
     def authority(self) -> h.Store:
@@ -92,7 +92,7 @@ class Migration:
         """Whether members of both worlds move the group, and write both stores."""
         return self.control is not None and self.control.strategy == "dual"
 
-    def _standing(self, event: h.OfPartition | h.OfBoth) -> Standing:
+    def _store_state(self, event: h.OfPartition | h.OfBoth) -> Standing:
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing())
 
     def _fence(self, standing: Standing, store: h.Store) -> int | None:
@@ -106,16 +106,16 @@ class Migration:
 
     def unfenced(self, event: h.Unfenced) -> None:
         self._fences_of(event).pop(event.store, None)
-        if self._moving_from is not None and event.store == "zookeeper":
+        if self._former_authority is not None and event.store == "zookeeper":
             whose = None if event.topic is None else TopicPartition(event.topic, event.partition or 0)
             text = "a fence in ZooKeeper was lifted before the move of the authority was confirmed"
-            self._find("moved_unfenced", text, event, (self.last_control,), tp=whose)
+            self._add_finding("moved_unfenced", text, event, (self.last_control,), tp=whose)
 
     def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.Store, int]:
         if event.topic is None and event.partition is None:
             return self._group_fences
         if event.topic is None or event.partition is None:
-            raise h.HistoryError(self._bench.line(), "a fence is of a topic and a partition, or of the whole group")
+            raise h.HistoryError(self._bench.line_number(), "a fence is of a topic and a partition, or of the whole group")
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing()).fences
 
     def _open(self, standing: Standing) -> list[str]:
@@ -123,7 +123,7 @@ class Migration:
         return [NAMES[store] for store in STORES if self._fence(standing, store) is None]
 
     def targeted(self, event: h.Targeted) -> None:
-        self._standing(event).target = Seen(event.offset, self._bench.position)
+        self._store_state(event).target = Seen(event.offset, self._bench.position)
 
     # --- commits ------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Migration:
         """Whether it says how far the group has come: a copy, or a mirror, does not."""
         if event.store is None:
             return True
-        standing, store = self._standing(event), event.store
+        standing, store = self._store_state(event), event.store
         plus = self._bench.policy.zookeeper_plus if store == "zookeeper" else 0
         now = Seen(event.offset + plus, self._bench.position)
         by = None if event.by is None else self._bench.member(event.by)
@@ -139,19 +139,19 @@ class Migration:
         standing.mirrored = now if store != self.authority and (by is None or by.kind != "migrator") else None
         if by is not None and by.kind == "migrator":
             if standing.late is not None and store == self.authority and now.offset == standing.late.offset:
-                standing.due = now
-            if store == self.authority and (standing.due is None or now.offset != standing.due.offset):
-                due = "nothing" if standing.due is None else str(standing.due.offset)
+                standing.expected_offset = now
+            if store == self.authority and (standing.expected_offset is None or now.offset != standing.expected_offset.offset):
+                due = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
                 text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority, and {due} counts"
-                self._find("overwritten", text, event, (self.last_control, _line_of(standing.due)), by)
+                self._add_finding("overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by)
             return False
         self._check_writer(event, standing, by)
         if store != self.authority:
-            if store == self._moving_from:
+            if store == self._former_authority:
                 standing.late = now
             self._check_mirror(event, by)
             return False
-        standing.due = now
+        standing.expected_offset = now
         return True
 
     def _check_writer(self, event: h.Committed, standing: Standing, by: Member | None) -> None:
@@ -163,18 +163,18 @@ class Migration:
         if fence is not None:
             text = f"{NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
-                self._find("scala_zombie", text, event, (fence,), by)
+                self._add_finding("scala_zombie", text, event, (fence,), by)
             else:
-                self._find("commit_fenced", text, event, (fence,), by)
-        holder = standing.holder
-        if holder is None or (name == holder.member) != holder.has_gone:
+                self._add_finding("commit_fenced", text, event, (fence,), by)
+        holder = standing.last_owner
+        if holder is None or (name == holder.member) != holder.has_released:
             return  # Nobody's so far, or its own; what somebody else had given up is anybody's.
-        whose = f"{holder.member} had given it up" if holder.has_gone else f"it was {holder.member}'s"
+        whose = f"{holder.member} had given it up" if holder.has_released else f"it was {holder.member}'s"
         text = f"{NAMES[event.store]} took {event.offset} of {name} although {whose}"
         if is_scala:
-            self._find("scala_zombie", text, event, (holder.position,), by)
+            self._add_finding("scala_zombie", text, event, (holder.position,), by)
         else:
-            self._find("not_the_owner", text, event, (holder.position,), by)
+            self._add_finding("not_the_owner", text, event, (holder.position,), by)
 
     def _check_mirror(self, event: h.Committed, by: Member | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
@@ -184,54 +184,54 @@ class Migration:
         assert event.store is not None
         name = by.name if by is not None else "somebody"
         text = f"{NAMES[event.store]} took {event.offset} of {name}, and {NAMES[self.authority]} has the authority"
-        self._find("wrong_store", text, event, (self.last_control,), by)
+        self._add_finding("wrong_store", text, event, (self.last_control,), by)
 
     # --- owners -------------------------------------------------------------------------------------------------
 
     def claimed(self, event: h.Claimed) -> None:
-        standing = self._standing(event)
-        standing.holder = Holder(event.member, self._bench.position)
-        due = standing.due
+        standing = self._store_state(event)
+        standing.last_owner = Holder(event.member, self._bench.position)
+        due = standing.expected_offset
         if event.offset is not None and due is not None and event.offset != due.offset:
             text = f"{event.member} starts at {event.offset}, and the last commit that counts is {due.offset}"
-            self._find("started_elsewhere", text, event, (due.position,), self._bench.member(event.member))
+            self._add_finding("started_elsewhere", text, event, (due.position,), self._bench.member(event.member))
 
     def released(self, event: h.Released) -> None:
-        standing = self._standing(event)
-        if standing.holder is not None and standing.holder.member == event.member:
-            standing.holder = Holder(event.member, self._bench.position, has_gone=True)
+        standing = self._store_state(event)
+        if standing.last_owner is not None and standing.last_owner.member == event.member:
+            standing.last_owner = Holder(event.member, self._bench.position, has_released=True)
 
     def reset(self, event: h.OffsetReset) -> None:
         """An owner may start there."""
-        standing = self._standing(event)
-        if standing.due is not None:
-            standing.due = Seen(event.offset, self._bench.position)
+        standing = self._store_state(event)
+        if standing.expected_offset is not None:
+            standing.expected_offset = Seen(event.offset, self._bench.position)
 
-    def handed(self, event: h.Handed | h.HandedRange) -> None:
+    def delivered(self, event: h.Handed | h.HandedRange) -> None:
         standing = self._standings.get(TopicPartition(event.topic, event.partition))
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
             text = f"{event.member} was handed a record although it was fenced in {NAMES[self.authority]}"
-            self._find("handed_fenced", text, event, (fence,), self._bench.member(event.member))
+            self._add_finding("handed_fenced", text, event, (fence,), self._bench.member(event.member))
 
     # --- the control znode --------------------------------------------------------------------------------------
 
-    def controlled(self, event: h.ControlWritten) -> None:
+    def control_written(self, event: h.ControlWritten) -> None:
         before, lines = self.control, (self.last_control,)
         authority = self.authority
         if before is not None and before != event:
             if before.migration != event.migration and before.phase not in ENDED_PHASES:
                 text = f"migration {event.migration} began over {before.migration}, which is in phase {before.phase}"
-                self._find("stale_epoch", text, event, lines)
+                self._add_finding("stale_epoch", text, event, lines)
             elif event.epoch < before.epoch or (event.epoch == before.epoch and event.authority != authority):
                 text = f"epoch {event.epoch} in phase {event.phase} follows {before.epoch} in phase {before.phase}"
-                self._find("stale_epoch", text, event, lines)
+                self._add_finding("stale_epoch", text, event, lines)
         if event.authority != authority:
-            self.moves += 1
-            self._moving_from = authority
+            self.authority_changes += 1
+            self._former_authority = authority
             self._set_due(event, authority)
-        if event.is_confirmed and self._moving_from is not None:
-            self._moving_from = None
+        if event.is_confirmed and self._former_authority is not None:
+            self._former_authority = None
             self._check_moved(event)
         self.control, self.last_control = event, self._bench.position
         if event.phase == "undone":
@@ -243,14 +243,14 @@ class Migration:
         for tp, standing in self._standings.items():
             if tp in self._observed:
                 continue
-            is_forward, due, target = event.authority == "kafka", standing.due, standing.target
+            is_forward, due, target = event.authority == "kafka", standing.expected_offset, standing.target
             if is_forward and target is not None and (due is None or due.position < target.position):
                 due = target
             if due is None:
                 due = standing.stored.get(source)
             if event.strategy == "dual":
                 due = max((seen for seen in (due, standing.mirrored) if seen is not None), default=None)
-            standing.due = due
+            standing.expected_offset = due
 
     def _check_moved(self, event: h.ControlWritten) -> None:
         """When the authority moves from A to B, B equals A for every partition and all claims are fenced."""
@@ -258,19 +258,19 @@ class Migration:
             open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
             if open_:
                 text = f"the authority moved to {NAMES[event.authority]} without a fence in {' and '.join(open_)}"
-                self._find("moved_unfenced", text, event, (), tp=tp)
+                self._add_finding("moved_unfenced", text, event, (), tp=tp)
             standing.late = None
             code = "moved_unequal" if event.authority == "kafka" else "lost_in_return"
-            self._check_has(event, tp, standing, standing.due, code)
+            self._check_has(event, tp, standing, standing.expected_offset, code)
 
     def _check_undone(self, event: h.ControlWritten) -> None:
         for tp, standing in self._standings.items():
-            self._check_has(event, tp, standing, standing.due, "lost_in_return")
+            self._check_has(event, tp, standing, standing.expected_offset, "lost_in_return")
             for store in STORES:
                 fence = self._fence(standing, store)
                 if fence is not None:
                     text = f"the migration was undone, and it is still fenced in {NAMES[store]}"
-                    self._find("left_fenced", text, event, (fence,), tp=tp)
+                    self._add_finding("left_fenced", text, event, (fence,), tp=tp)
 
     def _check_has(
         self, event: h.ControlWritten, tp: TopicPartition, standing: Standing, due: Seen | None, code: str
@@ -280,11 +280,11 @@ class Migration:
             return
         what = "nothing" if has is None else str(has.offset)
         text = f"{NAMES[event.authority]} has the authority and {what}, and the last commit that counts is {due.offset}"
-        self._find(code, text, event, (due.position, _line_of(has)), tp=tp)
+        self._add_finding(code, text, event, (due.position, _line_of(has)), tp=tp)
 
     # --- writing down -------------------------------------------------------------------------------------------
 
-    def _find(
+    def _add_finding(
         self,
         code: str,
         text: str,
@@ -304,10 +304,10 @@ class Migration:
                 key, spans = positions, ((event.first, event.last),)
         members = (member.name,) if member is not None else ()
         book = bench.allowances if code in REASONS else bench.findings
-        book.note((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
+        book.add((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
 
     def _lines(self, positions: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self._bench.line(position) for position in (*positions, self._bench.position) if position)
+        return tuple(self._bench.line_number(position) for position in (*positions, self._bench.position) if position)
 
 
 def _partition(event: h.Event) -> TopicPartition | None:

@@ -30,7 +30,7 @@ class MigrationEnd:
         self._before: tuple[h.StateSeen, int] | None = None
         self._end: tuple[h.StateSeen, int] | None = None
 
-    def seen(self, event: h.StateSeen) -> None:
+    def add_state(self, event: h.StateSeen) -> None:
         if event.when == "end":
             self._end = event, self._bench.position
         else:
@@ -47,21 +47,21 @@ class MigrationEnd:
             before, earlier = self._before
             if end.nodes != before.nodes:
                 what = "no migration began" if control is None else "the migration was undone"
-                text = f"{what}, and not all is as before it: {_unlike(before.nodes, end.nodes)}"
+                text = f"{what}, and not all is as before it: {_state_differences(before.nodes, end.nodes)}"
                 self._find(text, (earlier, position))
         elif self._as_if is not None:
             wanted, found = {**self._as_if.nodes, **self._as_if.others}, {**end.nodes, **end.others}
             if wanted != found:
-                text = f"it did not end as without a kill, and was not undone: {_unlike(wanted, found)}"
+                text = f"it did not end as without a kill, and was not undone: {_state_differences(wanted, found)}"
                 self._find(text, (position,))
 
     def _find(self, text: str, positions: tuple[int, ...]) -> None:
         bench = self._bench
         t = bench.events[-1].t if bench.events else 0
-        bench.findings.note((), "ended_otherwise", text, t, tuple(map(bench.line, positions)))
+        bench.findings.add((), "ended_otherwise", text, t, tuple(map(bench.line_number, positions)))
 
 
-def _unlike(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+def _state_differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
     """Names with both texts, as many as a person reads."""
     names = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     shown = names[:NAMES_SHOWN_MAX]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.bench import Bench
 from zkconsumer.testing.checker.partition import Claim, Jump, Member, Partition, Sight, Tenure
-from zkconsumer.testing.checker.truth import without
+from zkconsumer.testing.checker.truth import subtract_ranges
 
 JUMPS_WAITING_MAX = 64
 EARLIER_TENURES_MAX = 8
@@ -28,36 +28,36 @@ class Ownership:
 
     def claimed(self, event: h.Claimed) -> None:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
-        self.begin_anew(member, partition, event.t, 0, event.offset)
-        partition.tenures[member].is_claimed = True
+        self.restart(member, partition, event.t, 0, event.offset)
+        partition.ownerships[member].is_claimed = True
         self._claim(member, partition, event.t)
 
     def released(self, event: h.Released) -> None:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
-        tenure = partition.tenures.get(member)
+        tenure = partition.ownerships.get(member)
         if tenure is not None:
             tenure.is_released = True
-        self.stop_holding(member, partition)
+        self.end_ownership(member, partition)
 
     def owner_seen(self, event: h.OwnerSeen) -> None:
         partition = self._bench.partition(event)
         if event.zxid is not None:
-            if event.owner is not None and event.zxid <= partition.sight_zxid:
+            if event.owner is not None and event.zxid <= partition.observed_zxid:
                 return
-            partition.sight_zxid = max(partition.sight_zxid, event.zxid)
-        member = self._bench.owner(event.owner)
-        partition.sight = Sight(event.owner, member.name if member else None, event.t, self._bench.line())
+            partition.observed_zxid = max(partition.observed_zxid, event.zxid)
+        member = self._bench.member_of_thread(event.owner)
+        partition.observed_owner = Sight(event.owner, member.name if member else None, event.t, self._bench.line_number())
         if event.owner is None:
-            if partition.holder is not None and not partition.holder.claims_itself:
-                self.stop_holding(partition.holder, partition)
+            if partition.current_owner is not None and not partition.current_owner.reports_ownership:
+                self.end_ownership(partition.current_owner, partition)
         elif member is not None:
-            partition.sight_positions[member] = self._bench.position
-            if not member.claims_itself:
+            partition.observed_positions[member] = self._bench.position
+            if not member.reports_ownership:
                 self._claim_seen(member, partition, event.t)
 
     def _claim_seen(self, member: Member, partition: Partition, t: int) -> None:
         late_ms = self._bench.policy.observer_delay_ms
-        tenure = partition.tenures.get(member)
+        tenure = partition.ownerships.get(member)
         is_begun_by_it = (
             tenure is not None
             and tenure.has_begun
@@ -66,67 +66,67 @@ class Ownership:
             and tenure.first_t >= t - late_ms
         )
         if not is_begun_by_it:
-            self.begin_anew(member, partition, t, late_ms)
-        partition.tenures[member].is_claimed = True
+            self.restart(member, partition, t, late_ms)
+        partition.ownerships[member].is_claimed = True
         self._claim(member, partition, t)
 
     def _claim(self, member: Member, partition: Partition, t: int) -> None:
-        partition.claim_positions[member] = self._bench.position
-        partition.claim_times[member] = t
+        partition.acquisition_positions[member] = self._bench.position
+        partition.acquisition_times[member] = t
         member.was_seen = True
         member.started_t = t
         if member.closed is None:
-            member.gone = None
+            member.last_end = None
         self._hold(member, partition, t)
 
     def _hold(self, member: Member, partition: Partition, t: int) -> None:
         if member.kind != "ours":
             return
-        if partition.holder is not None and partition.holder is not member:
-            partition.superseded[partition.holder] = Claim(member.name, t, self._bench.line())
+        if partition.current_owner is not None and partition.current_owner is not member:
+            partition.superseded[partition.current_owner] = Claim(member.name, t, self._bench.line_number())
         partition.superseded.pop(member, None)
-        partition.holder = member
-        partition.hold = Claim(member.name, t, self._bench.line())
-        partition.held_before.add(member)
+        partition.current_owner = member
+        partition.current_acquisition = Claim(member.name, t, self._bench.line_number())
+        partition.former_owners.add(member)
 
     @staticmethod
-    def stop_holding(member: Member, partition: Partition) -> None:
+    def end_ownership(member: Member, partition: Partition) -> None:
         """Nobody is in the member's way there any more, nor it in anybody's."""
-        if partition.holder is member:
-            partition.holder = None
+        if partition.current_owner is member:
+            partition.current_owner = None
             for earlier in [m for m, claim in partition.superseded.items() if claim.member == member.name]:
                 del partition.superseded[earlier]
 
-    def begin_anew(
+    def restart(
         self, member: Member, partition: Partition, t: int, late_ms: int, expected: int | None = None
     ) -> None:
         """The member starts afresh on the partition; a jump up to ``late_ms`` ago was this very start, seen late."""
-        old = partition.tenures.get(member)
+        old = partition.ownerships.get(member)
         if old is None:
-            partition.tenures[member] = Tenure(t, expected)
+            partition.ownerships[member] = Tenure(t, expected)
             return
         start = self._settle(member, partition, old, t - late_ms if late_ms else None)
         before = None if old.is_released else (old if old.has_begun else old.before)
         _cut_chain(before)
         if start is None:
-            partition.tenures[member] = Tenure(t, expected, before, is_again=old.has_begun or old.is_again)
+            partition.ownerships[member] = Tenure(t, expected, before, had_before=old.has_begun or old.had_before)
             return
-        new = Tenure(start.t, None, before, is_again=True)
+        new = Tenure(start.t, None, before, had_before=True)
         new.begin(start.to, start.t, start.position)
         new.last = new.high = old.last
         new.jumps, old.jumps = old.jumps, []
-        old.restarted = partition.tenures[member] = new
+        old.restarted = partition.ownerships[member] = new
 
     # --- following on -------------------------------------------------------------------------------------------
 
     def follow(self, member: Member, partition: Partition, first: int, last: int, t: int) -> Tenure:
         """The ownership that this record belongs to; does the record follow on the one before it?"""
-        is_change = bool(partition.stints) and partition.stints[-1][0] is not member
+        is_change = bool(partition.delivery_spans) and partition.delivery_spans[-1][0] is not member
         if is_change and not self._is_told_of_claims(member, partition):
-            self.begin_anew(member, partition, t, 0)
-        tenure = partition.tenures.get(member)
+            self.restart(member, partition, t, 0)
+        tenure = partition.ownerships.get(member)
         if tenure is None:
-            tenure = partition.tenures[member] = Tenure(t)
+            tenure = partition.ownerships[member] = Tenure(t)
         position = self._bench.position
         if tenure.has_begun:
             if first == tenure.high + 1:
@@ -156,16 +156,16 @@ class Ownership:
 
     def _is_told_of_claims(self, member: Member, partition: Partition) -> bool:
         # Where nobody tells of claims, records of another member in between are all there is to show a new ownership.
-        return member.claims_itself or partition.name.topic in self._bench.observed_topics
+        return member.reports_ownership or partition.name.topic in self._bench.observed_topics
 
     def _is_stale_chunk(self, member: Member, partition: Partition, tenure: Tenure, first: int) -> bool:
         # An original member that keeps a partition over a rebalance may deliver one more chunk that it took before,
         # and then starts again from the stored offset; once an ownership, and only where it has claimed.
-        if member.kind != "scala" or not (tenure.is_again and tenure.is_claimed) or tenure.stale_starts:
+        if member.kind != "scala" or not (tenure.had_before and tenure.is_claimed) or tenure.stale_starts:
             return False
-        return first >= self.floor(member, partition, tenure)
+        return first >= self.lowest_start_offset(member, partition, tenure)
 
-    def floor(self, member: Member, partition: Partition, tenure: Tenure) -> int:
+    def lowest_start_offset(self, member: Member, partition: Partition, tenure: Tenure) -> int:
         """The lowest stored offset that this ownership can have started from, as far as is known by now."""
         if tenure.floor is not None:
             return tenure.floor
@@ -189,12 +189,12 @@ class Ownership:
         """What comes later in the same ownership was not skipped but is out of order."""
         for index, jump in enumerate(tenure.jumps):
             if jump.code == "skipped":
-                left = without([(low, high + 1) for low, high in jump.spans], [(first, last + 1)])
+                left = subtract_ranges([(low, high + 1) for low, high in jump.spans], [(first, last + 1)])
                 tenure.jumps[index] = jump._replace(spans=tuple((low, high - 1) for low, high in left))
 
     def end(self, member: Member, partition: Partition) -> None:
         """The history is over."""
-        self._settle(member, partition, partition.tenures[member], None)
+        self._settle(member, partition, partition.ownerships[member], None)
 
     def _settle(self, member: Member, partition: Partition, tenure: Tenure, since: int | None) -> Jump | None:
         """Report the jumps before ``since`` (None: all); gives back the first later one, which is explained."""
@@ -212,12 +212,12 @@ class Ownership:
         if jump.code == REPEATED or (jump.code == "skipped" and not spans):
             return
         verb = "jumped" if jump.code == "skipped" else "went back"
-        self._bench.findings.note(
+        self._bench.findings.add(
             (member, jump.position),
             jump.code,
             f"{member.name} {verb} from {jump.after} to {jump.to} within one ownership",
             jump.t,
-            (self._bench.line(jump.position),),
+            (self._bench.line_number(jump.position),),
             partition.name,
             (member.name,),
             spans,
@@ -225,7 +225,7 @@ class Ownership:
 
     # --- is it ours to hand out? --------------------------------------------------------------------------------
 
-    def check_right(
+    def check_is_owner(
         self, member: Member, partition: Partition, tenure: Tenure, span: tuple[int, int], t: int, in_hand: bool
     ) -> None:
         """A member of ours handed something out: was the partition its own?"""
@@ -236,76 +236,76 @@ class Ownership:
             if t > claim.t and in_hand:
                 self._allow_in_hand(member, partition, tenure, span, t)
             elif t > claim.t:
-                late = 0 if member.claims_itself else delay
-                bench.after(t + late, self._two_owners, member, partition, claim, span, t, bench.position)
+                late = 0 if member.reports_ownership else delay
+                bench.schedule_check(t + late, self._two_owners, member, partition, claim, span, t, bench.position)
         elif tenure.is_released:
             self._released_before(member, partition, span, t)
-        elif partition.holder is not member and member.closed is None:
+        elif partition.current_owner is not member and member.closed is None:
             self._hold(member, partition, t)
-        sight = partition.sight
+        sight = partition.observed_owner
         if sight is None or sight.member == member.name or t <= sight.t:
             return
-        if member.claims_itself and t <= partition.claim_times.get(member, -1 - delay) + delay:
+        if member.reports_ownership and t <= partition.acquisition_times.get(member, -1 - delay) + delay:
             return  # It has only just claimed; a short ownership may pass between two looks of the observer.
         if in_hand:
             self._allow_in_hand(member, partition, tenure, span, t)
         else:
-            bench.after(t + delay, self._without_owner, member, partition, sight, span, t, bench.position)
+            bench.schedule_check(t + delay, self._without_owner, member, partition, sight, span, t, bench.position)
 
     @staticmethod
     def _later_claim(member: Member, partition: Partition) -> Claim | None:
         """The claim of another member of ours that stands against this one's."""
-        if partition.holder is None or partition.holder is member:
+        if partition.current_owner is None or partition.current_owner is member:
             return partition.superseded.get(member)
         # Of a member that tells of its claims, or that had the partition before, a record alone is no claim.
-        if member.claims_itself or member in partition.held_before:
-            return partition.superseded.get(member, partition.hold)
+        if member.reports_ownership or member in partition.former_owners:
+            return partition.superseded.get(member, partition.current_acquisition)
         return None
 
     def _allow_in_hand(
         self, member: Member, partition: Partition, tenure: Tenure, span: tuple[int, int], t: int
     ) -> None:
         text = f"{member.name} showed after its pause what it had been given before"
-        line = self._bench.line()
+        line = self._bench.line_number()
         key = (member, line)
-        self._bench.allowances.note(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
+        self._bench.allowances.add(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
 
     def _two_owners(
         self, member: Member, partition: Partition, claim: Claim, span: tuple[int, int], t: int, position: int
     ) -> None:
-        if partition.claim_positions.get(member, 0) > position:
+        if partition.acquisition_positions.get(member, 0) > position:
             return
-        self._bench.findings.note(
+        self._bench.findings.add(
             (member, claim.line),
             "two_owners",
             f"{member.name} still handed out after {claim.member} had claimed it (line {claim.line})",
             t,
-            (claim.line, self._bench.line(position)),
+            (claim.line, self._bench.line_number(position)),
             partition.name,
             (member.name, claim.member),
             (span,),
         )
 
     def _released_before(self, member: Member, partition: Partition, span: tuple[int, int], t: int) -> None:
-        line = self._bench.line()
+        line = self._bench.line_number()
         text = f"{member.name} handed out after it had released the partition itself"
         key = (member, "released")
-        self._bench.findings.note(
+        self._bench.findings.add(
             key, "handed_without_owner", text, t, (line,), partition.name, (member.name,), (span,)
         )
 
     def _without_owner(
         self, member: Member, partition: Partition, sight: Sight, span: tuple[int, int], t: int, position: int
     ) -> None:
-        if partition.sight_positions.get(member, 0) > position:
+        if partition.observed_positions.get(member, 0) > position:
             return
         seen = f"owned by {sight.owner}" if sight.owner is not None else "owned by nobody"
-        self._bench.findings.note(
+        self._bench.findings.add(
             (member, sight.line),
             "handed_without_owner",
             f"{member.name} handed out although the partition was seen {seen} (line {sight.line})",
             t,
-            (sight.line, self._bench.line(position)),
+            (sight.line, self._bench.line_number(position)),
             partition.name,
             (member.name, *([sight.member] if sight.member else [])),
             (span,),

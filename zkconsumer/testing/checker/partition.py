@@ -34,24 +34,24 @@ class Member:
     name: str
     kind: Kind
     streams: int
-    claims_itself: bool = False
+    reports_ownership: bool = False
     """It writes ``claimed`` lines: they are exact, so the observer's are not asked."""
-    tells_consumed: bool = False
+    reports_consumed: bool = False
     was_seen: bool = False
     started_t: int = -1
     """When it last joined or claimed."""
-    gone: Gone | None = None
+    last_end: Gone | None = None
     closed: Gone | None = None
     """It left or was killed; it hands out nothing later."""
     is_paused: bool = False
-    woken_t: int | None = None
-    since_wake: int = 0
+    resumed_t: int | None = None
+    delivered_since_resume: int = 0
     zombie_t: int | None = None
     """Since when a Scala member may go on with partitions that are no longer its own."""
 
     @property
     def is_alive(self) -> bool:
-        return self.was_seen and self.gone is None
+        return self.was_seen and self.last_end is None
 
     @property
     def is_stopped(self) -> bool:
@@ -106,7 +106,7 @@ class Tenure:
     """The member's ownership before this one, where it did not release that one itself."""
     restarted: Tenure | None = None
     """This one had ended earlier than it seemed: the next one, once a late line has shown it."""
-    is_again: bool = False
+    had_before: bool = False
     """The member had the partition before."""
     is_claimed: bool = False
     is_released: bool = False
@@ -133,7 +133,7 @@ class Tenure:
         self.first = offset
         self.floor = None
 
-    def at(self, position: int) -> Tenure:
+    def period_at(self, position: int) -> Tenure:
         """The ownership to which the record at this position belongs."""
         tenure = self
         while tenure.restarted is not None and tenure.restarted.start_position <= position:
@@ -149,53 +149,53 @@ class Partition:
     log: LogTruth = field(default_factory=LogTruth)
     base: int = 0
     is_base_stored: bool = False
-    handed: HandedMap = field(default_factory=HandedMap)
-    high: int = -1
+    delivered: HandedMap = field(default_factory=HandedMap)
+    highest_delivered: int = -1
     """The highest offset handed to anybody."""
     commits: CommitTrail = field(default_factory=CommitTrail)
-    tenures: dict[Member, Tenure] = field(default_factory=dict)
-    grants: list[Grant] = field(default_factory=list)
-    stint_positions: list[int] = field(default_factory=list)
-    stints: list[tuple[Member, bool]] = field(default_factory=list)
+    ownerships: dict[Member, Tenure] = field(default_factory=dict)
+    redelivery_permissions: list[Grant] = field(default_factory=list)
+    delivery_span_positions: list[int] = field(default_factory=list)
+    delivery_spans: list[tuple[Member, bool]] = field(default_factory=list)
     """Who was handed records from which position on, and whether as a zombie."""
-    holder: Member | None = None
-    hold: Claim | None = None
-    held_before: set[Member] = field(default_factory=set)
+    current_owner: Member | None = None
+    current_acquisition: Claim | None = None
+    former_owners: set[Member] = field(default_factory=set)
     superseded: dict[Member, Claim] = field(default_factory=dict)
     """Members of ours after whom another of ours has claimed."""
-    claim_positions: dict[Member, int] = field(default_factory=dict)
-    claim_times: dict[Member, int] = field(default_factory=dict)
-    sight: Sight | None = None
-    sight_zxid: int = -1
-    sight_positions: dict[Member, int] = field(default_factory=dict)
+    acquisition_positions: dict[Member, int] = field(default_factory=dict)
+    acquisition_times: dict[Member, int] = field(default_factory=dict)
+    observed_owner: Sight | None = None
+    observed_zxid: int = -1
+    observed_positions: dict[Member, int] = field(default_factory=dict)
     resets: list[tuple[int, int]] = field(default_factory=list)
     """(time, offset) of each allowed jump."""
-    excused: list[tuple[int, int, str]] = field(default_factory=list)
+    skippable: list[tuple[int, int, str]] = field(default_factory=list)
     """Stretches that nobody has to read, and why."""
     consumed: dict[Member, int] = field(default_factory=dict)
-    in_hand_allowed: dict[Member, int] = field(default_factory=dict)
-    is_drained: bool = False
+    unacknowledged_allowed: dict[Member, int] = field(default_factory=dict)
+    must_be_read: bool = False
     was_used: bool = False
 
-    def add_stint(self, member: Member, is_zombie: bool, position: int) -> tuple[Member, bool] | None:
+    def add_delivery_span(self, member: Member, is_zombie: bool, position: int) -> tuple[Member, bool] | None:
         """A record goes to this member; gives back who had the one before, when that was not this member as it is."""
-        before = self.stints[-1] if self.stints else None
+        before = self.delivery_spans[-1] if self.delivery_spans else None
         if before is not None and before[0] is member and before[1] == is_zombie:
             return None
-        self.stint_positions.append(position)
-        self.stints.append((member, is_zombie))
+        self.delivery_span_positions.append(position)
+        self.delivery_spans.append((member, is_zombie))
         return before
 
-    def handed_by(self, position: int) -> tuple[Member, bool] | None:
+    def delivered_to(self, position: int) -> tuple[Member, bool] | None:
         """Who was handed the record at this position, and whether as a zombie."""
         if position <= NEVER:
             return None
-        return self.stints[bisect_right(self.stint_positions, position) - 1]
+        return self.delivery_spans[bisect_right(self.delivery_span_positions, position) - 1]
 
     @property
     def last_member(self) -> Member | None:
         """Who was handed the latest record."""
-        return self.stints[-1][0] if self.stints else None
+        return self.delivery_spans[-1][0] if self.delivery_spans else None
 
     def stored(self) -> int | None:
         """The stored offset as last seen."""
@@ -204,4 +204,4 @@ class Partition:
 
     def is_zombie(self, member: Member) -> bool:
         """Does this Scala member go on with the partition after it lost its session or slept?"""
-        return member.zombie_t is not None and self.claim_times.get(member, -1) < member.zombie_t
+        return member.zombie_t is not None and self.acquisition_times.get(member, -1) < member.zombie_t

@@ -40,14 +40,14 @@ class Repeats:
 
     # --- grants -------------------------------------------------------------------------------------------------
 
-    def since_commit(self, member: Member, reason: str, t: int, late_ms: int = 0) -> None:
+    def allow_since_commit(self, member: Member, reason: str, t: int, late_ms: int = 0) -> None:
         """The member was stopped: what it was handed since the last commit may come again.
 
         Where that begins is the floor of the ownership that comes next.
         """
-        held = [(p, tenure) for p in self._bench.partitions.values() if (tenure := p.tenures.get(member)) is not None]
+        held = [(p, tenure) for p in self._bench.partitions.values() if (tenure := p.ownerships.get(member)) is not None]
         # A millisecond has no order: its records must all be in before the grant is measured.
-        self._bench.after(t, self._measure, held, reason, t, late_ms)
+        self._bench.schedule_check(t, self._measure, held, reason, t, late_ms)
 
     def _measure(self, held: list[tuple[Partition, Tenure]], reason: str, t: int, late_ms: int) -> None:
         for partition, tenure in held:
@@ -58,11 +58,11 @@ class Repeats:
                 tenure = tenure.before
                 self._grant(partition, 0, tenure.high, reason)
 
-    def in_hand(self, event: h.DrainTimedOut) -> None:
+    def drain_timed_out(self, event: h.DrainTimedOut) -> None:
         partition = self._bench.partition(event)
-        tenure = partition.tenures.get(self._bench.member(event.member))
+        tenure = partition.ownerships.get(self._bench.member(event.member))
         if tenure is not None:
-            self._bench.after(event.t, self._grant_last, partition, tenure)
+            self._bench.schedule_check(event.t, self._grant_last, partition, tenure)
 
     def _grant_last(self, partition: Partition, tenure: Tenure) -> None:
         if tenure.has_begun:
@@ -73,47 +73,47 @@ class Repeats:
         delay = self._bench.policy.observer_delay_ms
         position = partition.commits.lowest(event.t - delay, event.t, partition.base)
         if position < event.offset:
-            partition.excused.append((position, event.offset, f"reset ({event.reason})"))
-        self._grant(partition, event.offset, max(partition.high, partition.base - 1), "reset")
+            partition.skippable.append((position, event.offset, f"reset ({event.reason})"))
+        self._grant(partition, event.offset, max(partition.highest_delivered, partition.base - 1), "reset")
         partition.resets.append((event.t, event.offset))
         partition.was_used = True
-        for member in list(partition.tenures):
-            self._ownership.begin_anew(member, partition, event.t, delay)
+        for member in list(partition.ownerships):
+            self._ownership.restart(member, partition, event.t, delay)
 
-    def rewound(self, partition: Partition, low: int, high: int, reason: str) -> None:
+    def allow_after_rewind(self, partition: Partition, low: int, high: int, reason: str) -> None:
         """The stored offset was put back: the next owner starts from there."""
         self._grant(partition, low, high, reason)
 
     def _grant(self, partition: Partition, low: int, high: int, reason: str) -> None:
         if low <= high:
-            partition.grants.append(Grant(self._bench.position, low, high, reason))
+            partition.redelivery_permissions.append(Grant(self._bench.position, low, high, reason))
 
     # --- repeats ------------------------------------------------------------------------------------------------
 
-    def seen(self, repeat: Repeat) -> None:
+    def check_later(self, repeat: Repeat) -> None:
         """A record was handed out again; what explains it may be seen a little later."""
         reason = self._reason(repeat, is_last_look=False)
         if reason is None:
-            self._bench.after(repeat.t + self._bench.policy.observer_delay_ms, self._look_again, repeat)
+            self._bench.schedule_check(repeat.t + self._bench.policy.observer_delay_ms, self._check_again, repeat)
         else:
             self._write(repeat, reason)
 
-    def _look_again(self, repeat: Repeat) -> None:
+    def _check_again(self, repeat: Repeat) -> None:
         self._write(repeat, self._reason(repeat, is_last_look=True))
 
     def _reason(self, repeat: Repeat, is_last_look: bool) -> str | None:
         member, partition, offset = repeat.member, repeat.partition, repeat.offset
-        tenure = repeat.tenure.at(repeat.position)
-        previous = partition.handed_by(repeat.earlier)
+        tenure = repeat.tenure.period_at(repeat.position)
+        previous = partition.delivered_to(repeat.earlier)
         if previous is not None and previous[0] is member and repeat.earlier >= tenure.start_position:
             return None
-        this = partition.handed_by(repeat.position)
+        this = partition.delivered_to(repeat.position)
         if (previous is not None and previous[1]) or (this is not None and this[1]):
             return "scala_zombie"
         if repeat.in_hand and previous is not None and previous[0] is not member:
             return "in_hand_at_pause"
-        can_have_read = offset >= self._ownership.floor(member, partition, tenure)
-        for grant in reversed(partition.grants):
+        can_have_read = offset >= self._ownership.lowest_start_offset(member, partition, tenure)
+        for grant in reversed(partition.redelivery_permissions):
             if grant.position < repeat.earlier:
                 break
             if grant.low <= offset <= grant.high and (can_have_read or grant.reason == "reset"):
@@ -132,7 +132,7 @@ class Repeats:
     @staticmethod
     def _is_left_over(member: Member, partition: Partition, tenure: Tenure) -> bool:
         # The original may deliver a chunk that it took before it gave the partition up; the owner node is another's.
-        sight = partition.sight
+        sight = partition.observed_owner
         if member.kind != "scala" or sight is None or sight.member == member.name:
             return False
         return tenure.first_t <= sight.t
@@ -140,19 +140,19 @@ class Repeats:
     def _write(self, repeat: Repeat, reason: str | None) -> None:
         member, partition = repeat.member, repeat.partition
         self.counts[reason or "unexplained"] += 1
-        previous = partition.handed_by(repeat.earlier)
+        previous = partition.delivered_to(repeat.earlier)
         source = previous[0].name if previous else "somebody before this history"
         book, label, verb = (
             (self._bench.findings, "duplicated", "handed out again")
             if reason is None
             else (self._bench.allowances, reason, "repeated")
         )
-        book.note(
-            (source, member, repeat.tenure.at(repeat.position).start_position),
+        book.add(
+            (source, member, repeat.tenure.period_at(repeat.position).start_position),
             label,
             f"{member.name} {verb} what {source} had handed out",
             repeat.t,
-            (self._bench.line(repeat.earlier), self._bench.line(repeat.position)),
+            (self._bench.line_number(repeat.earlier), self._bench.line_number(repeat.position)),
             partition.name,
             (source, member.name) if previous else (member.name,),
             ((repeat.offset, repeat.offset),),

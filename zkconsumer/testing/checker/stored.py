@@ -40,12 +40,12 @@ class Stored:
         partition, member = self._bench.partition(event), self._bench.member(event.member)
         partition.consumed[member] = max(event.offset + 1, partition.consumed.get(member, 0))
 
-    def allow_in_hand(self, member: Member) -> None:
+    def allow_unacknowledged(self, member: Member) -> None:
         """An explicit commit or a close also covers the message in the caller's hand."""
         for partition in self._bench.partitions.values():
-            tenure = partition.tenures.get(member)
+            tenure = partition.ownerships.get(member)
             if tenure is not None and tenure.has_begun:
-                partition.in_hand_allowed[member] = tenure.last + 1
+                partition.unacknowledged_allowed[member] = tenure.last + 1
 
     # --- committed ----------------------------------------------------------------------------------------------
 
@@ -55,9 +55,9 @@ class Stored:
         commit = Commit(partition, event.offset, by, event.t, self._bench.position)
         self.commits += 1
         partition.was_used = True
-        is_scala_near = any(member.kind == "scala" for member in partition.tenures)
+        is_scala_near = any(member.kind == "scala" for member in partition.ownerships)
         due = event.t + (self._bench.policy.scala_print_delay_ms if is_scala_near else 0)
-        self._bench.after(due, self._check_ahead, commit)
+        self._bench.schedule_check(due, self._check_ahead, commit)
         trail = partition.commits
         if event.zxid is not None:
             if event.zxid <= trail.zxid:
@@ -65,29 +65,29 @@ class Stored:
             trail.zxid = event.zxid
         stored = partition.stored()
         if stored is not None and event.offset < stored and not self._is_back_allowed(commit, stored):
-            self._bench.after(due, self._check_back, commit, stored)
+            self._bench.schedule_check(due, self._check_back, commit, stored)
         trail.append(event.t, event.offset)
 
     def _check_ahead(self, commit: Commit) -> None:
         partition, offset = commit.partition, commit.offset
         allowed = max([partition.base, *(to for _, to in partition.resets)])
-        reached = max(partition.high + 1, allowed)
+        reached = max(partition.highest_delivered + 1, allowed)
         committer = commit.by or partition.last_member
         spans = self._existing(partition, reached, offset)
         if spans or (partition.log.is_known and offset > max(partition.log.end, allowed)):
             if committer is not None and self._is_in_flight(committer, commit, reached):
-                partition.excused.append((reached, offset, "scala_in_flight"))
+                partition.skippable.append((reached, offset, "scala_in_flight"))
             else:
                 self._report_ahead(commit, committer, f"only what is below {reached} had been handed out", spans)
             return
-        if committer is None or not committer.tells_consumed or not self._is_surely_by(committer, commit):
+        if committer is None or not committer.reports_consumed or not self._is_surely_by(committer, commit):
             return
-        tenure = partition.tenures.get(committer)
+        tenure = partition.ownerships.get(committer)
         if tenure is not None and not tenure.has_begun:
             tenure = tenure.before
         if tenure is None:
             return
-        taken = max(partition.consumed.get(committer, 0), partition.in_hand_allowed.get(committer, 0))
+        taken = max(partition.consumed.get(committer, 0), partition.unacknowledged_allowed.get(committer, 0))
         reached = max(taken, tenure.first, allowed)
         if spans := self._existing(partition, reached, offset):
             self._report_ahead(commit, committer, f"{committer.name} had consumed only what is below {reached}", spans)
@@ -95,14 +95,14 @@ class Stored:
     def _is_in_flight(self, member: Member, commit: Commit, reached: int) -> bool:
         """Has its commit thread counted one record that its program, being stopped, never came to write down?"""
         partition = commit.partition
-        tenure = partition.tenures.get(member)
+        tenure = partition.ownerships.get(member)
         if tenure is not None and not tenure.has_begun:
             tenure = tenure.before
         if tenure is None or member.kind != "scala" or not member.is_stopped:
             return False
-        if tenure.high != partition.high or partition.log.count(reached, commit.offset) != 1:
+        if tenure.high != partition.highest_delivered or partition.log.count(reached, commit.offset) != 1:
             return False
-        claims = [t for other, t in partition.claim_times.items() if other is not member]
+        claims = [t for other, t in partition.acquisition_times.items() if other is not member]
         is_alone = not any(tenure.first_t < t <= commit.t for t in claims)
         return commit.by is member or (is_alone and all(other is member for other in self._recent(commit)))
 
@@ -110,7 +110,7 @@ class Stored:
         """Can nobody else have made this commit: the owner before, seen late, or a woken original member?"""
         if commit.by is not None:
             return True
-        is_zombie_near = any(other.zombie_t is not None for other in commit.partition.tenures)
+        is_zombie_near = any(other.zombie_t is not None for other in commit.partition.ownerships)
         return not is_zombie_near and all(other is member for other in self._recent(commit))
 
     @staticmethod
@@ -121,12 +121,12 @@ class Stored:
         self, commit: Commit, committer: Member | None, what: str, spans: tuple[tuple[int, int], ...]
     ) -> None:
         name = committer.name if committer else "somebody"
-        self._bench.findings.note(
+        self._bench.findings.add(
             commit.position,
             "commit_ahead",
             f"{commit.offset} was stored while the partition was with {name}, but {what}",
             commit.t,
-            (self._bench.line(commit.position),),
+            (self._bench.line_number(commit.position),),
             commit.partition.name,
             (name,) if committer else (),
             spans,
@@ -137,10 +137,10 @@ class Stored:
     def _rewinder(self, commit: Commit) -> Member | None:
         """The Scala member that has just woken and may have written its old position."""
         window = self._bench.policy.zombie_window_ms
-        for member in commit.partition.tenures:
+        for member in commit.partition.ownerships:
             if member.kind != "scala" or (commit.by is not None and commit.by is not member):
                 continue
-            has_woken = member.woken_t is not None and commit.t - member.woken_t <= window
+            has_woken = member.resumed_t is not None and commit.t - member.resumed_t <= window
             if has_woken or commit.partition.is_zombie(member):
                 return member
         return None
@@ -149,13 +149,13 @@ class Stored:
         if self._is_back_allowed(commit, stored):
             return
         writer = commit.by or commit.partition.last_member
-        self._bench.findings.note(
+        self._bench.findings.add(
             commit.position,
             "commit_back",
             f"the stored offset went back from {stored} to {commit.offset}; "
             f"the partition was with {writer.name if writer else 'nobody'}",
             commit.t,
-            (self._bench.line(commit.position),),
+            (self._bench.line_number(commit.position),),
             commit.partition.name,
             (writer.name,) if writer else (),
         )
@@ -169,18 +169,18 @@ class Stored:
         elif (member := self._rewinder(commit)) is not None:
             reason, why = "scala_zombie", f"as {member.name} had just woken with an old position"
             # Of two writes between two looks the observer sees the second: a commit of the owner may be missing here.
-            last = max(last, commit.partition.high)
+            last = max(last, commit.partition.highest_delivered)
         elif (member := self._at_own_position(commit)) is not None:
             reason, why = "scala_commit", f"as {member.name} had started below it"
         else:
             return False
-        self._repeats.rewound(commit.partition, commit.offset, last, reason)
-        self._bench.allowances.note(
+        self._repeats.allow_after_rewind(commit.partition, commit.offset, last, reason)
+        self._bench.allowances.add(
             commit.position,
             reason,
             f"the stored offset went back from {stored} to {commit.offset}, {why}",
             commit.t,
-            (self._bench.line(commit.position),),
+            (self._bench.line_number(commit.position),),
             commit.partition.name,
             (member.name,) if member else (),
         )
@@ -197,7 +197,7 @@ class Stored:
     def _at_own_position(self, commit: Commit) -> Member | None:
         """An original member starts from an offset that it read before the last commit, and stores how far it came."""
         for writer in [commit.by] if commit.by is not None else self._recent(commit):
-            tenure = commit.partition.tenures.get(writer)
+            tenure = commit.partition.ownerships.get(writer)
             while tenure is not None and writer.kind == "scala":
                 if tenure.has_begun and tenure.first <= commit.offset <= tenure.high + 1:
                     return writer
@@ -209,7 +209,7 @@ class Stored:
         partition = commit.partition
         since = commit.t - self._bench.policy.observer_delay_ms
         recent = []
-        for (member, _), position in zip(reversed(partition.stints), reversed(partition.stint_positions), strict=True):
+        for (member, _), position in zip(reversed(partition.delivery_spans), reversed(partition.delivery_span_positions), strict=True):
             recent.append(member)
             if self._bench.events[position - 1].t < since:
                 break

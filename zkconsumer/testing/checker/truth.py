@@ -89,7 +89,7 @@ class HandedMap:
             self.distinct += 1
         return before
 
-    def unhanded(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+    def undelivered(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """The stretches of ``[low, high)`` that nobody was ever handed, as long as they get."""
         since = low
         at = low
@@ -133,7 +133,7 @@ class CommitTrail:
         return min(in_force, min(self.offsets[before:after], default=in_force))
 
 
-def without(stretches: Iterable[tuple[int, int]], taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def subtract_ranges(stretches: Iterable[tuple[int, int]], taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The stretches less those in ``taken`` (sorted, may overlap)."""
     lows = [low for low, _ in taken]
     reach = 0

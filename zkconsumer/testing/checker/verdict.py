@@ -100,12 +100,12 @@ class Counts:
     members: int
     partitions: int
     records: int
-    handed: int
-    handed_distinct: int
+    delivered: int
+    delivered_distinct: int
     commits: int
     duplicates: Mapping[str, int]
-    hand_overs: Mapping[str, int]
-    moves: int
+    ownership_transfers: Mapping[str, int]
+    authority_changes: int
     """How often the authority went from one store to the other."""
 
 
@@ -179,7 +179,7 @@ class Book:
     def __init__(self) -> None:
         self._drafts: dict[Hashable, Draft] = {}
 
-    def note(
+    def add(
         self,
         key: Hashable,
         label: str,
@@ -202,7 +202,7 @@ class Book:
         for line in lines:
             draft.add_line(line)
 
-    def drafts(self) -> list[Draft]:
+    def sorted_findings(self) -> list[Draft]:
         """All of them, in the order of time."""
         return sorted(self._drafts.values(), key=lambda draft: draft.t_first)
 
@@ -227,16 +227,16 @@ def render_text(verdict: Verdict) -> Iterator[str]:
     if len(verdict.allowances) > TEXT_FINDINGS_MAX:
         yield f"... and {len(verdict.allowances) - TEXT_FINDINGS_MAX} more allowances (all of them: -o json)"
     yield f"records in log   {counts.records}"
-    yield f"handed out       {counts.handed} ({counts.handed_distinct} different records)"
+    yield f"handed out       {counts.delivered} ({counts.delivered_distinct} different records)"
     yield f"duplicates       {_tally(counts.duplicates)}"
-    yield f"hand-overs       {_tally(counts.hand_overs)}"
-    if counts.moves:
-        yield f"authority moved  {counts.moves}"
+    yield f"hand-overs       {_tally(counts.ownership_transfers)}"
+    if counts.authority_changes:
+        yield f"authority moved  {counts.authority_changes}"
     yield f"commits seen     {counts.commits}"
     yield f"members          {counts.members}"
 
 
-def show_time(t: int) -> str:
+def format_time(t: int) -> str:
     """Wall clock milliseconds as logs show them, in UTC."""
     try:
         return datetime.fromtimestamp(t / 1000, tz=UTC).strftime("%H:%M:%S.") + f"{t % 1000:03d}"
@@ -255,8 +255,8 @@ def _sentence(text: str, evidence: Evidence) -> str:
         parts.append(f"| {evidence.count} {plural}: {spans}{more}")
     if evidence.lines:
         parts.append(f"| {'line' if len(evidence.lines) == 1 else 'lines'} {', '.join(map(str, evidence.lines))}")
-    until = f" to {show_time(evidence.t_last)}" if evidence.t_last != evidence.t_first else ""
-    parts.append(f"| {show_time(evidence.t_first)}{until}")
+    until = f" to {format_time(evidence.t_last)}" if evidence.t_last != evidence.t_first else ""
+    parts.append(f"| {format_time(evidence.t_first)}{until}")
     return " ".join(parts)
 
 

@@ -44,7 +44,7 @@ from zkconsumer.testing.checker import (
     Policy,
     PolicySet,
     Verdict,
-    judge,
+    check_history,
     read_history,
     render_text,
 )
@@ -112,8 +112,8 @@ class GroupLab:
         self._ours = {"partition.assignment.strategy": strategy, **(ours or {})}
         self._scala = {"partition.assignment.strategy": strategy, **(scala or {})}
         self._expected: set[str] = set()
-        self._gone: set[str] = set()
-        self._strangers: set[str] = set()
+        self._left_members: set[str] = set()
+        self._foreign_registrations: set[str] = set()
         self._is_loading = False
         self._deleted: set[tuple[str, int]] = set()
         folder.mkdir(parents=True, exist_ok=True)
@@ -153,10 +153,10 @@ class GroupLab:
         name = consumer_id.removeprefix(f"{self.group}_")
         return name if name in self.members else None
 
-    def may_go(self, consumer_id: str) -> bool:
-        return self.name_of(consumer_id) in self._gone
+    def is_expected_to_leave(self, consumer_id: str) -> bool:
+        return self.name_of(consumer_id) in self._left_members
 
-    def is_back_by_claiming(self, consumer_id: str) -> bool:
+    def returns_by_acquiring(self, consumer_id: str) -> bool:
         return isinstance(self.members.get(self.name_of(consumer_id) or ""), ScalaMember)
 
     # --- changes ------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class GroupLab:
     def leave(self, name: str) -> None:
         """A clean ``close()``, or ``shutdown()``; waits until the process has ended."""
         member = self.members[name]
-        self._goes(name)
+        self._expect_leave(name)
         if isinstance(member, ScalaMember):
             self._write(Leaving(self._now_ms(), name))
         is_clean = member.stop(STOP_TIMEOUT_MS)
@@ -234,7 +234,7 @@ class GroupLab:
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
-        self._goes(name)
+        self._expect_leave(name)
         self.members[name].kill()
         self._write(Killed(self._now_ms(), name))
 
@@ -270,15 +270,15 @@ class GroupLab:
         self.sandbox.grow_topic(topic, partitions)
         self.topics[topic] = partitions
 
-    def put_stranger(self, consumer_id: str, data: bytes) -> None:
+    def put_foreign_registration(self, consumer_id: str, data: bytes) -> None:
         """A registration that no member of the lab has made; ``remove_stranger`` takes it away."""
-        self._strangers.add(consumer_id)
+        self._foreign_registrations.add(consumer_id)
         self.sandbox.admin.put(f"/consumers/{self.group}/ids/{consumer_id}", data)
 
-    def remove_stranger(self, consumer_id: str) -> None:
+    def remove_foreign_registration(self, consumer_id: str) -> None:
         """The end of ``put_stranger``."""
         self.sandbox.admin.delete(f"/consumers/{self.group}/ids/{consumer_id}")
-        self._strangers.discard(consumer_id)
+        self._foreign_registrations.discard(consumer_id)
 
     def note(self, text: str) -> None:
         """A line in the history for whoever reads it."""
@@ -289,12 +289,12 @@ class GroupLab:
     def load(self, topic: str, per_second: int) -> None:
         """Records for all partitions of the topic, until ``halt``."""
         self._is_loading = True
-        self.sandbox.load.rate(topic, self.topics[topic], per_second)
+        self.sandbox.producer.start_rate(topic, self.topics[topic], per_second)
 
     def halt(self) -> None:
         """End every load of the sandbox."""
         self._is_loading = False
-        self.sandbox.load.halt()
+        self.sandbox.producer.stop_rate()
 
     # --- settling -----------------------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class GroupLab:
         owners: dict[TopicPartition, str] = {}
         for consumer_id in members:
             planner = SharePlanner(consumer_id, self._strategy, self._compatibility, exclude_internal_topics=True)
-            owners |= planner.plan(view).mine
+            owners |= planner.plan(view).own_partitions
         return owners
 
     @property
@@ -354,12 +354,12 @@ class GroupLab:
         return {tp for tp, owner in self.owners.items() if owner.startswith(own) and owner[len(own) :].isdigit()}
 
     def _expected_ids(self) -> frozenset[str]:
-        return frozenset(f"{self.group}_{name}" for name in self._expected) | self._strangers
+        return frozenset(f"{self.group}_{name}" for name in self._expected) | self._foreign_registrations
 
     def _settled_owners(self) -> dict[TopicPartition, str] | None:
         for name in self._expected:
             self.members[name].process.check_running()
-        if self.observer.ids != self._expected_ids() or self.observer.still_ms < STILL_MS:
+        if self.observer.ids != self._expected_ids() or self.observer.stable_ms < STILL_MS:
             return None
         expected = self.expected_owners()
         return expected if self.owners == expected else None
@@ -383,13 +383,13 @@ class GroupLab:
         self.halt()
         ends = dict.fromkeys(self._deleted, 0)
         ends |= {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
-        ends |= histories.ends_of_logs(self.sandbox.load.acked, self.topics)
+        ends |= histories.log_end_offsets(self.sandbox.producer.acked, self.topics)
         self.wait_drained(ends)
         self._stop_all()
         for (topic, partition), end in sorted(ends.items()):
             self._write(LogHeld(self._now_ms(), topic, partition, 0, end))
         self._write(Drained(self._now_ms()))
-        return self.judge()
+        return self.check()
 
     def wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Until every record below these ends was handed out by somebody."""
@@ -398,7 +398,7 @@ class GroupLab:
 
         def left() -> int:
             for name, member in self.members.items():
-                handed = member.handed
+                handed = member.delivered
                 for message in handed[seen.get(name, 0) :]:
                     reached.setdefault((message.topic, message.partition), set()).add(message.offset)
                 seen[name] = len(handed)
@@ -410,7 +410,7 @@ class GroupLab:
             missing = {place: end - len(reached[place]) for place, end in ends.items() if end > len(reached[place])}
             raise AssertionError(f"{error}; missing are {missing}; owners: {self.owners}") from error
 
-    def judge(self) -> Verdict:
+    def check(self) -> Verdict:
         """Merge what everybody has written so far, and judge it.
 
         The observer's delay is what it measured: it shares the machine with the members, and a busy machine delays it.
@@ -419,7 +419,7 @@ class GroupLab:
         delay_ms = max(Policy().observer_delay_ms, self.observer.delay_ms)
         policy = PolicySet(self._began_ms, self._policy | {"observer_delay_ms": delay_ms})
         histories.merge([policy, *self._events()], history)
-        verdict = self.verdict = judge(read_history(history))
+        verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
             self._keep_logs()
             raise AssertionError("\n".join([*render_text(verdict), f"history: {history}"]))
@@ -430,7 +430,7 @@ class GroupLab:
         lines = [f"{self.group}:", *(f"  {change}" for change in self.changes)]
         if self.verdict is not None:
             counts = self.verdict.counts
-            lines.append(f"  {counts.handed} handed out of {counts.records}, hand-overs {dict(counts.hand_overs)}")
+            lines.append(f"  {counts.delivered} handed out of {counts.records}, hand-overs {dict(counts.ownership_transfers)}")
             lines.append(f"  duplicates {dict(counts.duplicates)}")
         return "\n".join(lines)
 
@@ -449,24 +449,24 @@ class GroupLab:
         self._expected.add(name)
         member.start()
 
-    def _goes(self, name: str) -> None:
+    def _expect_leave(self, name: str) -> None:
         self._expected.discard(name)
-        self._gone.add(name)
+        self._left_members.add(name)
 
     def _stop_all(self) -> None:
         running = {name: member for name, member in self.members.items() if member.is_running()}
         for name, member in running.items():
-            self._goes(name)
+            self._expect_leave(name)
             member.resume()
             member.terminate()
         for name in running:
             self.leave(name)
 
     def _events(self) -> Iterator[Event]:
-        yield from histories.of_ours(self._own_lines)
+        yield from histories.read_python_output(self._own_lines)
         for name, member in self.members.items():
             path = self._folder_of(member) / "out.log"
-            yield from histories.of_scala(path, name) if isinstance(member, ScalaMember) else histories.of_ours(path)
+            yield from histories.read_scala_output(path, name) if isinstance(member, ScalaMember) else histories.read_python_output(path)
 
     def _keep_logs(self) -> None:
         for name, member in self.members.items():
@@ -482,7 +482,7 @@ class GroupLab:
         return self._writer.now_ms()
 
     def _write(self, event: Event) -> None:
-        self._writer.write(event)
+        self._writer.write_offsets(event)
 
 
 def _streams(threads: int | Mapping[str, int]) -> int:

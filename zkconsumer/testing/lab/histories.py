@@ -12,7 +12,7 @@ from zkconsumer.testing.sandbox import Produced
 SCALA_HANDED = "handed"
 
 
-def of_scala(path: Path, member: str) -> Iterator[Event]:
+def read_scala_output(path: Path, member: str) -> Iterator[Event]:
     """What an original member was handed; the rest of its lines is for tests."""
     for line in _whole_lines(path):
         found = json.loads(line)
@@ -20,7 +20,7 @@ def of_scala(path: Path, member: str) -> Iterator[Event]:
             yield Handed(found["t"], member, found["topic"], found["partition"], found["offset"])
 
 
-def of_ours(path: Path) -> Iterator[Event]:
+def read_python_output(path: Path) -> Iterator[Event]:
     """The history that a member of ours, the observer or the lab itself wrote."""
     for number, line in enumerate(_whole_lines(path), 1):
         yield parse_line(line, number)
@@ -32,7 +32,7 @@ def merge(events: Iterable[Event], target: Path) -> None:
         file.writelines(f"{dump_line(event)}\n" for event in in_order(events))
 
 
-def ends_of_logs(acked: dict[tuple[str, int], list[Produced]], topics: Iterable[str]) -> dict[tuple[str, int], int]:
+def log_end_offsets(acked: dict[tuple[str, int], list[Produced]], topics: Iterable[str]) -> dict[tuple[str, int], int]:
     """(topic, partition) -> the offset behind the last record that was acknowledged."""
     wanted = set(topics)
     return {

@@ -32,7 +32,7 @@ from zkconsumer.testing.checker import (
     Note,
     PolicySet,
     Verdict,
-    judge,
+    check_history,
     read_history,
     render_text,
 )
@@ -150,12 +150,12 @@ class ModernLab:
     def load(self, topic: str, per_second: int) -> None:
         """Records for all partitions of the topic, until ``halt``."""
         self._is_loading = True
-        self._load.rate(topic, self.topics[topic], per_second)
+        self._load.start_rate(topic, self.topics[topic], per_second)
 
     def halt(self) -> None:
         """End the load."""
         self._is_loading = False
-        self._load.halt()
+        self._load.stop_rate()
 
     @contextmanager
     def change(self, what: str, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Iterator[None]:
@@ -165,19 +165,19 @@ class ModernLab:
         try:
             wait_until(self._is_settled, what, timeout_ms)
         except SandboxError as error:
-            held = self.holders()
+            held = self.owned_partitions()
             without = [name for name, places in held.items() if not places] or [*held]
             logs = "\n".join(f"{name}: {self.members[name].process.log_end()}" for name in without)
             raise AssertionError(f"the group did not settle: {error}; {held}\n{logs}") from error
 
-    def holders(self) -> dict[str, set[tuple[str, int]]]:
+    def owned_partitions(self) -> dict[str, set[tuple[str, int]]]:
         """Member -> what it says that it holds."""
         return {name: self.members[name].owned() for name in sorted(self._expected)}
 
     def _is_settled(self) -> bool:
         for name in self._expected:
             self.members[name].process.check_running()
-        held = self.holders()
+        held = self.owned_partitions()
         counts = Counter(place for places in held.values() for place in places)
         wanted = {(topic, number) for topic, partitions in self.topics.items() for number in range(partitions)}
         return set(counts) == wanted and set(counts.values()) <= {1} and all(held.values())
@@ -191,7 +191,7 @@ class ModernLab:
         """
         self.halt()
         ends = {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
-        ends |= histories.ends_of_logs(self._load.acked, self.topics)
+        ends |= histories.log_end_offsets(self._load.acked, self.topics)
         self._wait_drained(ends)
         for name in sorted(self._expected):
             self.leave(name)
@@ -200,7 +200,7 @@ class ModernLab:
         self._write(Drained(self._now_ms()))
         history = self.folder / "history.jsonl"
         histories.merge(self._events(), history)
-        verdict = self.verdict = judge(read_history(history))
+        verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
             raise AssertionError("\n".join([*render_text(verdict), f"history: {history}"]))
         return verdict
@@ -210,25 +210,25 @@ class ModernLab:
         if self.verdict is None:
             return f"{self.group}: not judged"
         counts = self.verdict.counts
-        return f"{self.group}: {counts.handed} handed out of {counts.records}, duplicates {dict(counts.duplicates)}"
+        return f"{self.group}: {counts.delivered} handed out of {counts.records}, duplicates {dict(counts.duplicates)}"
 
     def _wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
         def missing() -> dict[tuple[str, int], int]:
             seen: dict[tuple[str, int], set[int]] = {place: set() for place in ends}
             for member in self.members.values():
-                for message in member.handed:
+                for message in member.delivered:
                     seen[message.topic, message.partition].add(message.offset)
             return {place: end - len(seen[place]) for place, end in ends.items() if end > len(seen[place])}
 
         try:
             wait_until(lambda: not missing(), "every record is handed out", DRAIN_TIMEOUT_MS, poll_ms=100)
         except SandboxError as error:
-            raise AssertionError(f"{error}; missing are {missing()}; {self.holders()}") from error
+            raise AssertionError(f"{error}; missing are {missing()}; {self.owned_partitions()}") from error
 
     def _events(self) -> Iterator[Event]:
-        yield from histories.of_ours(self._own_lines)
+        yield from histories.read_python_output(self._own_lines)
         for member in self.members.values():
-            yield from histories.of_ours(self._run.root / member.name / "out.log")
+            yield from histories.read_python_output(self._run.root / member.name / "out.log")
 
     def _keep_logs(self) -> None:
         for name, member in self.members.items():
@@ -241,4 +241,4 @@ class ModernLab:
         return self._writer.now_ms()
 
     def _write(self, event: Event) -> None:
-        self._writer.write(event)
+        self._writer.write_offsets(event)

@@ -41,10 +41,10 @@ class Register(Protocol):
     def name_of(self, consumer_id: str) -> str | None:
         """The member's name in the history; None for a stranger."""
 
-    def may_go(self, consumer_id: str) -> bool:
+    def is_expected_to_leave(self, consumer_id: str) -> bool:
         """Whether its registration goes because somebody ended the member."""
 
-    def is_back_by_claiming(self, consumer_id: str) -> bool:
+    def returns_by_acquiring(self, consumer_id: str) -> bool:
         """Whether a registration of this member, after one that ended, is not yet a new beginning.
 
         An original member that slept goes on with what it had fetched until its rebalance stops that, a moment after
@@ -119,7 +119,7 @@ class Observer:
             return {tp: offset for tp, (offset, _) in self._offsets.items()}
 
     @property
-    def still_ms(self) -> int:
+    def stable_ms(self) -> int:
         """For how long neither ids nor owners have changed."""
         return SYSTEM_CLOCK.wall_ms() - max(self.ids_changed_ms, self.owners_changed_ms)
 
@@ -134,7 +134,7 @@ class Observer:
             paths = self._next()
             try:
                 if paths:
-                    self._look(paths)
+                    self._read_changed(paths)
             except SandboxError:
                 for path in paths:
                     self._changed.put(path)
@@ -149,11 +149,11 @@ class Observer:
         except queue.Empty:
             return paths
 
-    def _look(self, paths: set[str]) -> None:
+    def _read_changed(self, paths: set[str]) -> None:
         ids_path = f"{self._root}/ids"
         if ids_path in paths:
-            self._ids_seen(frozenset(self._admin.look_at_children(ids_path, self._changed.put) or ()))
-        for path, node in self._admin.look(sorted(paths - {ids_path}), self._changed.put).items():
+            self._ids_seen(frozenset(self._admin.read_and_watch_children(ids_path, self._changed.put) or ()))
+        for path, node in self._admin.read_and_watch(sorted(paths - {ids_path}), self._changed.put).items():
             kind, tp = self._places[path]
             if kind == "owners":
                 self._owner_seen(tp, node)
@@ -169,10 +169,10 @@ class Observer:
             if name is None:
                 continue
             if consumer_id in ids:
-                if consumer_id not in self._known or not self._register.is_back_by_claiming(consumer_id):
+                if consumer_id not in self._known or not self._register.returns_by_acquiring(consumer_id):
                     events.append(Joined(now_ms, name))
                 self._known.add(consumer_id)
-            elif not self._register.may_go(consumer_id):
+            elif not self._register.is_expected_to_leave(consumer_id):
                 events.append(Expired(now_ms, name))
         if ids != self._ids:
             self.ids_changed_ms = now_ms
@@ -215,7 +215,7 @@ class Observer:
 
     def _write(self, events: list[Event]) -> None:
         for event in events:
-            self._writer.write(event)
+            self._writer.write_offsets(event)
 
     def _died(self, _: str, error: BaseException) -> None:
         self._error = error

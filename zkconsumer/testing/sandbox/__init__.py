@@ -4,7 +4,7 @@ Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``San
 """
 
 from zkconsumer.testing.sandbox import cache
-from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_set, missing_for, zookeeper_release
+from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_artifact_set, missing_requirement, zookeeper_release
 from zkconsumer.testing.sandbox.broker import Broker
 from zkconsumer.testing.sandbox.cluster import Sandbox
 from zkconsumer.testing.sandbox.kraft import KraftBroker
@@ -16,7 +16,7 @@ from zkconsumer.testing.sandbox.reader import Reader, Reading
 from zkconsumer.testing.sandbox.runs import Run, reap
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
 from zkconsumer.testing.sandbox.security import Security
-from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_for_spark_jars
+from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_spark_requirement
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer

@@ -153,15 +153,15 @@ def zookeeper_release(version: str) -> str:
         raise SandboxError(f"ZooKeeper {version} is not in the sandbox; there are {', '.join(ZOOKEEPERS)}") from None
 
 
-def ensure_set(release: str) -> Path:
+def ensure_artifact_set(release: str) -> Path:
     """The folder with the jars of a release, fetched if it is not in the cache or not whole.
 
     Raises SandboxError if Maven is missing, too old, fails, or brings another number of files than it should.
     """
-    return ensure(artifact_set(release), cache.folder("kafka") / release)
+    return ensure_jars(artifact_set(release), cache.folder("kafka") / release)
 
 
-def ensure(wanted: Wanted, target: Path) -> Path:
+def ensure_jars(wanted: Wanted, target: Path) -> Path:
     """The folder with the jars below ``target``; raises what ``ensure_set`` raises."""
     if is_complete(wanted, target):
         return target / "jars"
@@ -187,7 +187,7 @@ def are_in_cache(releases: Iterable[str]) -> bool:
     return all(is_complete(artifact_set(release), cache.root() / "kafka" / release) for release in releases)
 
 
-def missing_for(*releases: str) -> str | None:
+def missing_requirement(*releases: str) -> str | None:
     """Why these releases cannot be started here, as a sentence, or None; downloads nothing.
 
     Java is always needed, Maven only for what is not in the cache yet.
@@ -204,7 +204,7 @@ def missing_for(*releases: str) -> str | None:
 def _fetch(wanted: Wanted, target: Path) -> None:
     find_jdk()  # Maven runs on it, and its own words about a wrong JAVA_HOME do not name the Java on the PATH
     mvn = find_maven()
-    with cache.building(target) as building:
+    with cache.atomic_folder(target) as building:
         pom = building / "pom.xml"
         pom.write_text(wanted.pom())
         goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:{wanted.goal}"

@@ -35,14 +35,14 @@ class AskedProgram:
         if self._process.is_running():
             self._process.kill()
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         """What an event means that is no answer, or before it is one."""
 
-    def _ask(self, command: str, timeout_ms: int) -> Event:
+    def _execute(self, command: str, timeout_ms: int) -> Event:
         with self._asking:
             self._last_id += 1
             name = str(self._last_id)
-            self._process.say(command.format(name))
+            self._process.write_line(command.format(name))
             self._wait(lambda: name in self._answers, command.split(" ")[0], timeout_ms)
         answer = self._answers.pop(name)
         if answer["event"] == "failed":
@@ -67,18 +67,18 @@ class AskedProgram:
     def _read(self) -> None:
         with self._reading:
             for event in self._file.read_new():
-                self._take(event)
+                self._handle_event(event)
                 if event["event"] == "started":
                     self._started = True
                 if event.get("id") is not None:
                     self._answers[event["id"]] = event
 
 
-def word(data: bytes | None) -> str:
+def encode_base64(data: bytes | None) -> str:
     """Bytes as our Java programs read and write them."""
     return "~" if data is None else base64.b64encode(data).decode()
 
 
-def unworded(text: str) -> bytes | None:
+def decode_base64(text: str) -> bytes | None:
     """What ``word`` was given."""
     return None if text == "~" else base64.b64decode(text)

@@ -109,7 +109,7 @@ class BackgroundData:
             raise SandboxError(f"topic {topic} has the partitions 0 to {count - 1}, and no {partition}")
         produced: list[Produced] = []
         if partition is None and any(key is not None for key, _ in pairs):
-            for some in _pieces(pairs):
+            for some in _split_pairs(pairs):
                 produced += self._load.produce_keyed(topic, some)
             return produced
         by_partition: dict[int, list[Pair]] = {}
@@ -118,7 +118,7 @@ class BackgroundData:
             self._sent += 1
             by_partition.setdefault(place, []).append(pair)
         for place, there in sorted(by_partition.items()):
-            for some in _pieces(there):
+            for some in _split_pairs(there):
                 keys, values = zip(*some, strict=True)
                 produced.append(self._load.produce_values(topic, place, values, keys=keys))
         return produced
@@ -134,13 +134,13 @@ class BackgroundData:
         return Load(self._tools.run, self._cluster.release, self._cluster.bootstrap)
 
     def _spread(self, partitions: int) -> dict[int, list[int]]:
-        return topics.spread(partitions, self._admin.broker_ids())
+        return topics.assign_replicas(partitions, self._admin.broker_ids())
 
     def _answers(self) -> list[ClusterMetadata | None]:
         return [metadata(broker.port) for broker in self._cluster.brokers]
 
 
-def _pieces(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
+def _split_pairs(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
     """As many records as go into one command."""
     for start in range(0, len(pairs), RECORDS_AT_ONCE):
         yield pairs[start : start + RECORDS_AT_ONCE]

@@ -7,7 +7,7 @@ import json
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
-from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.server import Server
 from zkconsumer.testing.sandbox.waiting import HOST
@@ -77,8 +77,8 @@ class Broker(Server):
             **self._settings,
         }
         if self.security is not None:
-            settings = self.security.added_to(settings)
-        config = properties(settings, folder / "server.properties")
+            settings = self.security.apply_to(settings)
+        config = write_properties(settings, folder / "server.properties")
         options = self.security.options(self.artifacts.version, folder) if self.security is not None else ()
         return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb, options=options)
 

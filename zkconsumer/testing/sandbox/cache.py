@@ -47,7 +47,7 @@ def lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside ``target`` that takes its name, in one step, if the block ends without an error."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:

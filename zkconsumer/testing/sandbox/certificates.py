@@ -50,7 +50,7 @@ class Certificates:
         return self.folder / "broker.p12"
 
     @property
-    def elsewhere(self) -> Path:
+    def wrong_host(self) -> Path:
         """Key and certificate for a host that this is not, for Java."""
         return self.folder / "elsewhere.p12"
 
@@ -70,7 +70,7 @@ def certificates() -> Certificates:
     digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
     target = cache.folder("certificates") / digest
     if not target.is_dir():
-        with cache.building(target) as folder:
+        with cache.atomic_folder(target) as folder:
             _make(folder)
     return Certificates(target)
 

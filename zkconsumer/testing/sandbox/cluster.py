@@ -179,7 +179,7 @@ class Sandbox:
         return member
 
     @property
-    def load(self) -> Load:
+    def producer(self) -> Load:
         """The producer of the first broker's release, started on first use."""
         if self._load is None or not self._load.is_running():
             if not self.brokers:
@@ -211,11 +211,11 @@ class Sandbox:
         timeout_ms: int = LEADERS_TIMEOUT_MS,
     ) -> None:
         """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
-        wanted = replicas if replicas is not None else self._spread(partitions)
+        wanted = replicas if replicas is not None else self._assign_replicas(partitions)
         if self._is_kraft:
             assert replicas is None, "a cluster of one has nothing to place"
             assert config is None, "not through this door"
-            self.load.create_topic(topic, partitions)
+            self.producer.create_topic(topic, partitions)
             self.wait_leaders(topic, len(wanted), timeout_ms)
         else:
             topics.create_topic(self.admin, self._metadata, topic, wanted, config, timeout_ms)
@@ -223,10 +223,10 @@ class Sandbox:
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Adds partitions up to ``partitions`` and waits for their leaders."""
         if self._is_kraft:
-            self.load.grow_topic(topic, partitions)
+            self.producer.grow_topic(topic, partitions)
             self.wait_leaders(topic, partitions, timeout_ms)
             return
-        topics.grow_topic(self.admin, self._metadata, topic, self._spread(partitions), timeout_ms)
+        topics.grow_topic(self.admin, self._metadata, topic, self._assign_replicas(partitions), timeout_ms)
 
     @property
     def _is_kraft(self) -> bool:
@@ -242,8 +242,8 @@ class Sandbox:
     ) -> Produced:
         """So many numbered records, or exactly these values; returns the acknowledged range."""
         if isinstance(values, int):
-            return self.load.produce(topic, partition, values, size=size, codec=codec)
-        return self.load.produce_values(topic, partition, values, codec=codec)
+            return self.producer.produce(topic, partition, values, size=size, codec=codec)
+        return self.producer.produce_values(topic, partition, values, codec=codec)
 
     # --- the end ---
 
@@ -272,8 +272,8 @@ class Sandbox:
         if not os.environ.get(KEEP):
             self.run.remove()
 
-    def _spread(self, partitions: int) -> dict[int, list[int]]:
-        return topics.spread(partitions, [broker.broker_id for broker in self.brokers])
+    def _assign_replicas(self, partitions: int) -> dict[int, list[int]]:
+        return topics.assign_replicas(partitions, [broker.broker_id for broker in self.brokers])
 
     def _metadata(self) -> list[ClusterMetadata | None]:
         return [broker.metadata() for broker in self.brokers if broker.is_running()]

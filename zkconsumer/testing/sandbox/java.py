@@ -77,7 +77,7 @@ def compiled(programs: tuple[str, ...], jars: Path | None, sources_in: Path = SO
     target = cache.folder("classes") / f"{programs[0]}-{release}-{digest.hexdigest()[:16]}"
     if target.is_dir():
         return target
-    with cache.building(target) as building:
+    with cache.atomic_folder(target) as building:
         command = [jdk.javac, "-nowarn", "-d", str(building)]
         command += ["-cp", f"{jars}/*"] if jars is not None else []
         command += [str(source) for source in sources]
@@ -111,7 +111,7 @@ def _missing(program: str) -> str:
 
 @functools.cache
 def _java_major(java: str) -> int:
-    words = _said([java, "-version"])
+    words = _output_of([java, "-version"])
     found = re.search(r'version "(\d+)(?:\.(\d+))?', words)
     if found is None:
         raise SandboxError(f"'{java} -version' does not tell its version; it says: {words[-500:]}")
@@ -121,14 +121,14 @@ def _java_major(java: str) -> int:
 
 @functools.cache
 def _maven_version(mvn: str) -> tuple[int, ...]:
-    words = _said([mvn, "--version"])
+    words = _output_of([mvn, "--version"])
     found = re.search(r"Apache Maven (\d+)\.(\d+)\.(\d+)", words)
     if found is None:
         raise SandboxError(f"'{mvn} --version' does not tell its version; it says: {words[-500:]}")
     return tuple(int(number) for number in found.groups())
 
 
-def _said(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -6,7 +6,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.broker import CLUSTER_ID, COMMON
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
-from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.testing.sandbox.security import Security
 from zkconsumer.testing.sandbox.server import Server
@@ -57,7 +57,7 @@ class KraftBroker(Server):
         if not (data / "meta.properties").exists():
             # Formatting reads no port, but checks that the configuration is whole.
             (config,) = self.command(self.port or free_port()).arguments
-            users = self.security.formatting() if self.security is not None else ()
+            users = self.security.format_arguments() if self.security is not None else ()
             words = ("format", "-t", CLUSTER_ID, "-c", config, *users)
             result = run_tool(self.run, self.release, "kafka.tools.StorageTool", words)
             if result.code != 0:
@@ -83,8 +83,8 @@ class KraftBroker(Server):
             **self._settings,
         }
         if self.security is not None:
-            settings = self.security.added_to(settings)
-        config = properties(settings, folder / "server.properties")
+            settings = self.security.apply_to(settings)
+        config = write_properties(settings, folder / "server.properties")
         return JavaCommand(self.release, "kafka.Kafka", (str(config),), heap_mb=self._heap_mb)
 
     def is_up(self, port: int) -> bool:

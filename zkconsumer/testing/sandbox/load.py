@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.asked import AskedProgram, word
+from zkconsumer.testing.sandbox.asked import AskedProgram, encode_base64
 from zkconsumer.testing.sandbox.events import Event
-from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 
 PRODUCE_TIMEOUT_MS = 60_000
@@ -23,11 +23,6 @@ SETTINGS = {
     "batch.size": "65536",
     "client.id": "sandbox",
 }
-
-
-OF_0_9 = {"request.timeout.ms": "120000"}
-"""The producer of 0.9 applies this to batches that wait for a leader, too, and drops them ("Batch Expired"): on a busy
-machine 30 s are not enough."""
 
 
 class Produced(NamedTuple):
@@ -50,12 +45,12 @@ class ToSend(NamedTuple):
     timestamp: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
-    def words(self) -> str:
+    def encode(self) -> str:
         """As ``Load.java`` reads it."""
-        pair = f"{word(self.key)}:{word(self.value)}"
+        pair = f"{encode_base64(self.key)}:{encode_base64(self.value)}"
         if self.timestamp is None and not self.headers:
             return pair
-        headers = ";".join(f"{word(name.encode())};{word(value)}" for name, value in self.headers)
+        headers = ";".join(f"{encode_base64(name.encode())};{encode_base64(value)}" for name, value in self.headers)
         return f"{pair}:{'-' if self.timestamp is None else self.timestamp}:{headers}"
 
 
@@ -72,9 +67,9 @@ class Load(AskedProgram):
         settings: Mapping[str, str] | None = None,
         heap_mb: int = 128,
     ) -> None:
-        of_release = OF_0_9 if release.startswith("0.9.") else {}
-        given = {**SETTINGS, **of_release, "bootstrap.servers": bootstrap, **(settings or {})}
-        config = properties(given, run.root / name / "load.properties")
+        config = write_properties(
+            {**SETTINGS, "bootstrap.servers": bootstrap, **(settings or {})}, run.root / name / "load.properties"
+        )
         self._acked: dict[tuple[str, int], list[Produced]] = {}
         self._failures: list[Event] = []
         super().__init__(run, "load", name, JavaCommand(release, "Load", (str(config),), ("Load", "Lines"), heap_mb))
@@ -94,7 +89,7 @@ class Load(AskedProgram):
         The sequence counts from 0 for each partition; on a fresh partition it is the offset.  Returns when all are
         acknowledged.
         """
-        return self._produced(self._ask(f"produce {{}} {topic} {partition} {count} {size} {codec}", timeout_ms))
+        return self._produced(self._execute(f"produce {{}} {topic} {partition} {count} {size} {codec}", timeout_ms))
 
     def produce_values(
         self,
@@ -108,24 +103,24 @@ class Load(AskedProgram):
     ) -> Produced:
         """Sends these records as they are."""
         keys = keys if keys is not None else [None] * len(values)
-        pairs = ",".join(f"{word(key)}:{word(value)}" for key, value in zip(keys, values, strict=True))
-        return self._produced(self._ask(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
+        pairs = ",".join(f"{encode_base64(key)}:{encode_base64(value)}" for key, value in zip(keys, values, strict=True))
+        return self._produced(self._execute(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
 
     def produce_records(
         self, topic: str, partition: int, records: Sequence[ToSend], *, codec: str = "none", transaction: str = ""
     ) -> Produced:
         """Sends these records; with ``transaction``, the name given to ``begin``, in it and with its codec."""
-        words = ",".join(each.words() for each in records)
+        words = ",".join(each.encode() for each in records)
         command = f"values {{}} {topic} {partition} {codec} {words} {transaction}".rstrip()
-        return self._produced(self._ask(command, PRODUCE_TIMEOUT_MS))
+        return self._produced(self._execute(command, PRODUCE_TIMEOUT_MS))
 
     def begin(self, transaction: str, *, codec: str = "none") -> None:
         """Begins a transaction (0.11 and later) of the producer with this ``transactional.id``."""
-        self._ask(f"begin {{}} {transaction} {codec}", PRODUCE_TIMEOUT_MS)
+        self._execute(f"begin {{}} {transaction} {codec}", PRODUCE_TIMEOUT_MS)
 
     def end(self, transaction: str, *, commit: bool) -> None:
         """Commits or aborts it; returns when its markers are written or on the way."""
-        self._ask(f"{'commit' if commit else 'abort'} {{}} {transaction}", PRODUCE_TIMEOUT_MS)
+        self._execute(f"{'commit' if commit else 'abort'} {{}} {transaction}", PRODUCE_TIMEOUT_MS)
 
     def produce_keyed(
         self,
@@ -136,28 +131,28 @@ class Load(AskedProgram):
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
     ) -> list[Produced]:
         """Sends these keys and values, each to the partition that the producer computes from the key."""
-        words = ",".join(f"{word(key)}:{word(value)}" for key, value in pairs)
+        words = ",".join(f"{encode_base64(key)}:{encode_base64(value)}" for key, value in pairs)
         before = {tp: len(ranges) for tp, ranges in self.acked.items()}
-        self._ask(f"keyed {{}} {topic} {codec} {words}", timeout_ms)
+        self._execute(f"keyed {{}} {topic} {codec} {words}", timeout_ms)
         return [one for tp, ranges in sorted(self._acked.items()) for one in ranges[before.get(tp, 0) :]]
 
-    def rate(self, topic: str, partitions: int, per_second: int, *, size: int = 64, codec: str = "none") -> None:
+    def start_rate(self, topic: str, partitions: int, per_second: int, *, size: int = 64, codec: str = "none") -> None:
         """Sends steadily, in turn to partitions 0 to ``partitions`` - 1, until ``halt``; see ``acked``."""
-        self._ask(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)
+        self._execute(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)
 
-    def halt(self, timeout_ms: int = PRODUCE_TIMEOUT_MS) -> None:
+    def stop_rate(self, timeout_ms: int = PRODUCE_TIMEOUT_MS) -> None:
         """Stops what ``rate`` started; returns when all that was sent is answered.  SandboxError if any was refused."""
-        self._ask("halt {}", timeout_ms)
+        self._execute("halt {}", timeout_ms)
         if self._failures:
             raise SandboxError(f"{len(self._failures)} sends failed, first: {self._failures[0]}")
 
     def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Through the admin client (producers of 0.11 and later); for brokers without ZooKeeper."""
-        self._ask(f"create {{}} {topic} {partitions} {replicas}", PRODUCE_TIMEOUT_MS)
+        self._execute(f"create {{}} {topic} {partitions} {replicas}", PRODUCE_TIMEOUT_MS)
 
     def grow_topic(self, topic: str, partitions: int) -> None:
         """As ``create_topic``: adds partitions up to so many."""
-        self._ask(f"grow {{}} {topic} {partitions}", PRODUCE_TIMEOUT_MS)
+        self._execute(f"grow {{}} {topic} {partitions}", PRODUCE_TIMEOUT_MS)
 
     @property
     def acked(self) -> dict[tuple[str, int], list[Produced]]:
@@ -173,7 +168,7 @@ class Load(AskedProgram):
             if name == topic
         }
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event["event"] == "produced":
             produced = self._produced(event)
             self._acked.setdefault((produced.topic, produced.partition), []).append(produced)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.events import Event, EventFile
-from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
@@ -69,7 +69,7 @@ class MemberProcess(ABC):
     def _launch(self) -> ChildProcess:
         """Start the program; its standard output goes to ``out.log`` in the member's folder."""
 
-    def _understand(self, line: Event) -> Event:
+    def _translate(self, line: Event) -> Event:
         """One line of the program in the words of the Scala member's program; most are already."""
         return line
 
@@ -106,13 +106,13 @@ class MemberProcess(ABC):
     def commit(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
         """``commitOffsets()``, and waits until it has returned."""
         before = self.count("committed")
-        self.process.say("commit")
+        self.process.write_line("commit")
         self.wait_for(lambda: self.count("committed") > before, timeout_ms, "commitOffsets() returns")
 
     def mbeans(self, timeout_ms: int = STOP_TIMEOUT_MS) -> dict[str, set[str]]:
         """Kafka's MBeans of an original member, as they are now: name -> the names of its attributes."""
         before, told = len(self.events), self.count("mbeans_told")
-        self.process.say("mbeans")
+        self.process.write_line("mbeans")
         self.wait_for(lambda: self.count("mbeans_told") > told, timeout_ms, "tells its MBeans")
         found = [event for event in self.events[before:] if event["event"] == "mbean"]
         return {str(event["name"]): set(str(event["attributes"]).split()) for event in found}
@@ -144,7 +144,7 @@ class MemberProcess(ABC):
         return self._events
 
     @property
-    def handed(self) -> list[Handed]:
+    def delivered(self) -> list[Handed]:
         """Every message so far, in order."""
         self._read()
         return self._handed
@@ -156,7 +156,7 @@ class MemberProcess(ABC):
     def offsets(self) -> dict[tuple[str, int], list[int]]:
         """(topic, partition) -> the offsets that were handed out, in order."""
         found: dict[tuple[str, int], list[int]] = {}
-        for message in self.handed:
+        for message in self.delivered:
             found.setdefault((message.topic, message.partition), []).append(message.offset)
         return found
 
@@ -185,16 +185,16 @@ class MemberProcess(ABC):
         if failed:
             raise SandboxError(f"{self.name} failed: {failed[0]['error']}; {self.process.log_end()}")
 
-    def wait_handed(self, count: int, timeout_ms: int = 30_000) -> list[Handed]:
+    def wait_delivered(self, count: int, timeout_ms: int = 30_000) -> list[Handed]:
         """Until at least ``count`` messages were handed out."""
-        self.wait_for(lambda: len(self.handed) >= count, timeout_ms, f"{count} messages")
-        return self.handed
+        self.wait_for(lambda: len(self.delivered) >= count, timeout_ms, f"{count} messages")
+        return self.delivered
 
     def _read(self) -> None:
         if self._file is None:
             return
         with self._reading:
-            for event in map(self._understand, self._file.read_new()):
+            for event in map(self._translate, self._file.read_new()):
                 if event["event"] == "handed":
                     place = event["topic"], event["partition"], event["offset"]
                     thread = event.get("thread", THREAD_UNKNOWN)
@@ -277,7 +277,7 @@ class ScalaMember(ZooKeeperMember):
         }
 
     def _launch(self) -> ChildProcess:
-        config = properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
+        config = write_properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
         command = JavaCommand(
             self.release,
             "ScalaMember",

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.events import Event
 from zkconsumer.testing.sandbox.member import MemberProcess
-from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, PythonProcess, properties
-from zkconsumer.testing.sandbox.python_member import understood
+from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, PythonProcess, write_properties
+from zkconsumer.testing.sandbox.python_member import translate_event
 from zkconsumer.testing.sandbox.runs import Run
 
 PROGRAM = "zkconsumer.testing.modern_program"
@@ -104,7 +104,7 @@ class ModernMember(MemberProcess):
     def _launch(self) -> ChildProcess:
         if self.client.startswith(JAVA):
             return self._launch_java(self.client.removeprefix(JAVA))
-        config = properties(self.settings, self.run.root / self.name / "member.properties")
+        config = write_properties(self.settings, self.run.root / self.name / "member.properties")
         words = [str(config), "--library", self.client, "--name", self._history_name]
         words += [word for topic in self._topics for word in ("--topic", topic)]
         program = OUR_PROGRAM if self.client == OURS else PROGRAM
@@ -120,11 +120,11 @@ class ModernMember(MemberProcess):
             "member.topics": ",".join(self._topics),
             "member.handle.ms": str(self._handle_ms),
         }
-        config = properties({**self.settings, **own}, self.run.root / self.name / "member.properties")
+        config = write_properties({**self.settings, **own}, self.run.root / self.name / "member.properties")
         command = JavaCommand(
             release, "ModernMember", (str(config),), programs=("ModernMember", "Poll", "Lines"), heap_mb=self._heap_mb
         )
         return JavaProcess(self.run, "member", self.name, command, talking=True)
 
-    def _understand(self, line: Event) -> Event:
-        return understood(line)
+    def _translate(self, line: Event) -> Event:
+        return translate_event(line)

@@ -102,7 +102,7 @@ class ChildProcess:
             self._forget()
             raise SandboxError(f"{self.name} ended with code {code}; {self.log_end()}")
 
-    def say(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """A line on the standard input of a talking process."""
         assert self._popen.stdin is not None, "only talking processes are spoken to"
         try:
@@ -111,7 +111,7 @@ class ChildProcess:
         except OSError as error:
             raise SandboxError(f"{self.name} no longer listens; {self.log_end()}") from error
 
-    def end_of_input(self, text: str = "") -> None:
+    def close_input(self, text: str = "") -> None:
         """Some last text on the standard input of a talking process, and its end."""
         assert self._popen.stdin is not None, "only talking processes are spoken to"
         with suppress(OSError):  # it may have ended without reading
@@ -217,7 +217,7 @@ def _folder(run: Run, name: str) -> Path:
 
 
 def _arguments(run: Run, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:
-    jars = artifacts.ensure_set(command.release)
+    jars = artifacts.ensure_artifact_set(command.release)
     path = [f"{jars}/*"]
     if command.programs:
         path.insert(0, str(java.compiled(command.programs, jars)))
@@ -248,7 +248,7 @@ def _logging_option(folder: Path, wanted: artifacts.ArtifactSet) -> str:
     return f"-Dlog4j.configuration=file:{config}"
 
 
-def properties(settings: dict[str, str], path: Path) -> Path:
+def write_properties(settings: dict[str, str], path: Path) -> Path:
     """Writes a Java properties file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [f"{key}={_escaped(value)}\n" for key, value in settings.items()]

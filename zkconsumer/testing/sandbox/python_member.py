@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from zkconsumer.testing.sandbox.events import Event
 from zkconsumer.testing.sandbox.member import TEST_SETTINGS, ZooKeeperMember
-from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, properties
+from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, write_properties
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
 PROGRAM = "zkconsumer.testing.member_program"
@@ -17,7 +17,7 @@ MIGRATING = "bridge.testing.migrating_program"
 WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
 
 
-def understood(line: Event) -> Event:
+def translate_event(line: Event) -> Event:
     """A line of a history in the words of the Scala member's program."""
     if line["event"] == "member":
         return line | {"consumer": line.get("consumer_id")}
@@ -78,11 +78,11 @@ class PythonMember(ZooKeeperMember):
         return [line for line in self.process.log_text().splitlines() if word in line]
 
     def _launch(self) -> ChildProcess:
-        config = properties(self.settings, self.zookeeper.run.root / self.name / "member.properties")
+        config = write_properties(self.settings, self.zookeeper.run.root / self.name / "member.properties")
         arguments = [str(config), *self._wanted, "--name", self._history_name, "--handle-ms", str(self._handle_ms)]
         if self._commit_every is not None:
             arguments += ["--commit-every", str(self._commit_every)]
         return PythonProcess(self.zookeeper.run, "member", self.name, self._program, arguments)
 
-    def _understand(self, line: Event) -> Event:
-        return understood(line)
+    def _translate(self, line: Event) -> Event:
+        return translate_event(line)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zkconsumer.testing.sandbox.artifacts import artifact_set
-from zkconsumer.testing.sandbox.asked import AskedProgram, unworded
+from zkconsumer.testing.sandbox.asked import AskedProgram, decode_base64
 from zkconsumer.testing.sandbox.events import Event
 from zkconsumer.testing.sandbox.modern_member import BYTES
-from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.wire.entries import Record
 
@@ -39,7 +39,7 @@ class Reader(AskedProgram):
     """A consumer that reads what it is told to read until it is closed."""
 
     def __init__(self, run: Run, release: str, bootstrap: str, *, name: str = "reader", heap_mb: int = 128) -> None:
-        config = properties({**SETTINGS, "bootstrap.servers": bootstrap}, run.root / name / "reader.properties")
+        config = write_properties({**SETTINGS, "bootstrap.servers": bootstrap}, run.root / name / "reader.properties")
         is_java = artifact_set(release).version >= JAVA_FROM
         program, more = ("Reader", ("Poll", "Lines")) if is_java else ("ScalaReader", ("Lines",))
         self._records: list[Record] = []
@@ -50,15 +50,15 @@ class Reader(AskedProgram):
 
         ``until`` must be the offset behind a record that is handed out: control batches at the end are not passed.
         """
-        answer = self._ask(f"read {{}} {topic} {until} {isolation}", READ_TIMEOUT_MS)
+        answer = self._execute(f"read {{}} {topic} {until} {isolation}", READ_TIMEOUT_MS)
         found, self._records = self._records, []
         return Reading(found, answer["error"])
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event["event"] == "record":
             words = event["headers"].split(";") if event["headers"] else []
-            names = [(unworded(name) or b"").decode() for name in words[::2]]
-            headers = tuple(zip(names, map(unworded, words[1::2]), strict=True))
+            names = [(decode_base64(name) or b"").decode() for name in words[::2]]
+            headers = tuple(zip(names, map(decode_base64, words[1::2]), strict=True))
             stamp = event["timestamp"], TIMESTAMP_TYPES[event["type"]]
-            fields = unworded(event["key"]), unworded(event["value"])
+            fields = decode_base64(event["key"]), decode_base64(event["value"])
             self._records.append(Record(event["offset"], *stamp, *fields, headers))

@@ -78,7 +78,7 @@ class Run:
         """
         owner = {"machine": machine(), "pid": os.getpid(), "started": start_time(os.getpid())}
         target = cache.folder("runs") / f"{SYSTEM_CLOCK.wall_ms()}-{os.getpid()}-{os.urandom(3).hex()}"
-        with cache.building(target) as building:
+        with cache.atomic_folder(target) as building:
             (building / "processes").mkdir()
             (building / OWNER_FILE).write_text(json.dumps({"owner": owner}))
         files = root or target / "files"

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.events import EventFile
 from zkconsumer.testing.sandbox.member import START_TIMEOUT_MS, STOP_TIMEOUT_MS, TEST_SETTINGS, Handed
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.testing.sandbox.waiting import wait_until
 
@@ -32,7 +32,7 @@ class ScalaHost:
         self._file = EventFile(run.root / self._name / "out.log")
         self._process = JavaProcess(run, "member", self._name, command, talking=True)
         self._numbers: dict[str, int] = {}
-        self._said: dict[str, dict[str, str]] = defaultdict(dict)
+        self._events: dict[str, dict[str, str]] = defaultdict(dict)
         self._handed: dict[str, list[Handed]] = defaultdict(list)
 
     def start(
@@ -61,17 +61,17 @@ class ScalaHost:
             "consumer.id": consumer_id or name,
             **(settings or {}),
         }
-        file = properties(wanted, self._run.root / self._name / f"{name}.properties")
-        self._process.say(f"start {name} {self._numbers[name]} {topic} {streams} {allowed} {handle_ms} {file}")
+        file = write_properties(wanted, self._run.root / self._name / f"{name}.properties")
+        self._process.write_line(f"start {name} {self._numbers[name]} {topic} {streams} {allowed} {handle_ms} {file}")
 
     def allow(self, name: str, count: int = UNLIMITED) -> None:
         """It may read so many messages more; call with ``UNLIMITED`` at most once a member."""
-        self._process.say(f"allow {name} {count}")
+        self._process.write_line(f"allow {name} {count}")
 
     def stop(self, *names: str, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
         """A clean ``shutdown()`` of these, all at once; waits until it has returned."""
         for name in names:
-            self._process.say(f"stop {name}")
+            self._process.write_line(f"stop {name}")
         for name in names:
             self._wait(name, "stopped", timeout_ms)
 
@@ -80,7 +80,7 @@ class ScalaHost:
         for name in names:
             self._wait(name, "started", timeout_ms)
 
-    def handed(self, topic: str) -> list[Handed]:
+    def delivered(self, topic: str) -> list[Handed]:
         """What the members were handed of this topic, in order; ``thread`` is the member's number, as ``number``."""
         self._read()
         return self._handed[topic]
@@ -101,10 +101,10 @@ class ScalaHost:
     def _wait(self, name: str, event: str, timeout_ms: int) -> None:
         def check() -> bool:
             self._read()
-            if "failed" in self._said[name]:
-                raise SandboxError(f"{name} failed: {self._said[name]['failed']}; {self._process.log_end()}")
+            if "failed" in self._events[name]:
+                raise SandboxError(f"{name} failed: {self._events[name]['failed']}; {self._process.log_end()}")
             self._process.check_running()
-            return event in self._said[name]
+            return event in self._events[name]
 
         try:
             wait_until(check, f"{name} in {self._name}: {event}", timeout_ms)
@@ -117,4 +117,4 @@ class ScalaHost:
                 place = event["topic"], event["partition"], event["offset"]
                 self._handed[event["topic"]].append(Handed(*place, event["thread"], event["t"]))
             elif "member" in event:
-                self._said[event["member"]][event["event"]] = str(event.get("error", ""))
+                self._events[event["member"]][event["event"]] = str(event.get("error", ""))

@@ -65,7 +65,7 @@ class Security:
                 settings |= {"sasl.username": USER, "sasl.password": USER_PASSWORD}
         return settings
 
-    def added_to(self, settings: dict[str, str]) -> dict[str, str]:
+    def apply_to(self, settings: dict[str, str]) -> dict[str, str]:
         """A broker's settings with these listeners as well."""
         places = [f"{name}://{HOST}:{port}" for name, port in self.ports.items()]
         mapped = settings.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
@@ -111,7 +111,7 @@ class Security:
             )
         return {f"/config/users/{USER}": json.dumps({"version": 1, "config": config}).encode()}
 
-    def formatting(self) -> tuple[str, ...]:
+    def format_arguments(self) -> tuple[str, ...]:
         """The words for ``StorageTool format`` that make the users of SCRAM."""
         return tuple(
             word

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache
-from zkconsumer.testing.sandbox.artifacts import ensure, is_complete
+from zkconsumer.testing.sandbox.artifacts import ensure_jars, is_complete
 from zkconsumer.testing.sandbox.java import find_jdk, find_maven
 
 COORDINATES = (
@@ -73,10 +73,10 @@ def ensure_spark_jars() -> list[Path]:
 
     Raises SandboxError if Maven is missing, too old or fails.
     """
-    return sorted(ensure(SparkJars(), cache.folder("spark") / "kafka-source").glob("*.jar"))
+    return sorted(ensure_jars(SparkJars(), cache.folder("spark") / "kafka-source").glob("*.jar"))
 
 
-def missing_for_spark_jars() -> str | None:
+def missing_spark_requirement() -> str | None:
     """Why they cannot be had here, as a sentence, or None; downloads nothing."""
     try:
         find_jdk()

@@ -14,7 +14,7 @@ Answers = Callable[[], Iterable[ClusterMetadata | None]]
 """Asks each running broker for Metadata; None for one that does not answer."""
 
 
-def spread(partitions: int, broker_ids: Sequence[int]) -> dict[int, list[int]]:
+def assign_replicas(partitions: int, broker_ids: Sequence[int]) -> dict[int, list[int]]:
     """Partition -> its one replica; the partitions go round the brokers."""
     return {partition: [broker_ids[partition % len(broker_ids)]] for partition in range(partitions)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zkconsumer.testing.sandbox.artifacts import zookeeper_release
 from zkconsumer.testing.sandbox.probe import zookeeper_version
-from zkconsumer.testing.sandbox.process import JavaCommand, properties
+from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.runs import Run
 from zkconsumer.testing.sandbox.server import Server
 from zkconsumer.testing.sandbox.waiting import HOST
@@ -81,7 +81,7 @@ class ZooKeeperServer(Server):
             "4lw.commands.whitelist": "*",
             **self._settings,
         }
-        config = properties(settings, folder / "zookeeper.properties")
+        config = write_properties(settings, folder / "zookeeper.properties")
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         options = (*OPTIONS, *self._options)
         return JavaCommand(self._release, main, (str(config),), heap_mb=self._heap_mb, options=options)

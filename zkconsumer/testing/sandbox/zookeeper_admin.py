@@ -92,7 +92,7 @@ class ZooKeeperAdmin:
         except NoNodeError:
             return []
 
-    def look(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, NodeSeen | None]:
+    def read_and_watch(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, NodeSeen | None]:
         """These nodes, all asked for at once; None for those that do not exist.
 
         Each leaves a watch: ``on_change(path)`` is called, on a thread of the library, when the node is made, written
@@ -100,31 +100,31 @@ class ZooKeeperAdmin:
         """
         found: dict[str, NodeSeen | None] = {}
         try:
-            asked = [(path, self._client.get_async(path, watch=_told(on_change, path))) for path in paths]
+            asked = [(path, self._client.get_async(path, watch=_watcher(on_change, path))) for path in paths]
             missing = []
             for path, answer in asked:
                 try:
                     data, stat = answer.get(timeout=RETRY_S)
                     found[path] = NodeSeen(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid, stat.mtime)
                 except NoNodeError:
-                    missing.append((path, self._client.exists_async(path, watch=_told(on_change, path))))
+                    missing.append((path, self._client.exists_async(path, watch=_watcher(on_change, path))))
             made = [path for path, answer in missing if answer.get(timeout=RETRY_S) is not None]
         except (KazooException, KazooTimeoutError) as error:
             raise SandboxError(f"ZooKeeper at {self.hosts} went away: {error!r}") from error
         found |= {path: None for path, _ in missing}
-        return found | self.look(made, on_change) if made else found
+        return found | self.read_and_watch(made, on_change) if made else found
 
-    def look_at_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
+    def read_and_watch_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
         """The names of the children, None if there is no such node; the watch is as that of ``look``."""
         try:
-            return sorted(self._client.get_children_async(path, watch=_told(on_change, path)).get(timeout=RETRY_S))
+            return sorted(self._client.get_children_async(path, watch=_watcher(on_change, path)).get(timeout=RETRY_S))
         except NoNodeError:
             pass
         except (KazooException, KazooTimeoutError) as error:
             raise SandboxError(f"ZooKeeper at {self.hosts} went away: {error!r}") from error
-        if self.look([path], on_change)[path] is None:
+        if self.read_and_watch([path], on_change)[path] is None:
             return None
-        return self.look_at_children(path, on_change)
+        return self.read_and_watch_children(path, on_change)
 
     def ensure_path(self, path: str) -> None:
         self._client.retry(self._client.ensure_path, path)
@@ -190,6 +190,6 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _told(on_change: Callable[[str], None], path: str) -> Callable[[object], None]:
+def _watcher(on_change: Callable[[str], None], path: str) -> Callable[[object], None]:
     # The library's event of a broken connection has no path.
     return lambda _: on_change(path)

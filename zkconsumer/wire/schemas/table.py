@@ -27,7 +27,7 @@ from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.kinds import Array, Fixed, Kind, Read, Write, fixed_misfit, fixed_reader
+from zkconsumer.wire.kinds import Array, Fixed, Kind, Read, Write, fixed_value_error, fixed_reader
 from zkconsumer.wire.primitives import Fault, Reader, put_uvarint
 
 Q = TypeVar("Q")
@@ -47,10 +47,10 @@ _SLOT_BYTES = 8
 class Coder(Protocol[Q_contra, R_co]):
     """Writes the requests and reads the answers of one API in place of the functions that its tables give."""
 
-    def write(self, out: bytearray, body: Q_contra, version: int) -> None:
+    def write_offsets(self, out: bytearray, body: Q_contra, version: int) -> None:
         """Append the body of a request; ``UsageError`` names a value that cannot go."""
 
-    def read(self, reader: Reader, version: int) -> R_co:
+    def read_offsets(self, reader: Reader, version: int) -> R_co:
         """The body of an answer; raises nothing but ``Fault``."""
 
 
@@ -72,14 +72,14 @@ class Api(Generic[Q, R]):
     flexible_from: int
     lowest: int = 0
     client_max: int | None = None
-    coder: Coder[Q, R] | None = None
+    codec: Coder[Q, R] | None = None
 
     @property
     def client_highest(self) -> int:
         """The highest version in which clients ask unless they say otherwise."""
         return self.highest if self.client_max is None else self.client_max
 
-    def knows(self, version: int) -> bool:
+    def supports(self, version: int) -> bool:
         """Whether the version can be read and written here."""
         return self.lowest <= version <= self.highest
 
@@ -99,7 +99,7 @@ class Versions:
         return self.lowest <= version <= self.highest
 
 
-def versions(span: str) -> Versions:
+def parse_versions(span: str) -> Versions:
     """The span that a table's text means."""
     if not span:
         return Versions(1, 0)
@@ -113,11 +113,11 @@ def versions(span: str) -> Versions:
 class Column:
     """What the table says of one field."""
 
-    kind: Kind
+    field_type: Kind
     versions: Versions
     nullable: Versions
     tag: int | None
-    needed: bool
+    non_ignorable: bool
 
 
 def f(
@@ -136,7 +136,7 @@ def f(
     a tagged field of this number, and only when it differs from its default.  ``needed``: writing another value than
     the default at a version without the field is refused.
     """
-    column = Column(kind, versions(span), versions(nullable), tag, needed)
+    column = Column(kind, parse_versions(span), parse_versions(nullable), tag, needed)
     metadata = {_METADATA_KEY: column}
     if default_factory is not MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
@@ -157,7 +157,7 @@ class Field:
     """One field of a message class, with its column and its default."""
 
     name: str
-    column: Column
+    spec: Column
     default: Any
     default_factory: Any
 
@@ -184,15 +184,15 @@ class Nested:
 
     def bytes_min(self, version: int, flexible: bool) -> int:
         own = sum(
-            field.column.kind.bytes_min(version, flexible)
+            field.spec.field_type.bytes_min(version, flexible)
             for field in fields(self.cls)
-            if version in field.column.versions and field.column.tag is None
+            if version in field.spec.versions and field.spec.tag is None
         )
         return own + flexible
 
     @property
     def object_bytes(self) -> int:
-        columns = [field.column.kind for field in fields(self.cls)]
+        columns = [field.spec.field_type for field in fields(self.cls)]
         return _OBJECT_BYTES + sum(_SLOT_BYTES + kind.object_bytes for kind in columns)
 
     def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
@@ -205,7 +205,7 @@ class Nested:
             try:
                 return read(r)
             except Fault as fault:
-                raise fault.inside(field) from None
+                raise fault.within(field) from None
 
         return read_inside
 
@@ -220,8 +220,8 @@ def array(item: Kind | type) -> Array:
 
 def _plain(cls: type, version: int) -> Iterator[tuple[bool, list[Field]]]:
     """The untagged fields that a version has, in wire order: runs of fixed ones, and the others one by one."""
-    present = [field for field in fields(cls) if field.column.tag is None and version in field.column.versions]
-    for is_fixed, run in groupby(present, lambda field: isinstance(field.column.kind, Fixed)):
+    present = [field for field in fields(cls) if field.spec.tag is None and version in field.spec.versions]
+    for is_fixed, run in groupby(present, lambda field: isinstance(field.spec.field_type, Fixed)):
         if is_fixed:
             yield True, list(run)
         else:
@@ -229,12 +229,12 @@ def _plain(cls: type, version: int) -> Iterator[tuple[bool, list[Field]]]:
 
 
 def _tagged(cls: type, version: int) -> list[Field]:
-    present = [field for field in fields(cls) if field.column.tag is not None and version in field.column.versions]
-    return sorted(present, key=lambda field: field.column.tag or 0)
+    present = [field for field in fields(cls) if field.spec.tag is not None and version in field.spec.versions]
+    return sorted(present, key=lambda field: field.spec.tag or 0)
 
 
 def _fixed_kinds(run: list[Field]) -> list[Fixed]:
-    return [field.column.kind for field in run if isinstance(field.column.kind, Fixed)]
+    return [field.spec.field_type for field in run if isinstance(field.spec.field_type, Fixed)]
 
 
 _decoders: dict[tuple[object, int, bool], Callable[[Reader], Any]] = {}
@@ -268,9 +268,9 @@ def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reade
             scope[f"read{number}"] = fixed_reader(names, _fixed_kinds(run))
             lines.append(f"    {''.join(f'o.{name}, ' for name in names)}= read{number}(r)")
         else:
-            (column,) = (field.column for field in run)
+            (column,) = (field.spec for field in run)
             is_nullable = version in column.nullable
-            scope[f"read{number}"] = column.kind.reader(names[0], version, flexible, is_nullable)
+            scope[f"read{number}"] = column.field_type.reader(names[0], version, flexible, is_nullable)
             lines.append(f"    o.{names[0]} = read{number}(r)")
     for field in fields(cls):
         if field.name not in seen:
@@ -287,10 +287,10 @@ def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reade
 
 
 def _make_encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytearray, C], None]:
-    scope: dict[str, Any] = {"StructError": struct.error, "misfit": fixed_misfit, "cannot_omit": _cannot_omit}
+    scope: dict[str, Any] = {"StructError": struct.error, "misfit": fixed_value_error, "cannot_omit": _cannot_omit}
     lines = ["def encode(out, o):"]
     for field in fields(cls):
-        if field.column.needed and version not in field.column.versions:
+        if field.spec.non_ignorable and version not in field.spec.versions:
             scope[f"default_{field.name}"] = field.make_default()
             lines += [
                 f"    if o.{field.name} != default_{field.name}:",
@@ -310,9 +310,9 @@ def _make_encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytea
                 f"        raise misfit({names!r}, kinds{number}, ({values})) from error",
             ]
         else:
-            (column,) = (field.column for field in run)
+            (column,) = (field.spec for field in run)
             is_nullable = version in column.nullable
-            scope[f"write{number}"] = column.kind.writer(names[0], version, flexible, is_nullable)
+            scope[f"write{number}"] = column.field_type.writer(names[0], version, flexible, is_nullable)
             lines.append(f"    write{number}(out, o.{names[0]})")
     if flexible and _tagged(cls, version):
         scope["write_tags"] = _tags_writer(_tagged(cls, version), version)
@@ -338,16 +338,16 @@ def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], No
     """Read the tagged fields at the end of a flexible message; unknown ones are skipped, order is checked."""
     readers: dict[int, tuple[str, Read]] = {}
     for field in known:
-        column = field.column
+        column = field.spec
         assert column.tag is not None
         is_nullable = version in column.nullable
-        readers[column.tag] = field.name, column.kind.reader(field.name, version, True, is_nullable)
+        readers[column.tag] = field.name, column.field_type.reader(field.name, version, True, is_nullable)
 
     def read(r: Reader, o: Any) -> None:
         count = r.uvarint("tagged fields")
         if not count:
             return
-        r.count("tagged fields", count, 2)
+        r.check_count("tagged fields", count, 2)
         previous = -1
         for _ in range(count):
             start = r.pos
@@ -357,7 +357,7 @@ def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], No
             previous = tag
             size = r.uvarint("tagged fields")
             name, read_value = readers.get(tag, ("tagged fields", None))
-            after = r.take(name, size) + size
+            after = r.skip(name, size) + size
             if read_value is None:
                 continue
             r.pos -= size
@@ -374,10 +374,10 @@ def _tags_writer(known: list[Field], version: int) -> Callable[[bytearray, Any],
     """Write the tagged fields that differ from their defaults, in the order of their tags."""
     writers: list[tuple[int, str, Any, Write]] = []
     for field in known:
-        column = field.column
+        column = field.spec
         assert column.tag is not None
         is_nullable = version in column.nullable
-        write_value = column.kind.writer(field.name, version, True, is_nullable)
+        write_value = column.field_type.writer(field.name, version, True, is_nullable)
         writers.append((column.tag, field.name, field.make_default(), write_value))
 
     def write(out: bytearray, o: Any) -> None:
