@@ -31,7 +31,7 @@ import pyarrow as pa
 from gates import Gate
 from shapes import Shape
 
-from bridge.spark.arrow import SCHEMA, Target
+from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
 from bridge.spark.decoder import ArrowDecoder
 from zkconsumer import extensions
 from zkconsumer.wire import compiled, compression
@@ -83,7 +83,7 @@ def measure(shape: Shape, schema: pa.Schema, rows: int, rounds: int) -> float:
     """µs of CPU a row with the fields of ``schema``."""
     rows = max(1000, rows * 100 // shape.size)
     record_set = memoryview(shape.record_set(rows))
-    decoder = ArrowDecoder(Target("bench", 0, schema))
+    decoder = ArrowDecoder(ArrowBatchSpec("bench", 0, schema))
 
     def decode() -> int:
         return sum(batch.num_rows for batch in decoder.batches(record_set))
@@ -95,11 +95,11 @@ def measure(shape: Shape, schema: pa.Schema, rows: int, rounds: int) -> float:
 @contextmanager
 def without_compiled_decoder() -> Iterator[None]:
     """What is measured meanwhile is decoded in Python."""
-    before, compiled.RECORDS = compiled.RECORDS, None
+    before, compiled.RECORD_DECODER = compiled.RECORD_DECODER, None
     try:
         yield
     finally:
-        compiled.RECORDS = before
+        compiled.RECORD_DECODER = before
 
 
 def measure_in_session(_: object, shape: Shape, rows: int, rounds: int) -> tuple[float, float]:
@@ -180,9 +180,9 @@ def _in_a_process(home: Path, rows: int, rounds: int) -> float:
 
 def one_shape(home: str, rows: int, rounds: int) -> float:
     """µs of CPU a row of the first shape, by the package in ``home`` and its compiled modules."""
-    assert str(extensions.ROOT) == home, f"loaded from {extensions.ROOT}"
-    if compiled.RECORDS is None:
-        raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.missing_reason(compiled.NAME)}")
+    assert str(extensions.PACKAGE_ROOT) == home, f"loaded from {extensions.PACKAGE_ROOT}"
+    if compiled.RECORD_DECODER is None:
+        raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.missing_reason(compiled.MODULE_NAME)}")
     return measure(SHAPES[0], PLAIN, rows, rounds)
 
 
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--match", default="", help="only shapes whose name has this in it")
     arguments = parser.parse_args()
     costs(arguments.match, arguments.rows, arguments.rounds)
-    if compiled.RECORDS is not None:
+    if compiled.RECORD_DECODER is not None:
         print(from_zip(arguments.rows, arguments.rounds).row())
 
 

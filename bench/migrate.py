@@ -45,7 +45,7 @@ from gates import Gate
 from migrate_round import A_TOPIC, CHECK, FENCE, PARTS, Door, fill, measure, topics_of
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.garbage import infrequent_gc
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -99,12 +99,12 @@ def run_round(arguments: argparse.Namespace, door: Door) -> None:
             door.stores.append(store)
             return store
 
-        with AdminSession.open(ADDRESS, None, Doors(fake_store, door.connect)) as session:
+        with AdminSession.open(ADDRESS, None, AdminDependencies(fake_store, door.connect)) as session:
             fill(session, arguments.partitions[0])
             print(json.dumps(measure(session, arguments.epoch, door)))
         zookeeper.stop()
     else:
-        with AdminSession.open(arguments.where, None, Doors(door.real_store, door.connect)) as session:
+        with AdminSession.open(arguments.where, None, AdminDependencies(door.real_store, door.connect)) as session:
             print(json.dumps(measure(session, arguments.epoch, door)))
 
 

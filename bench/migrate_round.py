@@ -6,17 +6,17 @@ import resource
 import time
 from typing import Any
 
-from bridge.migration.authority import Authority
-from bridge.migration.copies import Copy
+from bridge.migration.authority import ControlZnode
+from bridge.migration.copies import OffsetCopy
 from bridge.migration.fences.lists import READ_ONLY
-from bridge.migration.fences.rights import MayCarryOut
-from bridge.migration.mover import CopyToKafka, Stores
-from bridge.migration.needed_rights import Nodes
-from bridge.migration.seat import Seat
-from bridge.migration.step import Done, Todo
-from bridge.migration.verify import VerifyCopy
+from bridge.migration.fences.rights import CheckPermissions
+from bridge.migration.mover import CopyToKafka, OffsetStores
+from bridge.migration.needed_rights import GroupZnodes
+from bridge.migration.seat import PlaceholderMember
+from bridge.migration.step import StepDone, StepPending
+from bridge.migration.verify import VerifyCopiedOffsets
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, write_offsets
+from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite, StoreWriteReport, write_offsets
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -24,7 +24,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import OPEN_ACL, Create, SetAcl, SetData, Stat
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 GROUP, MIGRATION = "bench", "bench-1"
 A_TOPIC = 1_000
@@ -44,8 +44,8 @@ def fill(session: AdminSession, partitions: int) -> None:
     """The offset znodes of a group, and the control znode of a migration that has fenced it."""
     path = paths.control(GROUP)
     session.request([*map(Create, paths.parents(path)), Create(path, b"{}")])
-    report = WriteReport()
-    writes = [OffsetWrite(tp, 1_000_000_000 + number, MISSING) for number, tp in enumerate(wanted(partitions))]
+    report = StoreWriteReport()
+    writes = [OffsetWrite(tp, 1_000_000_000 + number, NO_ZNODE_VERSION) for number, tp in enumerate(wanted(partitions))]
     write_offsets(session, GROUP, writes, None, report)
     assert not report.stopped_by, report.stopped_by
 
@@ -106,16 +106,16 @@ class Marks:
 
 def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str, float]]:
     """One round: what each part took, and the peak of resident memory in MB before access lists are changed."""
-    fenced = Control(MIGRATION, epoch, "fenced", "zookeeper", "copy")
+    fenced = ControlRecord(MIGRATION, epoch, "fenced", "zookeeper", "copy")
     session.request([SetData(paths.control(GROUP), format_control(fenced))])
     topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
-    stores = Stores(Authority(session, GROUP, MIGRATION), Seat(session, GROUP, MIGRATION, topics))
+    stores = OffsetStores(ControlZnode(session, GROUP, MIGRATION), PlaceholderMember(session, GROUP, MIGRATION, topics))
     marks = Marks(door)
 
     nodes = stores.read_zookeeper()
     before = stores.read_kafka(list(nodes))
     copies = [
-        Copy(tp, node.offset, node.offset, node.stat.version, before.get(tp))
+        OffsetCopy(tp, node.offset, node.offset, node.stat.version, before.get(tp))
         for tp, node in nodes.items()
         if node.offset is not None
     ]
@@ -123,17 +123,17 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
 
     stores.placeholder.join()
     copy = CopyToKafka(stores, copies)
-    assert copy.check() == Todo(), "everything is to be written"
+    assert copy.check() == StepPending(), "everything is to be written"
     copy.do()
     marks.end("commit")
 
-    assert VerifyCopy(stores, copies).check() == Done()
+    assert VerifyCopiedOffsets(stores, copies).check() == StepDone()
     marks.end("read back")
     stores.placeholder.leave()
 
     offsets = [paths.offset(GROUP, tp) for tp in nodes]
     marks.end("between")
-    assert MayCarryOut(session, Nodes(GROUP, topics, list(nodes), acl_fence=False)).check() == Done()
+    assert CheckPermissions(session, GroupZnodes(GROUP, topics, list(nodes), acl_fence=False)).check() == StepDone()
     marks.end(CHECK)
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for acl in ((READ_ONLY,), OPEN_ACL):

@@ -171,8 +171,6 @@ class TreeFigures:
         ]  # fmt: skip
 
 
-
-
 class Group:
     """The members of one tree, and one more process that is ready to join."""
 

@@ -9,7 +9,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.requests import Children, ChildrenOf, Exists, GetMany, Node, Stat
+from zkconsumer.zk.requests import ChildNames, Children, Exists, GetMany, Stat, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znodes import consumer_of, parse_owner
 
@@ -33,7 +33,7 @@ class Watcher:
     def members(self) -> list[str]:
         """The registered ids."""
         [listed] = submit_and_wait(self._store, [Children(paths.ids(self._group))], ANSWER_MS)
-        return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
+        return sorted(listed.names) if isinstance(listed, ChildNames) else []
 
     def counts(self) -> dict[str, int]:
         """How many partitions each member owns."""
@@ -42,7 +42,7 @@ class Watcher:
         assert isinstance(nodes, list)
         counts: dict[str, int] = {}
         for node in nodes:
-            if isinstance(node, Node):
+            if isinstance(node, ZnodeData):
                 member = consumer_of(parse_owner(node.data))
                 counts[member] = counts.get(member, 0) + 1
         return counts

@@ -50,7 +50,7 @@ class Shape:
         parts = [
             f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KB",
             f"v{self.magic}",
-            compression.NAMES[self.codec],
+            compression.CODEC_NAMES[self.codec],
             "varying" if self.varies else "constant",
             "{} to {} records a batch".format(*self.batch_records)
             if self.batch_records

@@ -327,7 +327,7 @@ def main() -> None:
         for cost in decoded
         if cost.shape.is_gated
     ]
-    if arguments.decode and compiled.RECORDS is not None:
+    if arguments.decode and compiled.RECORD_DECODER is not None:
         bench.gates.append(columns.from_zip(80_000, 7))
     text = page(head, bench, decoded, arguments)
     print(text)

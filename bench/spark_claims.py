@@ -7,9 +7,9 @@ import time
 
 from spark_runs import PARTITIONS, Cluster
 
-from bridge.spark.keeper.client import KeeperClient
-from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.membership import CommitMode, Taken, Wanted
+from bridge.spark.keeper.client import MembershipProcessClient
+from bridge.spark.keeper.settings import MembershipProcessSettings
+from bridge.spark.membership import ClaimedRange, CommitMode, RangeToClaim
 from zkconsumer.types import TopicPartition
 
 BATCHES = 50
@@ -19,12 +19,12 @@ WAIT_MS = 10_000
 
 def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
     """Median over the batches of a query with ``PARTITIONS`` partitions; the way to the keeper and back included."""
-    settings = KeeperSettings(
+    settings = MembershipProcessSettings(
         {"group.id": "bench-claims", "zookeeper.connect": cluster.zookeeper}, "static", (topic,), "",
         mode=CommitMode.CLAIM,
     )  # fmt: skip
     taken_ms = []
-    with KeeperClient(settings) as keeper:
+    with MembershipProcessClient(settings) as keeper:
         held = keeper.begin_batch({}, WAIT_MS).partitions
         assert len(held) == PARTITIONS, "the only member of a new group holds everything"
         partitions: list[TopicPartition] = sorted(held)
@@ -32,10 +32,10 @@ def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
         assert not refused, refused
         for batch in range(BATCHES):
             first = batch * BATCH_ROWS
-            ranges = {tp: Wanted(first, first + BATCH_ROWS, held[tp].epoch) for tp in partitions}
+            ranges = {tp: RangeToClaim(first, first + BATCH_ROWS, held[tp].epoch) for tp in partitions}
             keeper.batch_planned(partitions)
             start = time.monotonic()
             answers = keeper.claim("bench", batch, ranges)
             taken_ms.append((time.monotonic() - start) * 1000 / PARTITIONS)
-            assert all(isinstance(answer, Taken) for answer in answers.values()), answers
+            assert all(isinstance(answer, ClaimedRange) for answer in answers.values()), answers
     return statistics.median(taken_ms)

@@ -105,7 +105,7 @@ def lines_of(cell: CellResult, peers: Mapping[str, Mapping[str, Any]]) -> list[s
 
 def codec_of(shape: Shape) -> str:
     """Its name."""
-    return compression.NAMES[shape.codec]
+    return compression.CODEC_NAMES[shape.codec]
 
 
 def plots(results: Results) -> dict[str, Plot]:

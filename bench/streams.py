@@ -59,7 +59,7 @@ from stream_process import PeerFailed, PeerProcess
 from stream_results import CellResult, Results, Run, load, percentile
 from topics import Filled, delete, fill, on_disk
 
-from zkconsumer.testing.sandbox import Sandbox, Security
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity
 
 BROKER = "3.9.1"
 HEAP_MB = 768
@@ -262,7 +262,7 @@ class Bench:
 
     def __init__(self, arguments: argparse.Namespace, results: Results, scratch: Path) -> None:
         self._arguments, self._results, self._scratch = arguments, results, scratch
-        self._security = Security()
+        self._security = SandboxSecurity()
         self._sandbox: Sandbox | None = None
 
     def run(self, cells: Sequence[Cell]) -> None:

@@ -115,7 +115,7 @@ def on_disk(folder: Path) -> OnDisk:
     if not sizes:
         raise SystemExit(f"{folder} has no whole batch in its first segment")
     mean = sum(records) / len(records) if records else None
-    return OnDisk(magic, compression.NAMES[attributes & 7], sum(sizes) / len(sizes), mean)
+    return OnDisk(magic, compression.CODEC_NAMES[attributes & 7], sum(sizes) / len(sizes), mean)
 
 
 def _request(topic: str, batch: Batch, numbers: range) -> ProduceRequest:

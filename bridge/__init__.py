@@ -15,7 +15,12 @@ import zkconsumer as _zkconsumer  # noqa: F401 (it refuses systems and interpret
 
 if TYPE_CHECKING:
     from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
-    from bridge.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
+    from bridge.client.assignors import (
+        CooperativeStickyAssignor,
+        RangeAssignor,
+        RoundRobinAssignor,
+        StickyAssignor,
+    )
     from bridge.client.config import CoordinatorConsumerConfig
     from bridge.client.connector import CoordinatorConsumerConnector
     from bridge.client.errors import (
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     )
     from bridge.migration.connector.connector import MigratingConsumerConnector
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "Assignment": "bridge.client.assignor",
     "AssignorFailed": "bridge.client.errors",
     "CommitFailedException": "bridge.client.errors",
@@ -95,6 +100,6 @@ __all__ = [
 if not TYPE_CHECKING:  # a checker would take every name for one that exists
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _MODULE_BY_NAME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_MODULE_BY_NAME[name]), name)

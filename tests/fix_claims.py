@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from bridge.spark.claims import Claimant, ClaimReport, OnRewind, StandsReport, claim, read_group_offsets
-from bridge.spark.membership import Wanted
+from bridge.spark.claims import ClaimContext, ClaimReport, GroupOffsetsReport, OnRewind, claim, read_group_offsets
+from bridge.spark.membership import RangeToClaim
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Claims
-from zkconsumer.zk.requests import GetMany, Node, Request, SessionConnected, StoreEvent
+from zkconsumer.zk.procedures import AcquireOwnershipProcedure
+from zkconsumer.zk.requests import GetMany, Request, StoreEvent, ZkSessionConnected, ZnodeData
 
 GROUP = "g1"
 QUERY = "5c1e0f0a111142228333944455556666"
@@ -72,7 +72,7 @@ class SessionOf:
 
     def claim(self, *partitions: TopicPartition) -> None:
         """Own these, as a member of ours does."""
-        claims = Claims(GROUP, self.session_id, dict.fromkeys(partitions, f"{GROUP}_a-0"), None)
+        claims = AcquireOwnershipProcedure(GROUP, self.session_id, dict.fromkeys(partitions, f"{GROUP}_a-0"), None)
         self.run(claims.run(look_first=False, look_closely=False))
         assert all(claimed.czxid for claimed in claims.results.values()), claims.results
 
@@ -82,7 +82,7 @@ class SessionOf:
         self._connected.clear()
 
     def _hear(self, event: StoreEvent) -> None:
-        if isinstance(event, SessionConnected) and event.is_new:
+        if isinstance(event, ZkSessionConnected) and event.is_new:
             self._connected.set()
 
 
@@ -93,14 +93,14 @@ def epochs(session: Session, partitions: Iterable[TopicPartition]) -> dict[Topic
     return {
         tp: node.stat.czxid
         for tp, node in zip(wanted, nodes, strict=True)
-        if isinstance(node, Node) and node.stat.ephemeral_owner == session.session_id
+        if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == session.session_id
     }
 
 
-def claimant(session: Session, held: Mapping[TopicPartition, int], **more: Any) -> Claimant:
+def claimant(session: Session, held: Mapping[TopicPartition, int], **more: Any) -> ClaimContext:
     """This session, as the query of the tests."""
     how = {"group": GROUP, "query": QUERY, "run": RUN, "wall_ms": WALL_MS} | more
-    return Claimant(session_id=session.session_id, owned=held, **how)
+    return ClaimContext(session_id=session.session_id, owned=held, **how)
 
 
 def run_claim(
@@ -114,13 +114,13 @@ def run_claim(
     """Claim [first, end) of each."""
     held = more.pop("held", None)
     held = epochs(session, ranges) if held is None else held
-    wanted = {tp: Wanted(first, end, 1) for tp, (first, end) in ranges.items()}
+    wanted = {tp: RangeToClaim(first, end, 1) for tp, (first, end) in ranges.items()}
     by = claimant(session, held, on_rewind=on_rewind, **more)
     report: ClaimReport = session.run(claim(by, batch, wanted), between)
     return report
 
 
-def run_stands(session: Session, *partitions: TopicPartition, **more: Any) -> StandsReport:
+def run_stands(session: Session, *partitions: TopicPartition, **more: Any) -> GroupOffsetsReport:
     """Where the group stands of each."""
-    report: StandsReport = session.run(read_group_offsets(GROUP, QUERY, partitions, **more))
+    report: GroupOffsetsReport = session.run(read_group_offsets(GROUP, QUERY, partitions, **more))
     return report

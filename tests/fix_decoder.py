@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pytest
 
-from bridge.spark.arrow import SCHEMA, Target
+from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
 from bridge.spark.decoder import ArrowDecoder
 from zkconsumer.wire import compiled, tables
 from zkconsumer.wire.entries import NO_END, Record
@@ -19,11 +19,13 @@ from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX
 COMPILED, PYTHON = "compiled", "python"
 
 
-@pytest.fixture(scope="module", params=[PYTHON] if compiled.RECORDS is None else [COMPILED, PYTHON], autouse=True)
+@pytest.fixture(
+    scope="module", params=[PYTHON] if compiled.RECORD_DECODER is None else [COMPILED, PYTHON], autouse=True
+)
 def decoder(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == PYTHON:
-            patch.setattr(compiled, "RECORDS", None)
+            patch.setattr(compiled, "RECORD_DECODER", None)
         yield request.param
 
 
@@ -34,18 +36,18 @@ def only_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object, **__: object) -> None:
         pytest.fail("the reference was asked")
 
-    monkeypatch.setattr(tables, "_by_reference", slow)
+    monkeypatch.setattr(tables, "_read_in_python", slow)
 
 
-def target(schema: pa.Schema = SCHEMA, **limits: int) -> Target:
-    return Target("t", 0, schema, **limits)
+def target(schema: pa.Schema = SCHEMA, **limits: int) -> ArrowBatchSpec:
+    return ArrowBatchSpec("t", 0, schema, **limits)
 
 
 def batches_of(
     record_set: bytes | memoryview,
     first: int = 0,
     end: int = NO_END,
-    into: Target | None = None,
+    into: ArrowBatchSpec | None = None,
     *,
     check_crcs: bool = True,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,

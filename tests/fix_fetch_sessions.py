@@ -49,6 +49,7 @@ def told(response: FetchResponse) -> dict[str, tuple[int, list[bytes | None]]]:
 
 def walk_through(fetch: Fetch, produce: Callable[[str, bytes], object], one: str, two: str) -> None:
     """``one`` and ``two`` are empty topics of one partition."""
+
     def has_leaders() -> bool:
         topics = fetch(asking({one: 0, two: 0}, NO_SESSION, -1)).responses
         return all(row.error_code == codes.NONE.code for topic in topics for row in topic.partitions)

@@ -89,7 +89,7 @@ def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A broker that answers later than this is recognised all the same.
     """
-    monkeypatch.setattr(versions, "SILENCE_MS", 25)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 25)
 
 
 class ModernClusters:

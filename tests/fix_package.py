@@ -15,7 +15,7 @@ OURS = ("zkconsumer", "bridge", "pyspark_zkconsumer")
 def compiled_files() -> list[Path]:
     """Those of the compiled modules that are installed here: in an editable installation, beside the sources."""
     found = []
-    for name in extensions.NAMES:
+    for name in extensions.EXTENSION_MODULES:
         folder, _, stem = name.replace(".", "/").rpartition("/")
         found += sorted((ROOT / folder).glob(f"{stem}.*.so")) or sorted((ROOT / folder).glob(f"{stem}.so"))
     return found

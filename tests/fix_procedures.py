@@ -10,8 +10,8 @@ import pytest
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Claims, Procedure
-from zkconsumer.zk.requests import GetMany, Multi, Node, Request, Result, Stat
+from zkconsumer.zk.procedures import AcquireOwnershipProcedure, Procedure
+from zkconsumer.zk.requests import GetMany, Multi, Request, Result, Stat, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
 
 GROUP = "g1"
@@ -20,7 +20,7 @@ TIMEOUT_MS = 5_000
 T = TypeVar("T")
 
 
-class Party:
+class ProcedureSession:
     """One session, and what it has sent: the requests of each round."""
 
     def __init__(self, server: FakeZooKeeper, chroot: str = "") -> None:
@@ -61,7 +61,7 @@ class Party:
     def claim(self, *partitions: TopicPartition, thread: str = "") -> None:
         """Own these, as a member of ours does."""
         owners = dict.fromkeys(partitions, thread or f"{GROUP}_a-0")
-        claims = Claims(GROUP, self.session_id, owners, None)
+        claims = AcquireOwnershipProcedure(GROUP, self.session_id, owners, None)
         self.run(claims.run(look_first=False, look_closely=False))
         assert all(claimed.czxid for claimed in claims.results.values())
 
@@ -78,11 +78,11 @@ def stat_of(server: FakeZooKeeper, path: str) -> Stat | None:
     return stat
 
 
-def nodes_of(party: Party, *wanted: str) -> list[Node | None]:
+def nodes_of(party: ProcedureSession, *wanted: str) -> list[ZnodeData | None]:
     """These nodes, None for each that cannot be read."""
     [nodes] = submit_and_wait(party.store, [GetMany(wanted)], TIMEOUT_MS)
     assert isinstance(nodes, list)
-    return [node if isinstance(node, Node) else None for node in nodes]
+    return [node if isinstance(node, ZnodeData) else None for node in nodes]
 
 
 @pytest.fixture
@@ -95,12 +95,12 @@ def server() -> FakeZooKeeper:
 
 
 @pytest.fixture
-def party(server: FakeZooKeeper) -> Party:
+def party(server: FakeZooKeeper) -> ProcedureSession:
     """Our session."""
-    return Party(server)
+    return ProcedureSession(server)
 
 
 @pytest.fixture
-def other(server: FakeZooKeeper) -> Party:
+def other(server: FakeZooKeeper) -> ProcedureSession:
     """Another member's session."""
-    return Party(server)
+    return ProcedureSession(server)

@@ -17,10 +17,10 @@ from zkconsumer.errors import (
     UnsupportedSaslMechanismException,
     ZkConsumerError,
 )
-from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
+from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError
 from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.security import SecureConnect, broker_security_from_config
-from zkconsumer.kafka.transport import OpenTransport, SocketTransport
+from zkconsumer.kafka.security import SecureConnectionFactory, broker_security_from_config
+from zkconsumer.kafka.transport import SocketTransport, TransportFactory
 from zkconsumer.types import BrokerAddress
 
 TLS = Path(__file__).parent / "data" / "tls"
@@ -117,7 +117,7 @@ class Place:
     other_ca: Path
     client: Path
     token: Callable[[], str]
-    socket: OpenTransport = SocketTransport
+    socket: TransportFactory = SocketTransport
 
 
 def config_for(case: Case, place: Place) -> ConsumerConfig:
@@ -141,12 +141,12 @@ def attempt(case: Case, place: Place) -> ZkConsumerError | None:
     def token() -> str:
         return case.change.get("token") or place.token()
 
-    connect = SecureConnect(broker_security_from_config(config_for(case, place), token), socket=place.socket)
+    connect = SecureConnectionFactory(broker_security_from_config(config_for(case, place), token), socket=place.socket)
     host, port = place.address(case.listener)
-    broker = AnyBroker(connect, lambda: [BrokerAddress(-1, host, port)], "g", 10_000, diagnose=connect.diagnose)
+    broker = BootstrapClient(connect, lambda: [BrokerAddress(-1, host, port)], "g", 10_000, diagnose=connect.diagnose)
     try:
         broker.execute(lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms))
-    except NoBrokerAnswers as error:
+    except NoBrokerAvailableError as error:
         return error.authentication_error or error
     return None
 

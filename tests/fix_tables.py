@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.kafka.record_batch import TableFields
+from zkconsumer.kafka.record_batch import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
@@ -36,12 +36,12 @@ def seen(records: Iterator[Record]) -> Seen:
     return Seen(found, None)
 
 
-def by_tables(record_set: bytes, *, rows: int = 8, bytes_most: int = NO_LIMIT, **limits: Any) -> Iterator[Record]:
+def by_tables(record_set: bytes, *, rows: int = 8, max_bytes: int = NO_LIMIT, **limits: Any) -> Iterator[Record]:
     """Through the compiled decoder, ``rows`` of a table at a time."""
-    assert compiled.RECORDS is not None, "only where the compiled decoder is in use"
-    tables = read_tables(compiled.RECORDS, record_set, bytearray(rows * ROW.size), bytes_most=bytes_most, **limits)
+    assert compiled.RECORD_DECODER is not None, "only where the compiled decoder is in use"
+    tables = read_tables(compiled.RECORD_DECODER, record_set, bytearray(rows * ROW.size), max_bytes=max_bytes, **limits)
     for data, filled, count in tables:
-        yield from TableFields(data, bytes(filled), count).records(0, count)
+        yield from TableColumns(data, bytes(filled), count).records(0, count)
 
 
 def seen_by_both(
@@ -62,12 +62,12 @@ def seen_by_both(
         "start_offset": start_offset, "check_crcs": check_crcs, "end_offset": end_offset, "left_out": left_out, **limits
     }  # fmt: skip
     expected = seen(iter_records(record_set, **same))
-    if compiled.RECORDS is not None:
+    if compiled.RECORD_DECODER is not None:
         for with_instructions in (True, False):
             assert seen(by_tables(record_set, rows=rows, with_instructions=with_instructions, **same)) == expected
-        assert seen(by_tables(record_set, rows=rows, bytes_most=64, **same)) == expected
-        for joined_most in (0, 300, 2_000):
-            assert seen(by_tables(record_set, rows=4 * rows, joined_most=joined_most, **same)) == expected
+        assert seen(by_tables(record_set, rows=rows, max_bytes=64, **same)) == expected
+        for joined_bytes_max in (0, 300, 2_000):
+            assert seen(by_tables(record_set, rows=4 * rows, joined_bytes_max=joined_bytes_max, **same)) == expected
         assert _scanned(scan_record_set, record_set, end_offset) == _scanned(_scan_in_python, record_set, end_offset)
     return expected
 

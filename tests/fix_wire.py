@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from zkconsumer.wire.kinds import Array, Blob, Fixed, Kind, Text
+from zkconsumer.wire.kinds import ArrayFieldType, BytesFieldType, FieldType, FixedSizeFieldType, TextFieldType
 from zkconsumer.wire.schemas import APIS, Api
-from zkconsumer.wire.schemas.table import Field, Nested, fields
+from zkconsumer.wire.schemas.table import Field, NestedMessageFieldType, fields
 
 EVERY_VERSION: list[tuple[Api[Any, Any], int]] = [
     (api, version) for api in APIS.values() for version in range(api.lowest, api.highest + 1)
@@ -34,22 +34,22 @@ def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
     return values
 
 
-def _of_kind(kind: Kind, version: int) -> st.SearchStrategy[Any]:
+def _of_kind(kind: FieldType, version: int) -> st.SearchStrategy[Any]:
     match kind:
-        case Fixed(letter="?"):
+        case FixedSizeFieldType(letter="?"):
             return st.booleans()
-        case Fixed(letter="16s"):
+        case FixedSizeFieldType(letter="16s"):
             return st.binary(min_size=16, max_size=16)
-        case Fixed(letter=letter):
+        case FixedSizeFieldType(letter=letter):
             bits = _BITS[letter]
             return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        case Text():
+        case TextFieldType():
             return st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-        case Blob():
+        case BytesFieldType():
             return st.binary(max_size=40)
-        case Array():
+        case ArrayFieldType():
             return st.lists(_of_kind(kind.item, version), max_size=3)
-        case Nested():
+        case NestedMessageFieldType():
             return messages(kind.cls, version)
     raise AssertionError(f"no values for {kind}")
 
@@ -65,20 +65,20 @@ def filled(cls: type, version: int) -> Any:
     return cls(**given)
 
 
-def _filled_value(kind: Kind, version: int) -> Any:
+def _filled_value(kind: FieldType, version: int) -> Any:
     match kind:
-        case Fixed(letter="?"):
+        case FixedSizeFieldType(letter="?"):
             return True
-        case Fixed(letter="16s"):
+        case FixedSizeFieldType(letter="16s"):
             return bytes(range(16))
-        case Fixed():
+        case FixedSizeFieldType():
             return 7
-        case Text():
+        case TextFieldType():
             return "näme"
-        case Blob():
+        case BytesFieldType():
             return b"record set"
-        case Array():
+        case ArrayFieldType():
             return [_filled_value(kind.item, version)] * 2
-        case Nested():
+        case NestedMessageFieldType():
             return filled(kind.cls, version)
     raise AssertionError(f"no value for {kind}")

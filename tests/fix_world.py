@@ -13,9 +13,9 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException
-from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.kafka.unasked import API_VERSIONS_DENY_LIST
 from zkconsumer.streams import KafkaStream, MessageAndMetadata
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 
 DEADLINE_MS = 30_000
 """For what must happen: only its absence takes so long, so the bound is far above what a busy machine needs."""
@@ -30,15 +30,15 @@ Stream = KafkaStream[Any, Any]
 
 
 class MakeWorld(Protocol):
-    """``FakeWorld``, taken down at the end of the test."""
+    """``FakeEnvironment``, taken down at the end of the test."""
 
-    def __call__(self, brokers: int = 1, *, release: str = ..., has_multi_read: bool = True) -> FakeWorld: ...
+    def __call__(self, brokers: int = 1, *, release: str = ..., has_multi_read: bool = True) -> FakeEnvironment: ...
 
 
 class MakeConnector(Protocol):
     """A connector with these settings on the world of the test, or on the one that is given."""
 
-    def __call__(self, *, on: FakeWorld | None = None, **settings: Any) -> ZookeeperConsumerConnector: ...
+    def __call__(self, *, on: FakeEnvironment | None = None, **settings: Any) -> ZookeeperConsumerConnector: ...
 
 
 def wait_until(holds: Callable[[], object], what: str, timeout_ms: int = DEADLINE_MS) -> None:
@@ -53,7 +53,7 @@ def wait_until(holds: Callable[[], object], what: str, timeout_ms: int = DEADLIN
 @pytest.fixture(autouse=True)
 def no_broker_is_known() -> None:
     """Brokers of another test may have had the same address."""
-    UNASKED.clear()
+    API_VERSIONS_DENY_LIST.clear()
 
 
 def our_threads() -> list[str]:
@@ -110,10 +110,10 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.fixture
 def make_world(no_thread_is_left: None) -> Iterator[MakeWorld]:
     """Makes worlds; at the end all their connectors are closed, and no thread is left."""
-    made: list[FakeWorld] = []
+    made: list[FakeEnvironment] = []
 
-    def make(brokers: int = 1, **how: Any) -> FakeWorld:
-        made.append(FakeWorld(brokers, **how))
+    def make(brokers: int = 1, **how: Any) -> FakeEnvironment:
+        made.append(FakeEnvironment(brokers, **how))
         return made[-1]
 
     yield make
@@ -122,7 +122,7 @@ def make_world(no_thread_is_left: None) -> Iterator[MakeWorld]:
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> FakeWorld:
+def world(make_world: MakeWorld) -> FakeEnvironment:
     """One ensemble and two brokers."""
     return make_world(brokers=2)
 
@@ -131,8 +131,8 @@ def world(make_world: MakeWorld) -> FakeWorld:
 def connect(request: pytest.FixtureRequest) -> MakeConnector:
     """Makes connectors with ``PATIENT`` settings."""
 
-    def make(*, on: FakeWorld | None = None, **settings: Any) -> ZookeeperConsumerConnector:
-        place: FakeWorld = on or request.getfixturevalue("world")
+    def make(*, on: FakeEnvironment | None = None, **settings: Any) -> ZookeeperConsumerConnector:
+        place: FakeEnvironment = on or request.getfixturevalue("world")
         return place.connector(**(PATIENT | settings))
 
     return make

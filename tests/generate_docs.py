@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from bridge.broker import reference_page  # noqa: E402
 from bridge.client import settings_page  # noqa: E402
-from bridge.client.runtime import NOTED_AS_INFO, NOTED_AS_WARNING  # noqa: E402
+from bridge.client.runtime import INFO_EVENTS, WARNING_EVENTS  # noqa: E402
 from bridge.commands import migrate_exit_codes  # noqa: E402
 from bridge.migration import phases_page  # noqa: E402
 from bridge.spark import option_page  # noqa: E402
@@ -43,9 +43,9 @@ ERRORS = "zkconsumer/errors.py"
 WHO_ACTS = {
     "UsageError": "you",
     "PeerError": "whoever runs the other side",
-    "WorldError": "whoever runs the servers",
+    "UnavailableError": "whoever runs the servers",
     "MigrationError": "whoever moves the group",
-    "Bug": "us",
+    "InternalError": "us",
 }
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR",
           "critical": "CRITICAL"}  # fmt: skip
@@ -130,7 +130,7 @@ def render_errors(files: Sources) -> str:
         "",
         "Names that the original had are the original's names. What stands under *is also* may be caught as that, too.",
         "The command line ends with exit code 2 after a `UsageError` (`PreconditionFailed`: 4), with 1 after any other",
-        "but `VerificationFailed` (5), `PartlyDone` (6) and `GaveUpWaiting` (7).",
+        "but `VerificationError` (5), `PartiallyDoneError` (6) and `WaitTimeoutError` (7).",
         "",
         "| family | who must act | the sentence |",
         "|---|---|---|",
@@ -176,9 +176,9 @@ def told_lines(files: Sources) -> set[LogLine]:
     found: set[LogLine] = set()
     for path, text in files.items():
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and _last_name(node.func) in ("Tell", "_tell", "_once"):
+            if isinstance(node, ast.Call) and _last_name(node.func) in ("LogEvent", "_log", "_log_once"):
                 level, name = [*map(_text, node.args), "", ""][:2]
-            elif isinstance(node, ast.Call) and _last_name(node.func) == "_put_off":
+            elif isinstance(node, ast.Call) and _last_name(node.func) == "_retry_registration_later":
                 level, name = "WARNING", _text(node.args[0])
             elif isinstance(node, ast.Tuple) and len(node.elts) == 2:
                 level, name = map(_text, node.elts)
@@ -202,9 +202,13 @@ def logged_lines(files: Sources) -> set[LogLine]:
 
 
 def noted_lines(files: Sources) -> set[LogLine]:
-    """What the machine of a coordinator's member notes: ``outbox.note("event-name", key=value)``; it is counted too."""
-    levels = dict.fromkeys(NOTED_AS_INFO, "INFO") | dict.fromkeys(NOTED_AS_WARNING, "WARNING")
-    notes = [(path, call) for path, call in _calls(files) if ast.unparse(call.func).endswith("outbox.note")]
+    """What the machine of a coordinator's member notes: ``pending_commands.log_event("event-name", key=value)``; it is
+    counted too.
+    """
+    levels = dict.fromkeys(INFO_EVENTS, "INFO") | dict.fromkeys(WARNING_EVENTS, "WARNING")
+    notes = [
+        (path, call) for path, call in _calls(files) if ast.unparse(call.func).endswith("pending_commands.log_event")
+    ]
     found = {(_text(call.args[0]), path) for path, call in notes}
     assert levels.keys() <= {name for name, _ in found}, "a level for what nobody notes"
     return {LogLine(name, levels.get(name, "DEBUG"), path) for name, path in found}
@@ -225,7 +229,8 @@ def loggers(files: Sources) -> dict[str, str]:
 def counted_names(files: Sources) -> dict[str, set[str]]:
     """Counter -> the files that count it.
 
-    ``Count("commits", n)``, or ``Count(name, n) for name, n in (("commits", n), …)`` in one function.
+    ``IncrementCounter("commits", n)``, or ``IncrementCounter(name, n) for name, n in (("commits", n), …)`` in one
+    function.
     """
     found: dict[str, set[str]] = {}
     for path, text in files.items():
@@ -245,7 +250,7 @@ def counted_names(files: Sources) -> dict[str, set[str]]:
 
 
 def _counts(call: ast.Call) -> bool:
-    return _last_name(call.func) == "Count" or ast.unparse(call.func).endswith("counters.add")
+    return _last_name(call.func) == "IncrementCounter" or ast.unparse(call.func).endswith("counters.add")
 
 
 def _text(node: ast.expr) -> str:

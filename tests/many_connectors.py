@@ -26,7 +26,7 @@ from typing import Any
 
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import live_threads
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 
 ROOT = Path(__file__).parent.parent
 COUNT = 200
@@ -107,7 +107,7 @@ def settings(group: str) -> dict[str, Any]:
 
 
 def in_memory() -> tuple[Make, str, int]:
-    world = FakeWorld(brokers=2)
+    world = FakeEnvironment(brokers=2)
     world.create_topic("t", 2)
     for partition in range(2):
         world.cluster.append("t", partition, [b"x" * 100] * 10)

@@ -66,7 +66,7 @@ def what_was_produced_in_every_version(broker: BrokerUnderTest, codec: str) -> N
             request = builder.request_version(version).add_fetch(topic, 0, 1, SIZE).build()
             response = consumer.fetch(request)
             messages = [(record.offset, record.value) for record in response.messages(topic, 0)]
-            assert messages == [(1, b"b"), (2, None), (3, b"d")]
+            assert messages == [(1, b"b"), (2, None), (3, b"d")], f"version {version}: {messages}"
             assert [record.offset for record in response.message_set(topic, 0)][-3:] == [1, 2, 3]
             assert response.message_set(topic, 0).valid_bytes > 0
             assert response.messages(topic, 0).next_offset == 4
@@ -198,9 +198,7 @@ def offsets_in_kafka_and_in_zookeeper_are_two_things(broker: BrokerUnderTest) ->
             if version is not None and not known.lowest <= version <= known.highest:
                 continue
             stored = {at: OffsetAndMetadata(20 + (version or 0), "kept")}
-            response = consumer.commit_offsets(
-                OffsetCommitRequest(group, stored, storage="kafka", version=version)
-            )
+            response = consumer.commit_offsets(OffsetCommitRequest(group, stored, storage="kafka", version=version))
             assert (response.error(at), version in (None, response.version)) == (codes.NONE, True)
             fetched = consumer.fetch_offsets(OffsetFetchRequest(group, [at], storage="kafka"))
             assert fetched.offset(at) == OffsetMetadataAndError(20 + (version or 0), "kept", codes.NONE)

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from zkconsumer.connector import ZookeeperConsumerConnector
     from zkconsumer.connector_base import ConsumerConnector, Position
     from zkconsumer.core.listener import ConsumerRebalanceListener, PartitionsLostListener
-    from zkconsumer.core.stores import Source
+    from zkconsumer.core.stores import OffsetSource
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
-    from zkconsumer.kafka.chunk_reader import Poison
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.chunk_reader import PoisonMessage
+    from zkconsumer.kafka.connection import Connection, ConnectionFactory
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
     from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
-    from zkconsumer.kafka.security import SecureConnect, connection_factory_from_config
+    from zkconsumer.kafka.security import SecureConnectionFactory, connection_factory_from_config
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
-    from zkconsumer.observe.metrics import Sample
+    from zkconsumer.observe.metrics import MetricSample
     from zkconsumer.simple_consumer import SimpleConsumer
     from zkconsumer.simple_requests import (
         FetchRequest,
@@ -76,13 +76,13 @@ if TYPE_CHECKING:
     from zkconsumer.zk.store import ZkStore
     from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
-_HOMES = {
+_EXPORT_MODULES = {
     "Blacklist": "zkconsumer.core.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
     "ByteColumn": "zkconsumer.kafka.record_batch",
     "Clock": "zkconsumer.base.clock",
-    "Connect": "zkconsumer.kafka.connection",
+    "ConnectionFactory": "zkconsumer.kafka.connection",
     "Connection": "zkconsumer.kafka.connection",
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerConnector": "zkconsumer.connector_base",
@@ -119,15 +119,15 @@ _HOMES = {
     "PartitionOffsetRequestInfo": "zkconsumer.simple_requests",
     "PartitionOffsetsResponse": "zkconsumer.simple_requests",
     "PartitionsLostListener": "zkconsumer.core.listener",
-    "Poison": "zkconsumer.kafka.chunk_reader",
+    "PoisonMessage": "zkconsumer.kafka.chunk_reader",
     "Position": "zkconsumer.connector_base",
     "Record": "zkconsumer.wire.records",
     "RecordBatch": "zkconsumer.kafka.record_batch",
     "RecordSet": "zkconsumer.wire.primitives",
-    "Sample": "zkconsumer.observe.metrics",
-    "SecureConnect": "zkconsumer.kafka.security",
+    "MetricSample": "zkconsumer.observe.metrics",
+    "SecureConnectionFactory": "zkconsumer.kafka.security",
     "SimpleConsumer": "zkconsumer.simple_consumer",
-    "Source": "zkconsumer.core.stores",
+    "OffsetSource": "zkconsumer.core.stores",
     "TopicEventHandler": "zkconsumer.zk.topic_watcher",
     "TopicFilter": "zkconsumer.core.topic_filter",
     "TopicMetadata": "zkconsumer.simple_requests",
@@ -138,7 +138,7 @@ _HOMES = {
     "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
     "ZookeeperTopicEventWatcher": "zkconsumer.zk.topic_watcher",
-    "connect_of": "zkconsumer.kafka.security",
+    "connection_factory_from_config": "zkconsumer.kafka.security",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }
@@ -151,8 +151,8 @@ __all__ = [
     "BrokerError",
     "ByteColumn",
     "Clock",
-    "Connect",
     "Connection",
+    "ConnectionFactory",
     "ConsumerConfig",
     "ConsumerConnector",
     "ConsumerIterator",
@@ -172,6 +172,7 @@ __all__ = [
     "MessageSet",
     "MetricKind",
     "MetricRow",
+    "MetricSample",
     "OffsetAndMetadata",
     "OffsetCommitRequest",
     "OffsetCommitResponse",
@@ -180,21 +181,20 @@ __all__ = [
     "OffsetMetadataAndError",
     "OffsetRequest",
     "OffsetResponse",
+    "OffsetSource",
     "OffsetStorage",
     "PartitionFetchInfo",
     "PartitionMetadata",
     "PartitionOffsetRequestInfo",
     "PartitionOffsetsResponse",
     "PartitionsLostListener",
-    "Poison",
+    "PoisonMessage",
     "Position",
     "Record",
     "RecordBatch",
     "RecordSet",
-    "Sample",
-    "SecureConnect",
+    "SecureConnectionFactory",
     "SimpleConsumer",
-    "Source",
     "TopicEventHandler",
     "TopicFilter",
     "TopicMetadata",
@@ -205,7 +205,7 @@ __all__ = [
     "ZkStore",
     "ZookeeperConsumerConnector",
     "ZookeeperTopicEventWatcher",
-    "connect_of",
+    "connection_factory_from_config",
     "default_decoder",
     "string_decoder",
 ]
@@ -213,9 +213,9 @@ __all__ = [
 if not TYPE_CHECKING:  # a checker would take every name for one that exists
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _EXPORT_MODULES:
             raise AttributeError(f"module 'zkconsumer' has no attribute {name!r}")
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_EXPORT_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -14,29 +14,29 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from zkconsumer.config_tables.brokers import BrokerSettings
-from zkconsumer.config_tables.original import OriginalSettings
-from zkconsumer.config_tables.ours import OwnSettings
-from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
+from zkconsumer.config_tables.brokers import BrokerConnectionSettings
+from zkconsumer.config_tables.original import ScalaConsumerSettings
+from zkconsumer.config_tables.ours import ZkConsumerSettings
+from zkconsumer.config_tables.zookeeper import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import replacement_key, why_ignored, kafka_python_replacement
+from zkconsumer.foreign_keys import kafka_python_replacement, replacement_key, why_ignored
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import (
     JAVA_BLANKS,
     Origin,
-    Outcome,
-    SameAs,
+    SameAsSetting,
     Setting,
+    SettingOutcome,
     SettingsTable,
-    default_text,
     default_of,
+    default_text,
+    invalid_value_text,
     outcome_of_value,
     problems_text,
-    invalid_value_text,
 )
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting as a reference page shows it; all in words."""
 
     key: str
@@ -49,9 +49,9 @@ class Row(NamedTuple):
     origin: Origin
 
 
-def setting_row(setting: Setting[Any]) -> Row:
+def setting_row(setting: Setting[Any]) -> SettingRow:
     """A setting in words."""
-    return Row(
+    return SettingRow(
         setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
         default_text(setting), setting.description, setting.origin,
     )  # fmt: skip
@@ -60,7 +60,13 @@ def setting_row(setting: Setting[Any]) -> Row:
 # --- the configuration ----------------------------------------------------------------------------------------------
 
 
-class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSettings, ZooKeeperLogin):
+class ConsumerConfig(
+    ScalaConsumerSettings,
+    BrokerConnectionSettings,
+    ZooKeeperSecuritySettings,
+    ZkConsumerSettings,
+    ZooKeeperLoginSettings,
+):
     """The settings of one consumer.
 
     ``ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181,zk2:2181/kafka", auto_offset_reset="smallest")`` takes
@@ -73,7 +79,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     ``values`` alone: no text that is made here shows it.
 
     A subclass may bring tables of its own, whose settings take the place of those with the same key, and say what it
-    makes of the keys that it does not have: ``spelling_of``, ``why_refused``, ``why_ignored``.
+    makes of the keys that it does not have: ``canonical_key``, ``why_unsupported``, ``why_ignored``.
     """
 
     __slots__ = ("given", "ignored", "values")
@@ -98,7 +104,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each
         problem.
         """
-        read = _Reading(type(self))
+        read = _ConfigInput(type(self))
         read.add_properties(_require_mapping(type(self), properties))
         read.add_by_name(settings, {setting.attribute: setting.key for setting in self._settings.values()})
         self._load(read)
@@ -113,7 +119,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         Raises ``InvalidConfigException`` with a line for each problem, also when the file cannot be read.
         """
         config = cls.__new__(cls)
-        read = _Reading(cls)
+        read = _ConfigInput(cls)
         read.add_properties(_load_properties(source))
         config._load(read)
         return config
@@ -121,7 +127,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     @classmethod
     def from_files(cls, file: str | Path | None, overrides: Mapping[str, object]) -> Self:
         """A file, if any, and settings that win over it; both are checked together.  See ``with_overrides``."""
-        read, over = _Reading(cls), _Reading(cls)
+        read, over = _ConfigInput(cls), _ConfigInput(cls)
         read.add_properties(_load_properties(Path(file)) if file is not None else {})
         over.add_by_name(overrides, cls._known_keys())
         config = cls.__new__(cls)
@@ -134,7 +140,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         Defaults that follow from others are derived anew.  Raises ``InvalidConfigException``.
         """
         kept = {key: why for key, why in self.ignored.items() if key not in self._settings}
-        read, over = _Reading(type(self), self._explicit_values(), kept), _Reading(type(self))
+        read, over = _ConfigInput(type(self), self._explicit_values(), kept), _ConfigInput(type(self))
         over.add_by_name(overrides, self._known_keys())
         config = type(self).__new__(type(self))
         config._load(read.merged_with(over))
@@ -170,7 +176,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
     # --- the table ------------------------------------------------------------------------------------------
 
     @classmethod
-    def describe(cls) -> list[Row]:
+    def describe(cls) -> list[SettingRow]:
         """The table in words, in its order."""
         return [setting_row(setting) for setting in cls._settings.values()]
 
@@ -180,14 +186,18 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
         return cls._settings.get(cls.canonical_key(key))
 
     @classmethod
-    def outcome_of(cls, key: str, value: object = "") -> Outcome:
+    def outcome_of(cls, key: str, value: object = "") -> SettingOutcome:
         """What becomes of this key in a file; ``value``: one that it has in another program."""
         here = cls.canonical_key(key)
         if here in cls._settings:
-            return Outcome.effective(f"as `{here}`") if here != key else outcome_of_value(cls._settings[key], value)
+            return (
+                SettingOutcome.effective(f"as `{here}`") if here != key else outcome_of_value(cls._settings[key], value)
+            )
         if why := cls.why_unsupported(key, value):
-            return Outcome.rejected(why)
-        return Outcome.ignored(why) if (why := cls.why_ignored(key)) else Outcome.rejected("it is not known")
+            return SettingOutcome.rejected(why)
+        return (
+            SettingOutcome.ignored(why) if (why := cls.why_ignored(key)) else SettingOutcome.rejected("it is not known")
+        )
 
     @classmethod
     def _known_keys(cls) -> dict[str, str]:
@@ -199,7 +209,7 @@ class ConsumerConfig(OriginalSettings, BrokerSettings, ZooKeeperSecurity, OwnSet
 
     # --- checking -------------------------------------------------------------------------------------------
 
-    def _load(self, read: _Reading) -> None:
+    def _load(self, read: _ConfigInput) -> None:
         values: dict[str, Any] = {}
         given, ignored = read.given, read.ignored
         problems: list[str] = []
@@ -285,14 +295,14 @@ SETTINGS = ConsumerConfig._settings = settings_of(TABLES)
 
 def _unpickle(kind: type[ConsumerConfig], given: dict[str, object], ignored: dict[str, str]) -> ConsumerConfig:
     config = kind.__new__(kind)
-    config._load(_Reading(kind, given, ignored))
+    config._load(_ConfigInput(kind, given, ignored))
     return config
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-class _Reading:
+class _ConfigInput:
     """What was given, sorted out: settings, problems, and keys that have no effect, with the reason.
 
     ``spelled``: key -> how it was written, where that is another spelling.
@@ -363,11 +373,13 @@ class _Reading:
             return self.given[key] == value
         return bool(one == other)
 
-    def merged_with(self, other: _Reading) -> _Reading:
+    def merged_with(self, other: _ConfigInput) -> _ConfigInput:
         """The same with what ``other`` says, which wins."""
-        made = _Reading(self._config, self.given | other.given, self.ignored | other.ignored)
+        made = _ConfigInput(self._config, self.given | other.given, self.ignored | other.ignored)
         made.problems = self.problems + other.problems
-        made._original_keys = {key: name for key, name in self._original_keys.items() if key not in other.given} | other._original_keys
+        made._original_keys = {
+            key: name for key, name in self._original_keys.items() if key not in other.given
+        } | other._original_keys
         return made
 
     def with_original_keys(self, problem: str) -> str:
@@ -375,7 +387,9 @@ class _Reading:
         spelled = {
             key: setting.default.key
             for key, setting in self._config._settings.items()
-            if isinstance(setting.default, SameAs) and key not in self.given and setting.default.key in self.given
+            if isinstance(setting.default, SameAsSetting)
+            and key not in self.given
+            and setting.default.key in self.given
         } | {key: name for key, name in self._original_keys.items() if "." in name}
         if not spelled:
             return problem

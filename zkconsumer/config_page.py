@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from zkconsumer.config import ConsumerConfig, Row
+from zkconsumer.config import ConsumerConfig, SettingRow
 from zkconsumer.foreign_keys import ignored_key_rows, java_client_keys
-from zkconsumer.settings import Origin, Outcome
+from zkconsumer.settings import Origin, SettingOutcome
 
 _HEADINGS = {
     Origin.SCALA_CONSUMER: """\
@@ -67,12 +67,14 @@ def render(kafkas: Mapping[str, str]) -> str:
     ]
     return _PAGE.format(
         tables="\n\n".join(tables),
-        foreign="\n".join(["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in ignored_key_rows())]),
+        foreign="\n".join(
+            ["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in ignored_key_rows())]
+        ),
         kafkas=outcome_table({**kafkas, **later}, {"what becomes of it": ConsumerConfig.outcome_of}),
     )
 
 
-def settings_table(rows: Iterable[Row]) -> str:
+def settings_table(rows: Iterable[SettingRow]) -> str:
     """These settings with all that is to be known of them."""
     lines = ["| key | type | allowed | default | meaning |", "|---|---|---|---|---|"]
     for row in rows:
@@ -81,7 +83,7 @@ def settings_table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
-def outcome_table(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], Outcome]]) -> str:
+def outcome_table(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], SettingOutcome]]) -> str:
     """What becomes of these keys, with these values: a column for each way to give them."""
     lines = [f"| key | {' | '.join(columns)} |", f"|{'---|' * (1 + len(columns))}"]
     for key, value in keys.items():

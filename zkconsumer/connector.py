@@ -21,14 +21,14 @@ from zkconsumer.connector_base import ConsumerConnector, Position, check_config,
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import (
+    assignment_planner_of,
     channel_settings_of,
     group_settings_of,
     make_consumer_id,
-    assignment_planner_of,
     offset_stores_of,
 )
-from zkconsumer.runtime.look import Looker, take_member_snapshot
-from zkconsumer.runtime.member import Member
+from zkconsumer.runtime.look import MemberHealthSource, take_member_snapshot
+from zkconsumer.runtime.member import ZooKeeperConnectorMember
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.security import zk_security_of
@@ -36,7 +36,7 @@ from zkconsumer.zk.security import zk_security_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
 
@@ -46,7 +46,7 @@ COMMIT_TIMEOUT_MS = 10_000
 """How long ZooKeeper may take for a commit."""
 
 
-class ZookeeperConsumerConnector(ConsumerConnector[Member]):
+class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
     """A member of a ZooKeeper consumer group; a context manager.
 
     The constructor connects to ZooKeeper and waits for it at most ``zookeeper.connection.timeout.ms``: it raises
@@ -61,14 +61,16 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
-    _INCOMPLETE_CLOSE_TEXT = "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
+    _INCOMPLETE_CLOSE_TEXT = (
+        "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
+    )
 
     def __init__(
         self,
         config: ConsumerConfig,
         *,
         store: Callable[[str, int], ZkStore] | None = None,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
         clock: Clock = SYSTEM_CLOCK,
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
@@ -84,7 +86,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
         security = zk_security_of(config)
         make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        member = Member(
+        member = ZooKeeperConnectorMember(
             config.group_id,
             group_settings_of(config, consumer_id),
             assignment_planner_of(config, consumer_id),
@@ -100,7 +102,9 @@ class ZookeeperConsumerConnector(ConsumerConnector[Member]):
             hooks=hooks,
         )
         super().__init__(config, consumer_id, member, clock, {**config.ignored, **_coordinator_only_settings(config)})
-        looker = Looker(member, lambda: take_member_snapshot(member, clock), config.group_id, self._delivered_at_ms, clock)
+        looker = MemberHealthSource(
+            member, lambda: take_member_snapshot(member, clock), config.group_id, self._delivered_at_ms, clock
+        )
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.stores import NotWritten, Source
+from zkconsumer.core.stores import CommitFailure, OffsetSource
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
-from zkconsumer.core.view import STATIC, Subscription
+from zkconsumer.core.view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.errors import (
     ConnectorClosed,
     ConsumerRebalanceFailedException,
@@ -31,9 +31,9 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.observe.dump import write_metrics
-from zkconsumer.runtime.health import HealthServer, Watched, unregister_health_source, register_health_source
+from zkconsumer.runtime.health import HealthServer, HealthSource, register_health_source, unregister_health_source
 from zkconsumer.runtime.stream_holder import ANY_TOPIC, QueueKey
-from zkconsumer.runtime.streams_member import StreamsMember
+from zkconsumer.runtime.streams_member import ConnectorMember
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.core.listener import ConsumerRebalanceListener
-    from zkconsumer.observe.metrics import Sample
+    from zkconsumer.observe.metrics import MetricSample
 
-SESSION_TIMEOUTS_FOR_FIRST_SHARE = 2
+SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT = 2
 
 OFFSET_MAX = 2**63 - 1
-PASSING_MS = 20
+TRANSIENT_RETRY_MS = 20
 """How soon a commit is tried again that only waits for the group to move: whoever calls reads nothing meanwhile."""
 
 log = logging.getLogger("zkconsumer.connector")
@@ -66,10 +66,10 @@ class Position(NamedTuple):
 
     offset: int
     started_at: int
-    source: Source
+    source: OffsetSource
 
 
-M = TypeVar("M", bound=StreamsMember[Any])
+M = TypeVar("M", bound=ConnectorMember[Any])
 
 
 class ConsumerConnector(Generic[M]):
@@ -100,12 +100,12 @@ class ConsumerConnector(Generic[M]):
         self._streams: list[KafkaStream[Any, Any]] = []
         self._created = False
         self._member = member
-        self._health_source: Watched
+        self._health_source: HealthSource
         self._health: HealthServer | None = None
         for key, why in (config.ignored if without_effect is None else without_effect).items():
             log.warning("setting-ignored key=%s why=%r", key, why)
 
-    def _open(self, looker: Watched, timeout_ms: int) -> None:
+    def _open(self, looker: HealthSource, timeout_ms: int) -> None:
         """Be seen, and connect to who keeps the group; raises with nothing left running when that cannot be done."""
         self._health_source = looker
         try:
@@ -189,7 +189,7 @@ class ConsumerConnector(Generic[M]):
                 thread, queue, stream = self._make_stream(number, key_decoder, value_decoder)
                 queues[topic, thread] = queue
                 streams.setdefault(topic, []).append(stream)
-        self._member.join(Subscription(STATIC, threads), queues)
+        self._member.join(TopicSubscription(STATIC_SUBSCRIPTION, threads), queues)
         self._wait_for_first_assignment()
         return streams
 
@@ -253,7 +253,7 @@ class ConsumerConnector(Generic[M]):
 
     def _report_poison(self, tp: TopicPartition, why: str) -> None:
         """Called on a thread of the program, where a signal handler may raise: only the control thread takes a lock."""
-        self._member.membership.inbox.call(partial(self._member.observing.poison_record_found, tp, why))
+        self._member.membership.event_loop.call_soon(partial(self._member.observer.poison_record_found, tp, why))
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
@@ -271,7 +271,7 @@ class ConsumerConnector(Generic[M]):
             raise UsageError(f"a registration may ask for at most {THREADS_PER_TOPIC_MAX} threads in all")
         return dict(topic_count_map)
 
-    def _checked_filter(self, topic_filter: TopicFilter, num_streams: int) -> Subscription:
+    def _checked_filter(self, topic_filter: TopicFilter, num_streams: int) -> TopicSubscription:
         """What is registered; refused when it would not be read back as it stands."""
         if not isinstance(topic_filter, Whitelist | Blacklist):
             raise UsageError(f"{topic_filter!r} is no topic filter: give Whitelist(pattern) or Blacklist(pattern)")
@@ -279,7 +279,7 @@ class ConsumerConnector(Generic[M]):
             raise UsageError(f"{num_streams!r} is not a number of streams: 1 to {THREADS_PER_TOPIC_MAX}")
         if num_streams > THREADS_PER_TOPIC_MAX:
             raise UsageError(f"{num_streams} streams are too many: 1 to {THREADS_PER_TOPIC_MAX}")
-        subscription = Subscription(topic_filter.pattern, {topic_filter.regex: num_streams})
+        subscription = TopicSubscription(topic_filter.pattern, {topic_filter.regex: num_streams})
         read = parse_registration(format_registration(registration_of(subscription, "0")))
         if normalise(topic_filter.regex) != topic_filter.regex or read.subscription != subscription.topics:
             raise UsageError(
@@ -292,7 +292,7 @@ class ConsumerConnector(Generic[M]):
         config = self.config
         timeout_ms = max(
             config.rebalance_max_retries * config.rebalance_backoff_ms,
-            SESSION_TIMEOUTS_FOR_FIRST_SHARE * self._member.negotiated_timeout_ms,
+            SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT * self._member.negotiated_timeout_ms,
         )
         if self._member.wait_for_share(timeout_ms):
             return
@@ -337,7 +337,7 @@ class ConsumerConnector(Generic[M]):
         while refused_now := self._retriable(refused, ownerships):
             backoff_ms = max(1, self.config.offsets_channel_backoff_ms)
             is_passing = all(refused[tp].is_transient for tp in refused_now)
-            pause_ms = min(PASSING_MS, backoff_ms) if is_passing else backoff_ms
+            pause_ms = min(TRANSIENT_RETRY_MS, backoff_ms) if is_passing else backoff_ms
             if waited_ms >= retries * backoff_ms or self._closing.wait(pause_ms / 1000):
                 break
             waited_ms += pause_ms
@@ -350,7 +350,7 @@ class ConsumerConnector(Generic[M]):
             raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
 
     def _retriable(
-        self, refused: Mapping[TopicPartition, NotWritten], ownerships: dict[TopicPartition, tuple[object, int]]
+        self, refused: Mapping[TopicPartition, CommitFailure], ownerships: dict[TopicPartition, tuple[object, int]]
     ) -> list[TopicPartition]:
         same = self._ownerships().items() & ownerships.items()
         return [tp for tp, _ in same if tp in refused and not refused[tp].is_permanent]
@@ -472,7 +472,7 @@ class ConsumerConnector(Generic[M]):
         """Write ``metrics()`` to this file, as JSON and in one piece; raises ``OSError`` when that cannot be done."""
         write_metrics(Path(path), self.metrics())
 
-    def metric_samples(self) -> list[Sample]:
+    def metric_samples(self) -> list[MetricSample]:
         """The same metrics with their rows and labels, for exporters: see ``zkconsumer.observe.prometheus``."""
         return list(self._member.registry.samples())
 

@@ -4,7 +4,7 @@ Each class answers one question: *who must act?*
 
     UsageError      you: the call, the configuration or the command line
     PeerError       another member, or a broker, sent what cannot be right
-    WorldError      something that must be up is down, or out of reach
+    UnavailableError      something that must be up is down, or out of reach
     MigrationError  the group's authority is elsewhere
     Bug             us: please report it with the story that it carries
 
@@ -40,7 +40,7 @@ class PeerError(ZkConsumerError):
     """Another member or a broker sent something that cannot be right."""
 
 
-class WorldError(ZkConsumerError):
+class UnavailableError(ZkConsumerError):
     """Something that must be up is down or out of reach."""
 
 
@@ -48,11 +48,11 @@ class MigrationError(ZkConsumerError):
     """This group's offsets are not kept in ZooKeeper any more: start members of the kind that the group moved to."""
 
 
-class GroupMoves(MigrationError):
+class GroupMigratingError(MigrationError):
     """The group is on its way from one store to the other, and nobody is a member meanwhile: it goes on behind it."""
 
 
-class Bug(ZkConsumerError):
+class InternalError(ZkConsumerError):
     """The program met a state that it holds to be impossible; please report it with this text."""
 
 
@@ -67,7 +67,7 @@ class UnsupportedPlatform(UsageError, ImportError):
     """The package does not run on this system or interpreter; the text says why, and which one to use instead."""
 
 
-class UnsafeName(UsageError):
+class InvalidNameError(UsageError):
     """A group, topic, client or consumer name holds a character that a path or a request cannot carry."""
 
 
@@ -164,7 +164,7 @@ class GroupRewound(PeerError):
     """Somebody set the group back below what a Spark query claimed; say with ``onGroupRewind`` what shall be done."""
 
 
-class QueryRunsTwice(PeerError):
+class QueryAlreadyRunning(PeerError):
     """A Spark query was started again, on its checkpoint or a copy of it, while this run lived; stop one of them."""
 
 
@@ -180,24 +180,24 @@ class KafkaException(PeerError):
     """A broker answered with an error; its name and number say whether the broker or the request must change."""
 
 
-# --- WorldError -------------------------------------------------------------------------------------------------
+# --- UnavailableError -------------------------------------------------------------------------------------------------
 
 
-class ZkTimeoutException(WorldError):
+class ZkTimeoutException(UnavailableError):
     """ZooKeeper did not answer in time; start its servers, or correct ``zookeeper.connect``."""
 
 
-class ChrootMissing(WorldError):
+class ChrootMissing(UnavailableError):
     """The chroot of ``zookeeper.connect`` does not exist; create it, or correct the setting."""
 
 
-class MayNotRead(WorldError):
+class ZkReadNotAuthorized(UnavailableError):
     """ZooKeeper does not let us read nodes that must be looked at; log in as whom their lists name, or open them."""
 
     exit_code = 4
 
 
-class BrokerUnreachable(WorldError):
+class BrokerUnreachable(UnavailableError):
     """A broker did not answer; start it, or correct the address that it advertises in ZooKeeper."""
 
 
@@ -205,15 +205,15 @@ class UnknownHostException(ZkTimeoutException, BrokerUnreachable):
     """No host name of an address setting has an address; correct the name, or DNS on this machine."""
 
 
-class ConsumerRebalanceFailedException(WorldError):
+class ConsumerRebalanceFailedException(UnavailableError):
     """The member could not get its share of the partitions; the text says what stands in its way."""
 
 
-class ConsumerTimeoutException(WorldError):
+class ConsumerTimeoutException(UnavailableError):
     """Nothing could be handed out within ``consumer.timeout.ms``; the iterator may be used again."""
 
 
-class OffsetsNotCommitted(WorldError):
+class OffsetsNotCommitted(UnavailableError):
     """Some offsets were not written, so their records will be handed out again; ``refused`` says which and why."""
 
     def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
@@ -223,22 +223,22 @@ class OffsetsNotCommitted(WorldError):
         super().__init__(f"{len(self.errors)} offsets were not written: {some}{more}")
 
 
-class HealthUnknown(WorldError):
+class HealthUnavailable(UnavailableError):
     """Nothing that is a member answers on a health socket; look whether the process runs, and its ``health.socket``."""
 
 
-class SandboxError(WorldError):
+class SandboxError(UnavailableError):
     """The local test cluster could not be started; the text says what is missing."""
 
 
-class ThreadDied(Bug):
+class ThreadFailedError(InternalError):
     """A thread of the connector ended by an error that it should have handled."""
 
     @staticmethod
-    def of(member: str, thread: str, error: BaseException) -> Bug:
-        """What ends a member whose thread was ended by ``error``; a ``Bug`` speaks for itself."""
-        if isinstance(error, Bug):
+    def of(member: str, thread: str, error: BaseException) -> InternalError:
+        """What ends a member whose thread was ended by ``error``; a ``InternalError`` speaks for itself."""
+        if isinstance(error, InternalError):
             return error
-        died = ThreadDied(f"the thread {thread} of {member} ended: {type(error).__name__}: {error}")
+        died = ThreadFailedError(f"the thread {thread} of {member} ended: {type(error).__name__}: {error}")
         died.__cause__ = error
         return died

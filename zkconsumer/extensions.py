@@ -32,19 +32,19 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 
-SWITCH = "ZKCONSUMER_NO_EXTENSIONS"
+DISABLE_VARIABLE = "ZKCONSUMER_NO_EXTENSIONS"
 """The environment variable that leaves all compiled modules out."""
 
-ROOT = Path(__file__).resolve().parents[1]
+PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """The folder, or the zip, that holds the package."""
 
-NAMES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
+EXTENSION_MODULES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
 """Every compiled module."""
 
 IN_USE = "in use"
 """What ``status`` says of a module that is loaded."""
 
-OPEN_FOLDERS = Path("/proc/self/fd")
+OPEN_DESCRIPTORS = Path("/proc/self/fd")
 """Where Linux shows the folders that this process has open; elsewhere a folder is found by its name."""
 
 _missing: dict[str, str] = {}
@@ -52,12 +52,14 @@ _loaded: dict[str, ModuleType] = {}
 
 
 def load(name: str) -> ModuleType | None:
-    """The compiled module ``name``, one of ``NAMES``; None where it is missing, and ``why_missing`` says why."""
-    if os.environ.get(SWITCH):
-        _missing[name] = f"the environment variable {SWITCH} is set"
+    """The compiled module ``name``, one of ``EXTENSION_MODULES``; None where it is missing, and ``missing_reason`` says
+    why.
+    """
+    if os.environ.get(DISABLE_VARIABLE):
+        _missing[name] = f"the environment variable {DISABLE_VARIABLE} is set"
         return None
     try:
-        found = _from_zip(name) if ROOT.is_file() else import_module(name)
+        found = _from_zip(name) if PACKAGE_ROOT.is_file() else import_module(name)
     except (ImportError, OSError) as error:
         _missing[name] = f"it cannot be loaded: {error}"
         return None
@@ -72,10 +74,10 @@ def missing_reason(name: str) -> str:
 
 def status() -> dict[str, str]:
     """Compiled module -> ``IN_USE``, or why it is not.  Loads what was not loaded yet."""
-    for name in NAMES:
+    for name in EXTENSION_MODULES:
         if name not in _loaded and name not in _missing:
             load(name)
-    return {name: IN_USE if name in _loaded else f"not in use: {_missing[name]}" for name in NAMES}
+    return {name: IN_USE if name in _loaded else f"not in use: {_missing[name]}" for name in EXTENSION_MODULES}
 
 
 # --- out of a zip -------------------------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ def _from_zip(name: str) -> ModuleType:
     with _private_folder() as (folder, opened):
         if not _holds(opened, file, content):
             _write(opened, file, content)
-        path = OPEN_FOLDERS / str(opened) / file
+        path = OPEN_DESCRIPTORS / str(opened) / file
         module = _load(name, path if path.exists() else folder / file)
         module.__file__ = str(folder / file)
     sys.modules[name] = module
@@ -108,14 +110,14 @@ def _file_in_zip(name: str) -> tuple[bytes, str]:
 
     folder, _, stem = name.replace(".", "/").rpartition("/")
     try:
-        with ZipFile(ROOT) as archive:
+        with ZipFile(PACKAGE_ROOT) as archive:
             members = set(archive.namelist())
             for suffix in EXTENSION_SUFFIXES:
                 if f"{folder}/{stem}{suffix}" in members:
                     return archive.read(f"{folder}/{stem}{suffix}"), stem + suffix
     except BadZipFile as error:
-        raise ImportError(f"{ROOT} cannot be read: {error}") from error
-    raise ImportError(f"{ROOT} does not hold it for this system and this Python")
+        raise ImportError(f"{PACKAGE_ROOT} cannot be read: {error}") from error
+    raise ImportError(f"{PACKAGE_ROOT} does not hold it for this system and this Python")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _PREFIXES = {
     "log4j.": "a setting of the JVM's logging",
 }
 
-_OF_0_7 = {
+_KEYS_OF_0_7 = {
     "zk.connect": "zookeeper.connect",
     "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
     "zk.connectiontimeout.ms": "zookeeper.connection.timeout.ms",
@@ -37,7 +37,7 @@ _OF_0_7 = {
     "socket.buffersize": "socket.receive.buffer.bytes",
 }
 
-_OF_THE_NEW_CONSUMER: dict[str, str] = {
+_JAVA_CLIENT_EQUIVALENTS: dict[str, str] = {
     "enable.auto.commit": "auto.commit.enable",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
@@ -53,7 +53,7 @@ _OF_THE_NEW_CONSUMER: dict[str, str] = {
 }
 """Key -> the key of this consumer that is like it."""
 
-WITHOUT_COUNTERPART: dict[str, str] = {
+JAVA_CLIENT_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "allow.auto.create.topics": "this consumer never creates a topic",
     "check.crcs": "checksums are always checked",
     "client.dns.lookup": "every address of a host is tried, under the name as it is given",
@@ -72,7 +72,7 @@ WITHOUT_COUNTERPART: dict[str, str] = {
 }  # fmt: skip
 """Keys of the new consumer that have no meaning for any member here -> what is so instead."""
 
-_OF_A_COORDINATORS_GROUP: dict[str, str] = {
+_COORDINATOR_GROUP_KEYS: dict[str, str] = {
     "client.rack": "a group in ZooKeeper is divided without regard to racks, and records are fetched from leaders",
     "default.api.timeout.ms": "each call has its own time-out",
     "group.instance.id": "a group in ZooKeeper has no static members",
@@ -89,72 +89,108 @@ _OF_A_COORDINATORS_GROUP: dict[str, str] = {
 }
 """Keys of the new consumer that mean nothing to a member of a group in ZooKeeper -> what is so instead."""
 
-_OF_THE_PRODUCER = frozenset(
+_PRODUCER_KEYS = frozenset(
     {
-        "acks", "batch.num.messages", "batch.size", "block.on.buffer.full", "broker.list", "buffer.memory",
-        "compressed.topics", "compression.codec", "compression.type", "delivery.timeout.ms",
-        "enable.idempotence", "key.serializer", "key.serializer.class", "linger.ms", "max.block.ms",
-        "max.in.flight.requests.per.connection", "max.request.size", "message.send.max.retries",
-        "metadata.broker.list", "metadata.fetch.timeout.ms", "partitioner.class", "partitioner.type",
-        "producer.type", "queue.buffering.max.messages", "queue.buffering.max.ms", "queue.enqueue.timeout.ms",
-        "request.required.acks", "retries", "serializer.class", "timeout.ms",
-        "topic.metadata.refresh.interval.ms", "transaction.timeout.ms", "transactional.id", "value.serializer",
+        "acks",
+        "batch.num.messages",
+        "batch.size",
+        "block.on.buffer.full",
+        "broker.list",
+        "buffer.memory",
+        "compressed.topics",
+        "compression.codec",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "key.serializer",
+        "key.serializer.class",
+        "linger.ms",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "max.request.size",
+        "message.send.max.retries",
+        "metadata.broker.list",
+        "metadata.fetch.timeout.ms",
+        "partitioner.class",
+        "partitioner.type",
+        "producer.type",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "queue.enqueue.timeout.ms",
+        "request.required.acks",
+        "retries",
+        "serializer.class",
+        "timeout.ms",
+        "topic.metadata.refresh.interval.ms",
+        "transaction.timeout.ms",
+        "transactional.id",
+        "value.serializer",
         "value.serializer.class",
     }
 )
 
-INLINE_PEM: dict[str, str] = {
+INLINE_PEM_KEYS: dict[str, str] = {
     "ssl.keystore.certificate.chain": "write the certificates to a PEM file, and name it in ssl.certificate.location",
     "ssl.keystore.key": "write the key to a PEM file, and name it in ssl.key.location",
     "ssl.truststore.certificates": "write the certificates to a PEM file, and name it in ssl.truststore.location",
 }
 """Keys of Java's TLS that hold keys and certificates themselves -> what to do."""
 
-NOT_TO_BE_SET_ASIDE = (*INLINE_PEM, "ssl.cipher.suites", "ssl.engine.factory.class")
+SECURITY_KEYS_NOT_IGNORED = (*INLINE_PEM_KEYS, "ssl.cipher.suites", "ssl.engine.factory.class")
 """Keys of Java's TLS without which a connection would be another one: an error where the file is of one program."""
 
-_PYTHONS_TLS = "TLS is that of Python's ssl module"
-_TICKET = "the ticket is that of the environment (kinit, or KRB5_CLIENT_KTNAME for a keytab), which renews it"
-_LOGIN_CLASS = (
+_PYTHON_TLS_REASON = "TLS is that of Python's ssl module"
+_KERBEROS_TICKET_REASON = (
+    "the ticket is that of the environment (kinit, or KRB5_CLIENT_KTNAME for a keytab), which renews it"
+)
+_LOGIN_CLASS_REASON = (
     "a class of the JVM; users and passwords are sasl.jaas.config, or sasl.username and sasl.password, and tokens are "
     "made by oauth_token, which the program gives the connector"
 )
 
-OF_JAVA_SECURITY: dict[str, str] = {
+JAVA_SECURITY_KEYS: dict[str, str] = {
     **dict.fromkeys(("ssl.keystore.password", "ssl.truststore.password"), "the files read here, PEM, have no password"),
-    **INLINE_PEM,
+    **INLINE_PEM_KEYS,
     "ssl.cipher.suites": "the cipher suites are those of Python's ssl module; restrict them at the brokers",
     "ssl.engine.factory.class": "a class of the JVM; name the PEM files of keys and certificates in "
     "ssl.truststore.location and ssl.keystore.location",
     "ssl.protocol": "ssl.enabled.protocols says which versions of TLS are spoken",
     **dict.fromkeys(
         (
-            "security.providers", "ssl.keymanager.algorithm", "ssl.provider", "ssl.secure.random.implementation",
+            "security.providers",
+            "ssl.keymanager.algorithm",
+            "ssl.provider",
+            "ssl.secure.random.implementation",
             "ssl.trustmanager.algorithm",
         ),
-        _PYTHONS_TLS,
+        _PYTHON_TLS_REASON,
     ),
     **dict.fromkeys(
         (
-            "sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter",
+            "sasl.kerberos.kinit.cmd",
+            "sasl.kerberos.min.time.before.relogin",
+            "sasl.kerberos.ticket.renew.jitter",
             "sasl.kerberos.ticket.renew.window.factor",
         ),
-        _TICKET,
+        _KERBEROS_TICKET_REASON,
     ),
     **dict.fromkeys(
-        ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"), _LOGIN_CLASS
+        ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"),
+        _LOGIN_CLASS_REASON,
     ),
     **dict.fromkeys(
         (
-            "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
-            "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter",
+            "sasl.login.refresh.buffer.seconds",
+            "sasl.login.refresh.min.period.seconds",
+            "sasl.login.refresh.window.factor",
+            "sasl.login.refresh.window.jitter",
         ),
         "each login at a broker asks oauth_token for a token",
     ),
-}  # fmt: skip
+}
 """Keys of TLS and SASL in Java that have no counterpart here -> what is so instead, or what to do."""
 
-_OF_KAFKA_PYTHON: dict[str, str] = {
+_KAFKA_PYTHON_KEYS: dict[str, str] = {
     "sasl_oauth_token_provider": "give the connector a function as oauth_token=…",
     "sasl_plain_password": "sasl.password",
     "sasl_plain_username": "sasl.username",
@@ -168,15 +204,20 @@ _OF_KAFKA_PYTHON: dict[str, str] = {
 }
 """Names that kafka-python has and Kafka has not -> the key of this consumer that is like it, or what to do."""
 
-_DECODERS = {"serializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding", "deserializer.encoding"}
+_DECODER_KEYS = {
+    "serializer.encoding",
+    "key.deserializer.encoding",
+    "value.deserializer.encoding",
+    "deserializer.encoding",
+}
 
 
 def why_ignored(key: str) -> str:
     """Whose key this is and what stands in its place, in words; empty for a key that nobody knows."""
-    if key in _OF_THE_NEW_CONSUMER:
-        return java_client_key_text(f"set {_OF_THE_NEW_CONSUMER[key]} in its place")
-    if key in _OF_A_COORDINATORS_GROUP:
-        return java_client_key_text(_OF_A_COORDINATORS_GROUP[key])
+    if key in _JAVA_CLIENT_EQUIVALENTS:
+        return java_client_key_text(f"set {_JAVA_CLIENT_EQUIVALENTS[key]} in its place")
+    if key in _COORDINATOR_GROUP_KEYS:
+        return java_client_key_text(_COORDINATOR_GROUP_KEYS[key])
     return why_ignored_by_all_members(key)
 
 
@@ -187,44 +228,46 @@ def java_client_key_text(words: str) -> str:
 
 def why_ignored_by_all_members(key: str) -> str:
     """The same for keys that have no meaning for any member here, be its group in ZooKeeper or at a coordinator."""
-    if key in WITHOUT_COUNTERPART:
-        return java_client_key_text(WITHOUT_COUNTERPART[key])
-    if key in OF_JAVA_SECURITY:
-        return f"a setting of TLS and SASL in Java; {OF_JAVA_SECURITY[key]}"
+    if key in JAVA_CLIENT_KEYS_WITHOUT_EFFECT:
+        return java_client_key_text(JAVA_CLIENT_KEYS_WITHOUT_EFFECT[key])
+    if key in JAVA_SECURITY_KEYS:
+        return f"a setting of TLS and SASL in Java; {JAVA_SECURITY_KEYS[key]}"
     for prefix, words in _PREFIXES.items():
         if key.startswith(prefix):
             return words
-    if key in _OF_0_7:
-        return f"a key of Kafka 0.7; from 0.8 on it is {_OF_0_7[key]}"
-    if key in _OF_THE_PRODUCER:
+    if key in _KEYS_OF_0_7:
+        return f"a key of Kafka 0.7; from 0.8 on it is {_KEYS_OF_0_7[key]}"
+    if key in _PRODUCER_KEYS:
         return "a key of the producer"
-    if key in _DECODERS:
+    if key in _DECODER_KEYS:
         return "read by decoders, not by the consumer"
     return ""
 
 
 def replacement_key(key: str) -> str:
     """The key of this consumer that says what ``key`` said in 0.7 or says in the new consumer; empty if none does."""
-    return _OF_0_7.get(key) or _OF_THE_NEW_CONSUMER.get(key, "")
+    return _KEYS_OF_0_7.get(key) or _JAVA_CLIENT_EQUIVALENTS.get(key, "")
 
 
 def kafka_python_replacement(name: str) -> str:
     """What to set, or to do, in the place of a name that kafka-python alone has; empty for any other."""
-    return _OF_KAFKA_PYTHON.get(name.replace(".", "_"), "")
+    return _KAFKA_PYTHON_KEYS.get(name.replace(".", "_"), "")
 
 
 def ignored_key_rows() -> list[tuple[str, str]]:
     """Rows for the reference page: which keys, and why they are ignored."""
     rows = [(f"`{prefix}*`", words) for prefix, words in _PREFIXES.items()]
-    rows.append((_listed(_OF_0_7), "keys of Kafka 0.7"))
-    rows.append((_listed(_OF_THE_PRODUCER), "keys of the producers"))
-    rows.append((_listed(_DECODERS), "read by decoders, not by the consumer"))
+    rows.append((_listed(_KEYS_OF_0_7), "keys of Kafka 0.7"))
+    rows.append((_listed(_PRODUCER_KEYS), "keys of the producers"))
+    rows.append((_listed(_DECODER_KEYS), "read by decoders, not by the consumer"))
     return rows
 
 
 def java_client_keys() -> list[str]:
     """Those that have no meaning for a member of a group in ZooKeeper, in their order."""
-    return sorted([*_OF_THE_NEW_CONSUMER, *_OF_A_COORDINATORS_GROUP, *WITHOUT_COUNTERPART, *OF_JAVA_SECURITY])
+    return sorted(
+        [*_JAVA_CLIENT_EQUIVALENTS, *_COORDINATOR_GROUP_KEYS, *JAVA_CLIENT_KEYS_WITHOUT_EFFECT, *JAVA_SECURITY_KEYS]
+    )
 
 
 def _listed(keys: object) -> str:

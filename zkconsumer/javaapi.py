@@ -277,7 +277,7 @@ class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
         """What is not ours any more and was not given back: topic -> partitions."""
 
 
-class _Listener:
+class _ListenerAdapter:
     """A listener with the old names under the new ones."""
 
     def __init__(self, listener: ConsumerRebalanceListener) -> None:
@@ -328,7 +328,7 @@ class ConsumerConnector:
         for name in ("beforeReleasingPartitions", "beforeStartingFetchers"):
             if not callable(getattr(consumerRebalanceListener, name, None)):
                 raise UsageError(f"{consumerRebalanceListener!r} is no rebalance listener: it has no method {name}")
-        self.connector.set_consumer_rebalance_listener(_Listener(consumerRebalanceListener))
+        self.connector.set_consumer_rebalance_listener(_ListenerAdapter(consumerRebalanceListener))
 
     def commitOffsets(
         self, offsets_or_retry: Mapping[TopicPartition, int] | bool = True, retryOnFailure: bool = True

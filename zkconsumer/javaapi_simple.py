@@ -22,8 +22,8 @@ from typing import Any, Self, overload
 from zkconsumer import simple_consumer as _simple
 from zkconsumer import simple_requests as _requests
 from zkconsumer.errors import InvalidMessageException, NoSuchElementException, UnsupportedCodec, UsageError
-from zkconsumer.kafka.connection import BlockingConnection, Connect
-from zkconsumer.kafka.delivery import MapOf
+from zkconsumer.kafka.connection import BlockingConnection, ConnectionFactory
+from zkconsumer.kafka.delivery import TypedMap
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata as _OffsetAndMetadata
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -334,7 +334,7 @@ class MessageAndOffset:
         return self._record.offset + 1
 
 
-class _Ahead:
+class _ReadAheadIterator:
     """The next message of a message set, read ahead; iterating over it gives the index of the message in ``messages``.
 
     An exception of a signal handler may come at any bytecode.  ``messages`` holds one message until the program has it.
@@ -349,7 +349,7 @@ class _Ahead:
         self._is_reading = False
         self._given = -1
 
-    def __iter__(self) -> _Ahead:
+    def __iter__(self) -> _ReadAheadIterator:
         return self
 
     def __next__(self) -> int:
@@ -382,13 +382,13 @@ class _Ahead:
             self.messages.append(MessageAndOffset(record))
 
 
-class MessageSetIterator(MapOf[MessageAndOffset]):
+class MessageSetIterator(TypedMap[MessageAndOffset]):
     """An iterator as Java has them, and as Python has them.  ``__next__`` runs in C: ``messages.pop(-1)``."""
 
-    _ahead: _Ahead
+    _ahead: _ReadAheadIterator
 
     def __new__(cls, messages: Iterable[Record]) -> Self:
-        ahead = _Ahead(messages)
+        ahead = _ReadAheadIterator(messages)
         made = super().__new__(cls, ahead.messages.pop, ahead)
         made._ahead = ahead
         return made
@@ -505,7 +505,7 @@ class SimpleConsumer:
         bufferSize: int,
         clientId: str,
         *,
-        connect: Connect = BlockingConnection,
+        connect: ConnectionFactory = BlockingConnection,
     ) -> None:
         self._consumer = _simple.SimpleConsumer(host, port, soTimeout, bufferSize, clientId, connect=connect)
 

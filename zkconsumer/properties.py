@@ -9,7 +9,7 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -72,7 +72,7 @@ def _unescaped(text: str, line: int) -> str:
             return chr(int(code[1:], 16))
         if code == "u":
             raise ValueError(f"line {line}: \\u must be followed by four hexadecimal digits")
-        return _NAMED.get(code, code)
+        return _ESCAPED_CHARACTERS.get(code, code)
 
     joined = _ESCAPE.sub(replaced, text)
     # Two escaped halves are one character, as in any UTF-16 string.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
-NAME = re.compile(r"[a-zA-Z0-9._-]*")
+NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]*")
 """What group and client ids may hold, in every release; the empty text too."""
 
 JAVA_BLANKS = "".join(map(chr, range(0x21)))
@@ -23,10 +23,10 @@ JAVA_BLANKS = "".join(map(chr, range(0x21)))
 HIDDEN = "[hidden]"
 """What stands in every text in the place of a secret, as in Kafka."""
 
-SHOWN_CHARS_MAX = 100
+VALUE_CHARS_MAX = 100
 
 
-NO_USER = (
+USER_IN_ADDRESS_ERROR = (
     "an address must not hold a user or a password; a login at ZooKeeper is set with zookeeper.auth, one at brokers "
     "with sasl.username and sasl.password"
 )
@@ -52,7 +52,7 @@ class Origin(Enum):
     ZKCONSUMER = "this program"
 
 
-class Fate(Enum):
+class SettingStatus(Enum):
     """What becomes of a key that a user gives."""
 
     EFFECTIVE = "acts"
@@ -60,36 +60,36 @@ class Fate(Enum):
     IGNORED = "has no effect"
 
 
-class Outcome(NamedTuple):
+class SettingOutcome(NamedTuple):
     """``fate`` of a key in one configuration; ``words``: why, or under which other key it acts."""
 
-    status: Fate
+    status: SettingStatus
     reason: str
 
     @classmethod
-    def effective(cls, words: str = "") -> Outcome:
+    def effective(cls, words: str = "") -> SettingOutcome:
         """It does what it says."""
-        return cls(Fate.EFFECTIVE, words)
+        return cls(SettingStatus.EFFECTIVE, words)
 
     @classmethod
-    def rejected(cls, why: str) -> Outcome:
+    def rejected(cls, why: str) -> SettingOutcome:
         """It is an error, which says why."""
-        return cls(Fate.REJECTED, why)
+        return cls(SettingStatus.REJECTED, why)
 
     @classmethod
-    def ignored(cls, why: str) -> Outcome:
+    def ignored(cls, why: str) -> SettingOutcome:
         """It has no meaning here, and a warning says so."""
-        return cls(Fate.IGNORED, why)
+        return cls(SettingStatus.IGNORED, why)
 
 
-def outcome_of_value(setting: Setting[Any], value: object) -> Outcome:
+def outcome_of_value(setting: Setting[Any], value: object) -> SettingOutcome:
     """What becomes of a key that is a setting; ``value``: one that it has in another program, "" if there is none."""
     try:
         if value != "":
             setting.parse(value)
     except ValueError:
-        return Outcome.effective(f"with {setting.allowed}; another value is refused")
-    return Outcome.effective()
+        return SettingOutcome.effective(f"with {setting.allowed}; another value is refused")
+    return SettingOutcome.effective()
 
 
 class HasValues(Protocol):
@@ -99,13 +99,13 @@ class HasValues(Protocol):
     def values(self) -> Mapping[str, Any]: ...
 
 
-class SameAs(NamedTuple):
+class SameAsSetting(NamedTuple):
     """A default that is the value of another setting, which stands above in the table."""
 
     key: str
 
 
-class TrueWith(NamedTuple):
+class TrueIfSetting(NamedTuple):
     """A default that is true with this value of another setting, which stands above in the table, and else false."""
 
     key: str
@@ -185,7 +185,7 @@ class SettingsTable:
 
 
 def integer(
-    key: str, default: int | SameAs, sentence: str, *, unit: str = "", low: int = 0, high: int = INT_MAX
+    key: str, default: int | SameAsSetting, sentence: str, *, unit: str = "", low: int = 0, high: int = INT_MAX
 ) -> Setting[int]:
     """An integer within bounds, both allowed."""
 
@@ -202,7 +202,7 @@ def integer(
     return Setting(key, sentence, read, "integer", f"an integer from {low} to {high}", default, unit)
 
 
-def boolean(key: str, default: bool | TrueWith, sentence: str) -> Setting[bool]:
+def boolean(key: str, default: bool | TrueIfSetting, sentence: str) -> Setting[bool]:
     """Exactly ``true`` or ``false``."""
 
     def read(given: object) -> bool:
@@ -264,9 +264,9 @@ def default_of(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
     match setting.default:
         case EllipsisType():
             return None
-        case SameAs(key):
+        case SameAsSetting(key):
             return values.get(key)
-        case TrueWith(key, value):
+        case TrueIfSetting(key, value):
             return values.get(key) == value
     return setting.default
 
@@ -280,8 +280,8 @@ def problems_text(problems: list[str]) -> str:
 def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
     """What is wrong with a value, and what to do."""
     shown = setting.masked(raw)
-    if len(shown) > SHOWN_CHARS_MAX:
-        shown = f"{shown[:SHOWN_CHARS_MAX]}…"
+    if len(shown) > VALUE_CHARS_MAX:
+        shown = f"{shown[:VALUE_CHARS_MAX]}…"
     unit = f", in {setting.unit}" if setting.unit else ""
     otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {default_text(setting)})"
     return f"{setting.key}={shown}: {f'{hint}; ' if hint else ''}set it to {setting.allowed}{unit}{otherwise}"
@@ -290,9 +290,9 @@ def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
 def default_text(setting: Setting[Any]) -> str:
     """The default as a person reads it."""
     match setting.default:
-        case SameAs(key):
+        case SameAsSetting(key):
             return f"that of {key}"
-        case TrueWith(key, value):
+        case TrueIfSetting(key, value):
             return f"true with {key}={value}, else false"
         case bool() as default:
             return str(default).lower()
@@ -304,8 +304,8 @@ def default_text(setting: Setting[Any]) -> str:
 
 def check_name(text: str) -> str:
     """Group and client ids, as every release checks them."""
-    if not NAME.fullmatch(text):
-        illegal = "".join(dict.fromkeys(c for c in text if not NAME.fullmatch(c)))
+    if not NAME_PATTERN.fullmatch(text):
+        illegal = "".join(dict.fromkeys(c for c in text if not NAME_PATTERN.fullmatch(c)))
         raise ValueError(
             f"it is illegal, contains a character other than ASCII alphanumerics, '.', '_' and '-': {illegal!r}"
         )
@@ -338,7 +338,7 @@ def check_connect(text: str) -> str:
     """Servers and chroot.  Blanks around servers and commas at the end go, as in ZooKeeper's own client."""
     servers, slash, chroot = text.partition("/")
     if "@" in servers:
-        raise ValueError(NO_USER)
+        raise ValueError(USER_IN_ADDRESS_ERROR)
     trimmed = [server.strip(JAVA_BLANKS) for server in servers.rstrip("," + JAVA_BLANKS).split(",")]
     for server in trimmed:
         host, colon, port = server.rpartition(":")
@@ -346,7 +346,7 @@ def check_connect(text: str) -> str:
             host, port = server, "2181"
         if not host or re.search(r"\s", host) or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
             # A password may hold a "/", and the "@" stands in the chroot then.
-            raise ValueError(NO_USER if "@" in chroot else f"{server!r} is not HOST:PORT")
+            raise ValueError(USER_IN_ADDRESS_ERROR if "@" in chroot else f"{server!r} is not HOST:PORT")
     if "," in chroot:
         raise ValueError("the chroot stands once, behind the last server")
     if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):

@@ -25,20 +25,26 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, UsageError
-from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.connection import (
+    BlockingConnection,
+    BrokerConnectionError,
+    Connection,
+    ConnectionFactory,
+    ConnectionFailureReason,
+)
 from zkconsumer.kafka.error_codes import NONE as NO_ERROR
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import (
     KAFKA_STORE_FROM,
-    parse_offset_commit,
-    offset_commit_topics,
-    parse_find_coordinator,
     find_coordinator_request,
-    parse_offset_fetch,
+    offset_commit_topics,
     offset_fetch_request,
+    parse_find_coordinator,
+    parse_offset_commit,
+    parse_offset_fetch,
 )
 from zkconsumer.kafka.metadata import ALL_TOPICS_IS_NULL_FROM
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.simple_requests import (
     FetchRequest,
     FetchResponse,
@@ -72,14 +78,14 @@ from zkconsumer.zk.paths import check_client_id
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-Choose = Callable[[ApiRanges], int]
+VersionChooser = Callable[[SupportedVersions], int]
 """Picks a version when the request carries none."""
 
 SO_TIMEOUT_MS = 30_000
 BUFFER_SIZE = 64 * 1024
 """``socket.timeout.ms`` and ``socket.receive.buffer.bytes`` of the old consumer; the original has no defaults here."""
 
-RETENTION_UNTIL = 4
+RETENTION_VERSION_MAX = 4
 """The last version of OffsetCommit that says how long offsets are kept."""
 
 log = logging.getLogger("zkconsumer.simple_consumer")
@@ -90,7 +96,7 @@ class SimpleConsumer:
 
     ``so_timeout_ms``: how long connecting may take, and then each answer (a fetch's ``max_wait_ms`` longer); with the
     one retry a hanging broker costs twice that.  ``buffer_size``: of the socket, in bytes.  ``client_id``: letters,
-    digits, ``.``, ``_``, ``-``; for requests that carry none (``UnsafeName`` otherwise).  ``connect``: makes the
+    digits, ``.``, ``_``, ``-``; for requests that carry none (``InvalidNameError`` otherwise).  ``connect``: makes the
     connection; give your own for TLS or SASL.
 
     Every question raises ``BrokerUnreachable`` and ``RemoteProtocolError`` when the second try failed too,
@@ -106,7 +112,7 @@ class SimpleConsumer:
         buffer_size: int = BUFFER_SIZE,
         client_id: str = "",
         *,
-        connect: Connect = BlockingConnection,
+        connect: ConnectionFactory = BlockingConnection,
     ) -> None:
         if so_timeout_ms <= 0:
             raise UsageError(f"so_timeout_ms is {so_timeout_ms}: how many milliseconds may an answer take?")
@@ -120,7 +126,7 @@ class SimpleConsumer:
         # Under the second lock, which is held for moments only: what ``close`` takes away from a thread that waits.
         self._connection_lock = threading.Lock()
         self._connection: Connection | None = None
-        self._api_versions: tuple[Connection, ApiRanges] | None = None
+        self._api_versions: tuple[Connection, SupportedVersions] | None = None
         self._is_closed = False
 
     def __enter__(self) -> SimpleConsumer:
@@ -281,14 +287,14 @@ class SimpleConsumer:
     def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         """Store how far a group has read, in the store that the request names."""
 
-        def choose(ranges: ApiRanges) -> int:
+        def choose(ranges: SupportedVersions) -> int:
             if request.storage == "zookeeper":
                 return _version_0(schemas.OFFSET_COMMIT, ranges)
-            at_most = None if request.retention_ms == -1 else RETENTION_UNTIL
+            at_most = None if request.retention_ms == -1 else RETENTION_VERSION_MAX
             return ranges.pick(schemas.OFFSET_COMMIT, at_most, KAFKA_STORE_FROM)
 
         def body(version: int) -> Any:
-            if request.retention_ms != -1 and not 2 <= version <= RETENTION_UNTIL:
+            if request.retention_ms != -1 and not 2 <= version <= RETENTION_VERSION_MAX:
                 raise UsageError(f"OffsetCommit v{version} cannot say how long offsets are kept; versions 2 to 4 can")
             return schemas.OFFSET_COMMIT.request(
                 group_id=request.group_id,
@@ -304,7 +310,7 @@ class SimpleConsumer:
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """How far a group has read, from the store that the request names."""
 
-        def choose(ranges: ApiRanges) -> int:
+        def choose(ranges: SupportedVersions) -> int:
             if request.storage == "zookeeper":
                 return _version_0(schemas.OFFSET_FETCH, ranges)
             return ranges.pick(schemas.OFFSET_FETCH, at_least=KAFKA_STORE_FROM)
@@ -328,7 +334,7 @@ class SimpleConsumer:
         self,
         api: Api[Q, R],
         request: Any,
-        choose: Choose,
+        choose: VersionChooser,
         body: Callable[[int], Q],
         *,
         timeout_ms: int | None = None,
@@ -359,7 +365,7 @@ class SimpleConsumer:
                 return once()
             except (BrokerUnreachable, RemoteProtocolError) as error:
                 self.disconnect()
-                if request.version is not None and isinstance(error, ConnectionFailed):
+                if request.version is not None and isinstance(error, BrokerConnectionError):
                     _add_advice(error, api, request.version)
                 raise
 
@@ -377,15 +383,15 @@ class SimpleConsumer:
                 )
             return self._connection
 
-    def _negotiated(self, connection: Connection) -> ApiRanges:
+    def _negotiated(self, connection: Connection) -> SupportedVersions:
         """Asked once a connection: after a break another release may answer."""
         if self._api_versions is None or self._api_versions[0] is not connection:
             self._api_versions = connection, negotiate(connection, self.so_timeout_ms)
         return self._api_versions[1]
 
 
-def _add_advice(error: ConnectionFailed, api: Api[Any, Any], version: int) -> None:
-    if error.reason in (Reason.CLOSED, Reason.TIMED_OUT):
+def _add_advice(error: BrokerConnectionError, api: Api[Any, Any], version: int) -> None:
+    if error.reason in (ConnectionFailureReason.CLOSED, ConnectionFailureReason.TIMED_OUT):
         error.add_note(
             f"The request carries version {version}: a broker that does not speak {api.name} v{version} closes the "
             "connection, or (0.9) says nothing, and so does a port for TLS or SASL.  Without a version the best that "
@@ -422,15 +428,15 @@ def _answer_bytes_max(asked: Mapping[TopicPartition, PartitionFetchInfo]) -> int
     return min(RESPONSE_BYTES_UNLIMITED, sum(info.fetch_size for info in asked.values()) + RESPONSE_BYTES_MAX)
 
 
-def _oldest_list_offsets(ranges: ApiRanges) -> int:
+def _oldest_list_offsets(ranges: SupportedVersions) -> int:
     """Version 0, the one that means what the old names say; where it is gone (4.0), the best that is left."""
     return 0 if ranges.supports(schemas.LIST_OFFSETS, 0) else ranges.pick(schemas.LIST_OFFSETS)
 
 
-def _version_0(api: Api[Any, Any], ranges: ApiRanges) -> int:
+def _version_0(api: Api[Any, Any], ranges: SupportedVersions) -> int:
     if not ranges.supports(api, 0):
         raise KafkaException(
             f"this broker has no {api.name} v0, so it keeps no offsets in ZooKeeper: write the znodes with "
-            "zkconsumer.zk, or take storage=\"kafka\""
+            'zkconsumer.zk, or take storage="kafka"'
         )
     return 0

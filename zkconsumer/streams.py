@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka import table_delivery
-from zkconsumer.kafka.chunk_reader import Poison
+from zkconsumer.kafka.chunk_reader import PoisonMessage
 from zkconsumer.kafka.delivery import RecordDelivery, RecordIterator
 from zkconsumer.kafka.delivery import calling_thread as _calling_thread
-from zkconsumer.kafka.record_batch import MAX_BYTES, MAX_RECORDS, RecordBatch
+from zkconsumer.kafka.record_batch import RECORD_BATCH_BYTES_MAX, RECORD_BATCH_RECORDS_MAX, RecordBatch
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
@@ -53,6 +53,7 @@ __all__ = [
 K = TypeVar("K")
 V = TypeVar("V")
 Decoder = Callable[[bytes], Any]
+
 
 def default_decoder(data: bytes) -> bytes:
     """The bytes as they are (``kafka.serializer.DefaultDecoder``)."""
@@ -143,7 +144,7 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
     Raises ``ConsumerTimeoutException`` when nothing came within ``consumer.timeout.ms``, and
     ``InvalidMessageException``, ``MessageSizeTooLargeException`` and ``UnsupportedCodec`` for a message that cannot be
     handed out: the text names topic, partition and offset, ``poison`` has them, and ``skip_poison`` goes past it.
-    After both, iteration may go on.  ``ThreadDied``, ``MigrationError`` and ``ConsumerIdInUse`` mean that the
+    After both, iteration may go on.  ``ThreadFailedError``, ``MigrationError`` and ``ConsumerIdInUse`` mean that the
     connector could not go on.  ``StopIteration``: the connector is closed.
 
     An exception of a signal handler (Ctrl-C, an alarm) may end any call, and iteration may go on after it: a record
@@ -165,11 +166,11 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
         return found
 
     @property
-    def poison(self) -> Poison | None:
+    def poison(self) -> PoisonMessage | None:
         """The message that the iterator stands before and cannot hand out, once it was raised; else None."""
         return self.delivery.poison
 
-    def skip_poison(self) -> Poison | None:
+    def skip_poison(self) -> PoisonMessage | None:
         """Go past the message that the last call could not hand out: it counts as consumed, and is never seen again.
 
         Gives what was skipped; None when its partition has left meanwhile (whoever owns it now meets the message).
@@ -233,7 +234,9 @@ class KafkaStream(Generic[K, V]):
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self._iterator
 
-    def batches(self, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> Iterator[RecordBatch]:
+    def batches(
+        self, max_records: int = RECORD_BATCH_RECORDS_MAX, max_bytes: int = RECORD_BATCH_BYTES_MAX
+    ) -> Iterator[RecordBatch]:
         """Iterate over batches of records: one object for many records of one partition.
 
         A batch has at most ``max_records`` records, whose keys and values have at most ``max_bytes`` bytes (one record
@@ -257,4 +260,3 @@ class KafkaStream(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"{self.thread} kafka stream"
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from six import ensure_binary, ensure_text
 
-from zkconsumer.errors import MalformedZnode, UnsafeName
+from zkconsumer.errors import InvalidNameError, MalformedZnode
 
 
 def decode_strict(data: bytes) -> str:
@@ -24,8 +24,8 @@ def decode_like_java(data: bytes) -> str:
 
 
 def encode_strict(text: str) -> bytes:
-    """UTF-8.  Raises ``UnsafeName`` for half a surrogate pair, which has no bytes."""
+    """UTF-8.  Raises ``InvalidNameError`` for half a surrogate pair, which has no bytes."""
     try:
         return ensure_binary(text, "utf-8", "strict")
     except UnicodeEncodeError as exc:
-        raise UnsafeName(f"{text[:200]!r} cannot be written as UTF-8") from exc
+        raise InvalidNameError(f"{text[:200]!r} cannot be written as UTF-8") from exc

@@ -52,7 +52,7 @@ class Hooks:
         """Everything that falls to this member is read: partition -> thread id.  When it changed, or came back."""
 
     def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """These were given back while they were this member's; ``commit_settled`` says what was committed of them."""
+        """These were given back while they were this member's; ``commit_completed`` says what was committed of them."""
 
     def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
         """These are lost, and were not given back: what was read since the last commit comes again.
@@ -90,7 +90,7 @@ class Hooks:
         """The group logged this at WARNING or above: the event names of the log lines, for whatever has no hook."""
 
 
-class Place:
+class RecordSetPosition:
     """How far the records of one record set were read; a second reading of the same record set continues there.
 
     ``at``: the position of a batch in the record set, and of the next record in the batch's body; how many of its
@@ -103,7 +103,7 @@ class Place:
         self.cursor: tuple[int, int, int, int] | None = None
 
 
-class Tally:
+class RecordCounter:
     """A count that one thread raises without a lock, and that others read.
 
     ``place``: where the reader of a record set notes how far it is, for a reader that may be interrupted; a new one for
@@ -116,7 +116,7 @@ class Tally:
     def __init__(self) -> None:
         self.count = 0
         self.expanded_bytes = 0
-        self.position: Place | None = None
+        self.position: RecordSetPosition | None = None
 
 
 EARLIEST_TIME = -2

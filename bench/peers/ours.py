@@ -105,7 +105,7 @@ def extension() -> bool:
         compiled = import_module("zkconsumer.wire.compiled")
     except ImportError:
         return False
-    return compiled.RECORDS is not None
+    return compiled.RECORD_DECODER is not None
 
 
 if __name__ == "__main__":

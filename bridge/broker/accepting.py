@@ -1,7 +1,7 @@
 """Accepts connections, and waits while the process has no file descriptor to spare.
 
-    port readable --> accept --> BrokerConnection
-                        '-- no descriptor --> do not look at the port for ``RETRY_S`` --> try again
+    port readable --> accept --> ClientConnection
+                        '-- no descriptor --> do not look at the port for ``ACCEPT_RETRY_S`` --> try again
 
 asyncio's own server is not used: up to Python 3.13 it calls ``accept`` as often as the backlog is long after ``EMFILE``
 (1,024 tracebacks a second), and starts as many timers.  Clients that are connected go on being served; those that are
@@ -22,16 +22,16 @@ from collections.abc import Callable
 
 from bridge.broker.log.files import OPEN_FILES_MAX
 
-RETRY_S = 1.0
+ACCEPT_RETRY_S = 1.0
 """How long a port is not looked at after a connection could not be accepted."""
 
-REPORT_EVERY_S = 60.0
+SHORTAGE_LOG_INTERVAL_S = 60.0
 """At most one line in the log in this time."""
 
-QUIET_S = 10.0
+SHORTAGE_OVER_AFTER_S = 10.0
 """After so long without a pause the shortage is over."""
 
-ACCEPTS_AT_ONCE = 64
+ACCEPTS_PER_WAKEUP = 64
 """Connections that are accepted before the others are served again."""
 
 _FILES_RESERVED = OPEN_FILES_MAX + 32
@@ -50,7 +50,7 @@ def connections_max() -> int:
     return max(1, limit - min(_FILES_RESERVED, limit // 2))
 
 
-class DescriptorShortage:
+class DescriptorShortageLogger:
     """Reports that connections cannot be accepted: once a period, with the count, and once when it is over.
 
     For the broker's thread alone; all its ports share one.
@@ -64,10 +64,10 @@ class DescriptorShortage:
         self._paused_s = 0.0
 
     def record_pause(self, why: str, connections: int, now_s: float) -> None:
-        """A port is not looked at for ``RETRY_S``, with so many ``connections`` open."""
+        """A port is not looked at for ``ACCEPT_RETRY_S``, with so many ``connections`` open."""
         self._pauses += 1
         self._paused_s = now_s
-        if self._reported_s is not None and now_s - self._reported_s < REPORT_EVERY_S:
+        if self._reported_s is not None and now_s - self._reported_s < SHORTAGE_LOG_INTERVAL_S:
             return
         self._reported_s = now_s
         _log.error(
@@ -78,7 +78,7 @@ class DescriptorShortage:
 
     def check_recovered(self, now_s: float) -> None:
         """Call it about every second."""
-        if self._pauses and now_s - self._paused_s >= QUIET_S:
+        if self._pauses and now_s - self._paused_s >= SHORTAGE_OVER_AFTER_S:
             _log.warning("connections-accepted-again pauses=%d", self._pauses)
             self._pauses = 0
 
@@ -91,7 +91,7 @@ class Acceptor:
         listener: socket.socket,
         new_connection: Callable[[], asyncio.Protocol],
         open_connections: Callable[[], int],
-        shortage: DescriptorShortage,
+        shortage: DescriptorShortageLogger,
         tls: ssl.SSLContext | None,
         tls_handshake_s: float,
     ) -> None:
@@ -125,7 +125,7 @@ class Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
-        for _ in range(ACCEPTS_AT_ONCE):
+        for _ in range(ACCEPTS_PER_WAKEUP):
             connections = self._open_connections() + len(self._starting_connections)
             if connections >= self._connections_max:
                 self._pause("the rest of the limit is kept for files", connections)
@@ -146,7 +146,7 @@ class Acceptor:
 
     def _pause(self, why: str, connections: int) -> None:
         self._loop.remove_reader(self._listener)
-        self._retry = self._loop.call_later(RETRY_S, self.start)
+        self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
         self._shortage.record_pause(why, connections, self._loop.time())
 
     async def _start_connection(self, accepted: socket.socket) -> None:
@@ -158,5 +158,5 @@ class Acceptor:
                 ssl_handshake_timeout=None if self._tls is None else self._tls_handshake_s,
             )
         except OSError as error:
-            # The client left, or its TLS handshake failed (``ToldHandshake`` logs why); asyncio closes the socket.
+            # The client left, or its TLS handshake failed (``LoggedHandshake`` logs why); asyncio closes the socket.
             _log.debug("connection-not-begun error=%s", error)

@@ -7,23 +7,23 @@ import os
 import uuid
 from dataclasses import replace
 
-from bridge.broker.catalogue import CatalogueFile, NoStore
-from bridge.broker.cluster import Cluster
+from bridge.broker.catalogue import CatalogueFile, MemoryCatalogueStore
+from bridge.broker.cluster import BrokerCluster
 from bridge.broker.config import group_config_entries, read_broker_config
 from bridge.broker.data_folder import DataFolder
 from bridge.broker.log.files import OpenFiles
 from bridge.broker.releases import emulated_release
-from bridge.broker.settings import BrokerSettings
+from bridge.broker.settings import BrokerServerSettings
 from bridge.broker.timers import Scheduler
-from bridge.broker.topics import OFFSETS_TOPIC, Topics
+from bridge.broker.topics import OFFSETS_TOPIC, TopicStore
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.config import group_coordinator_keys, read_group_coordinator_config
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from zkconsumer.errors import PreconditionFailed
 
 
-def build_cluster(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
-    """Read the settings, then take the directory and read the logs; ``Cluster.close`` lets go of them.
+def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> BrokerCluster:
+    """Read the settings, then take the directory and read the logs; ``BrokerCluster.close`` lets go of them.
 
     ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or cannot be read or
     written, or a log is damaged.
@@ -34,8 +34,8 @@ def build_cluster(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
     folder = None if settings.data is None else DataFolder(settings.data)
     files = OpenFiles(settings.sync)
     try:
-        topics = Topics(
-            NoStore() if folder is None else CatalogueFile(folder.catalogue),
+        topics = TopicStore(
+            MemoryCatalogueStore() if folder is None else CatalogueFile(folder.catalogue),
             folder,
             files,
             config,
@@ -58,7 +58,7 @@ def build_cluster(settings: BrokerSettings, scheduler: Scheduler) -> Cluster:
     if offsets is not None:
         # Groups are where their hash put them when the topic was made.
         group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
-    return Cluster(
+    return BrokerCluster(
         topics,
         release,
         config,

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from bridge.broker.log.files import sync_folder
 from zkconsumer.errors import PreconditionFailed
 
-VERSION = 1
+CATALOGUE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class LedPartition:
+class PartitionEntry:
     """Who leads a partition (−1: nobody) in which epoch, and who keeps it."""
 
     leader: int
@@ -32,7 +32,7 @@ class TopicEntry:
     """One topic; ``config`` as it was given."""
 
     topic_id: bytes
-    partitions: tuple[LedPartition, ...]
+    partitions: tuple[PartitionEntry, ...]
     config: dict[str, str] = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class CatalogueStore(Protocol):
         """Keep it; ``OSError``: the one before is kept."""
 
 
-class NoStore:
+class MemoryCatalogueStore:
     """For a broker in memory."""
 
     def load(self) -> Catalogue | None:
@@ -100,7 +100,7 @@ class CatalogueFile:
 def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
     """As JSON has it."""
     return {
-        "version": VERSION,
+        "version": CATALOGUE_VERSION,
         "cluster_id": catalogue.cluster_id,
         "next_producer_id": catalogue.next_producer_id,
         "topics": {
@@ -116,12 +116,12 @@ def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
 
 def decode_catalogue(members: dict[str, Any]) -> Catalogue:
     """From JSON.  ``ValueError``, ``KeyError``, ``TypeError``: it is something else."""
-    if members["version"] != VERSION:
-        raise ValueError(f"version {members['version']}, known is {VERSION}")
+    if members["version"] != CATALOGUE_VERSION:
+        raise ValueError(f"version {members['version']}, known is {CATALOGUE_VERSION}")
     topics = {
         str(name): TopicEntry(
             bytes.fromhex(row["id"]),
-            tuple(LedPartition(int(at), int(epoch), tuple(map(int, kept))) for at, epoch, kept in row["partitions"]),
+            tuple(PartitionEntry(int(at), int(epoch), tuple(map(int, kept))) for at, epoch, kept in row["partitions"]),
             {str(key): str(value) for key, value in row["config"].items()},
         )
         for name, row in members["topics"].items()

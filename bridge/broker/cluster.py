@@ -8,60 +8,65 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bridge.broker.config import BrokerConfig, Row
-from bridge.broker.disk_trouble import DiskTrouble
-from bridge.broker.fetches import DelayedFetches
-from bridge.broker.groups import Groups, Machine
-from bridge.broker.node import Node
+from bridge.broker.config import BrokerConfig, BrokerConfigEntry
+from bridge.broker.disk_trouble import DiskErrorLogger
+from bridge.broker.fetches import DelayedFetchPurgatory
+from bridge.broker.groups import CoordinatorRuntime, CoordinatorStateMachine
+from bridge.broker.node import BrokerNode
 from bridge.broker.timers import Scheduler
-from bridge.broker.topics import OFFSETS_TOPIC, NewTopic, Partition, Topic, Topics
-from bridge.coordinator.calls import Authorizer, Call, OffsetsInZooKeeper, Operation
+from bridge.broker.topics import OFFSETS_TOPIC, BrokerPartition, BrokerTopic, NewTopic, TopicStore
+from bridge.coordinator.calls import AclOperation, ApiRequest, Authorizer, LegacyOffsetStore
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.types import BrokerAddress
 
 
-def allow_all(principal: str, operation: Operation, resource: str, name: str) -> bool:
+def allow_all(principal: str, operation: AclOperation, resource: str, name: str) -> bool:
     """A development broker forbids nothing unless it is told to."""
     return True
 
 
-class Cluster:
-    """``machine(node id)`` makes the group coordinator of a node; ``on_topics`` hears of topics made and deleted.
+class BrokerCluster:
+    """``machine(node id)`` makes the group coordinator of a node; ``on_topics_changed`` hears of topics made and
+    deleted.
 
     ``group_rows``: how the groups are set, for who asks.
     """
 
     def __init__(
         self,
-        topics: Topics,
-        release: Release,
+        topics: TopicStore,
+        release: BrokerRelease,
         config: BrokerConfig,
-        group_rows: Sequence[Row],
+        group_rows: Sequence[BrokerConfigEntry],
         offsets_partitions: int,
-        machine: Callable[[int], Machine],
+        machine: Callable[[int], CoordinatorStateMachine],
         scheduler: Scheduler,
         *,
-        may: Authorizer = allow_all,
-        offsets_in_zookeeper: OffsetsInZooKeeper | None = None,
+        authorizer: Authorizer = allow_all,
+        offsets_in_zookeeper: LegacyOffsetStore | None = None,
     ) -> None:
         self.topics = topics
         self.release = release
         self.config = config
         self.group_config_entries = group_rows
         self.scheduler = scheduler
-        self.authorizer = may
+        self.authorizer = authorizer
         self.legacy_offset_store = offsets_in_zookeeper
-        self.fetch_purgatory = DelayedFetches(scheduler)
-        self.disk_errors = DiskTrouble(topics.folder)
+        self.fetch_purgatory = DelayedFetchPurgatory(scheduler)
+        self.disk_errors = DiskErrorLogger(topics.folder)
         self.on_topics_changed: Callable[[], None] = lambda: None
         self.is_topic_registered: Callable[[str], bool] = lambda topic: True
         """Whether a topic is in ZooKeeper; true for each topic where the broker has no ZooKeeper."""
-        self.on_group_response: Callable[[Call, Any, Any], None] = lambda call, body, answer: None
+        self.on_group_response: Callable[[ApiRequest, Any, Any], None] = lambda call, body, answer: None
         """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
         self.offsets_topic_partitions = offsets_partitions
         self.nodes = {
-            node_id: Node(node_id, self, Groups(node_id, machine(node_id), topics, scheduler, self.fetch_purgatory.on_append))
+            node_id: BrokerNode(
+                node_id,
+                self,
+                CoordinatorRuntime(node_id, machine(node_id), topics, scheduler, self.fetch_purgatory.on_append),
+            )
             for node_id in topics.node_ids
         }
 
@@ -96,12 +101,14 @@ class Cluster:
 
     def create_topic(
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
-    ) -> Topic:
+    ) -> BrokerTopic:
         """Make a topic that there is not yet.  ``OSError``."""
-        [topic] = self.create_topics([NewTopic(name, self.topics.assign_replicas(partitions, replication_factor), config or {})])
+        [topic] = self.create_topics(
+            [NewTopic(name, self.topics.assign_replicas(partitions, replication_factor), config or {})]
+        )
         return topic
 
-    def create_topics(self, new: Sequence[NewTopic]) -> list[Topic]:
+    def create_topics(self, new: Sequence[NewTopic]) -> list[BrokerTopic]:
         """Make topics that there are not yet.  ``OSError``: none was made."""
         topics = self.topics.create(new) if new else []
         if topics:
@@ -114,7 +121,7 @@ class Cluster:
         config = {"cleanup.policy": "compact"}
         self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_topic_partitions, replication_factor, config))
 
-    def delete_topics(self, doomed: Sequence[Topic]) -> None:
+    def delete_topics(self, doomed: Sequence[BrokerTopic]) -> None:
         """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
         if not doomed:
             return
@@ -155,7 +162,7 @@ class Cluster:
         self.fetch_purgatory.on_partition_changed(topic, partition)
         self.on_topics_changed()
 
-    def _change_offsets_leader(self, led: Partition, leader: int, loading_ms: int) -> None:
+    def _change_offsets_leader(self, led: BrokerPartition, leader: int, loading_ms: int) -> None:
         before = self.nodes.get(led.leader)
         self.topics.set_leader(led, leader)
         if before is not None:
@@ -166,7 +173,7 @@ class Cluster:
         self.fetch_purgatory.on_partition_changed(led.topic, led.index)
         self.on_topics_changed()
 
-    def _elect_all(self, offsets: Topic) -> None:
+    def _elect_all(self, offsets: BrokerTopic) -> None:
         for partition in offsets.partitions:
             node = self.nodes.get(partition.leader)
             if node is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.coordinator.config import GroupConfig
+    from bridge.coordinator.config import GroupCoordinatorConfig
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -48,7 +48,7 @@ class BrokerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfigOverrides:
     """What may be set of a topic; None: as the broker is set."""
 
     max_message_bytes: int | None = _key("max.message.bytes", None)
@@ -71,7 +71,7 @@ class TopicConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BrokerConfigEntry:
     """One setting as DescribeConfigs tells it."""
 
     key: str
@@ -91,37 +91,44 @@ def read_broker_config(properties: Mapping[str, str], others: Iterable[str] = ()
     return replace(BrokerConfig(), **_parse_properties(BrokerConfig, properties))
 
 
-def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfig:
+def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfigOverrides:
     """A topic's keys.  ``UsageError``: a key or value that is none."""
-    known = [column.metadata["key"] for column in fields(TopicConfig)]
+    known = [column.metadata["key"] for column in fields(TopicConfigOverrides)]
     for key in properties:
         if key not in known:
             raise UsageError(f"{key} cannot be set here: this is a development broker; a topic has {', '.join(known)}")
-    given = _parse_properties(TopicConfig, {key: value for key, value in properties.items() if value is not None})
+    given = _parse_properties(
+        TopicConfigOverrides, {key: value for key, value in properties.items() if value is not None}
+    )
     policy = given.get("cleanup_policy")
     if policy is not None and policy not in CLEANUP_POLICIES:
         raise UsageError(f"cleanup.policy is {policy!r}; it takes {' or '.join(CLEANUP_POLICIES)}")
-    return TopicConfig(**given)
+    return TopicConfigOverrides(**given)
 
 
-def broker_config_entries(config: BrokerConfig) -> list[Row]:
+def broker_config_entries(config: BrokerConfig) -> list[BrokerConfigEntry]:
     """Everything that is set of the broker."""
     return [
-        Row(c.metadata["key"], _format_value(getattr(config, c.name)), c.metadata["kind"], getattr(config, c.name) == c.default)
+        BrokerConfigEntry(
+            c.metadata["key"],
+            _format_value(getattr(config, c.name)),
+            c.metadata["kind"],
+            getattr(config, c.name) == c.default,
+        )
         for c in fields(config)
     ]
 
 
-def group_config_entries(config: GroupConfig, defaults: GroupConfig) -> list[Row]:
+def group_config_entries(config: GroupCoordinatorConfig, defaults: GroupCoordinatorConfig) -> list[BrokerConfigEntry]:
     """Everything that is set of the groups; ``defaults`` are those of the release."""
     return [
-        Row(c.metadata["kafka.key"], str(value), INT, value == getattr(defaults, c.name))
+        BrokerConfigEntry(c.metadata["kafka.key"], str(value), INT, value == getattr(defaults, c.name))
         for c in fields(config)
         for value in [getattr(config, c.name)]
     ]
 
 
-def topic_config_entries(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
+def topic_config_entries(topic: TopicConfigOverrides, broker: BrokerConfig) -> list[BrokerConfigEntry]:
     """Everything that is set of a topic, the broker's values where it has none of its own."""
     inherited = {
         "max_message_bytes": broker.message_max_bytes,
@@ -133,11 +140,15 @@ def topic_config_entries(topic: TopicConfig, broker: BrokerConfig) -> list[Row]:
     for column in fields(topic):
         own = getattr(topic, column.name)
         value = inherited[column.name] if own is None else own
-        rows.append(Row(column.metadata["key"], _format_value(value), column.metadata["kind"], own is None))
+        rows.append(
+            BrokerConfigEntry(column.metadata["key"], _format_value(value), column.metadata["kind"], own is None)
+        )
     return rows
 
 
-def _parse_properties(table: type[BrokerConfig] | type[TopicConfig], properties: Mapping[str, str]) -> dict[str, Any]:
+def _parse_properties(
+    table: type[BrokerConfig] | type[TopicConfigOverrides], properties: Mapping[str, str]
+) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for column in fields(table):
         key = column.metadata["key"]

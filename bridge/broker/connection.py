@@ -7,7 +7,7 @@
 Bounded: a frame by ``socket.request.max.bytes`` (half a megabyte before the login), and by
 ``connections.max.idle.ms``, in which it must be whole; what lies in the buffer behind a request that waits by
 ``READ_AHEAD_BYTES``; what a slow reader leaves unsent by one answer, after which its connection is not read any more,
-and by ``SLOW_READER_MS``, after which it ends.
+and by ``SLOW_READER_TIMEOUT_MS``, after which it ends.
 """
 
 from __future__ import annotations
@@ -17,39 +17,50 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bridge.broker.incoming import Budget, Incoming
-from bridge.broker.login import LOGIN_BYTES_MAX, Login, State
-from bridge.coordinator.calls import Call
+from bridge.broker.incoming import ReceiveBuffer, RequestMemoryBudget
+from bridge.broker.login import LOGIN_BYTES_MAX, SaslServerAuthenticator, SaslServerState
+from bridge.coordinator.calls import ApiRequest
 from zkconsumer.errors import RemoteProtocolError, UsageError
-from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, decode_frame, api_versions_response
+from zkconsumer.kafka.gate import (
+    DecodedRequest,
+    InvalidFrameAction,
+    UnsupportedVersionResponse,
+    api_versions_response,
+    decode_frame,
+)
 from zkconsumer.wire.frames import SIZE_BYTES, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
+    from bridge.broker.node import BrokerNode
     from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse
     from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeResponse
 
 READ_AHEAD_BYTES = 64 * 1024
 """How much is read while a request is being answered."""
 
-SLOW_READER_MS = 60_000
+SLOW_READER_TIMEOUT_MS = 60_000
 """How long a client may take nothing of an answer."""
 
-LOGIN_MS = 30_000
+AUTHENTICATION_TIMEOUT_MS = 30_000
 """How long a login may take, TLS not counted."""
 
-HANG_UP = object()
+CLOSE_CONNECTION = object()
 """The reply that ends the connection: what was asked has failed, and no answer could say so."""
 
 _log = logging.getLogger(__name__)
 
 
-class BrokerConnection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """``open_ones`` has all that are open; ``budget`` is shared by them."""
 
     def __init__(
-        self, node: Node, listener: str, login: Login, budget: Budget, open_ones: set[BrokerConnection]
+        self,
+        node: BrokerNode,
+        listener: str,
+        login: SaslServerAuthenticator,
+        budget: RequestMemoryBudget,
+        open_ones: set[ClientConnection],
     ) -> None:
         self._node = node
         self._listener = listener
@@ -64,10 +75,12 @@ class BrokerConnection(asyncio.Protocol):
         self._is_write_paused = False
         self._is_read_paused = False
         self._unsent_bytes = 0
-        """How much of an answer was not taken when the client last took something, at ``_took_ms``."""
+        """How much of an answer was not taken when the client last took something, at ``_last_write_progress_ms``."""
         self._last_write_progress_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
-        self._receive_buffer = Incoming(budget, lambda why: self._log_and_abort("connection_ended", why), self._opened_ms)
+        self._receive_buffer = ReceiveBuffer(
+            budget, lambda why: self._log_and_abort("connection_ended", why), self._opened_ms
+        )
         self._cancel_pending: Callable[[], object] | None = None
         """What to do about the request that is being answered when the client is gone."""
 
@@ -119,7 +132,7 @@ class BrokerConnection(asyncio.Protocol):
         still_ms = now_ms - max(self._active_ms, self._receive_buffer.since_ms)
         if self._is_write_paused:
             self._check_slow_reader(now_ms)
-        elif not self._login.is_complete and now_ms - self._opened_ms > LOGIN_MS:
+        elif not self._login.is_complete and now_ms - self._opened_ms > AUTHENTICATION_TIMEOUT_MS:
             self._log_and_abort("connection_ended", "nobody logged in")
         elif not self._is_busy and still_ms > idle_ms_max:
             self.close()
@@ -129,7 +142,7 @@ class BrokerConnection(asyncio.Protocol):
         unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
             self._unsent_bytes, self._last_write_progress_ms = unsent_bytes, now_ms
-        elif now_ms - self._last_write_progress_ms > SLOW_READER_MS:
+        elif now_ms - self._last_write_progress_ms > SLOW_READER_TIMEOUT_MS:
             self._log_and_abort("connection_ended", "the client does not read its answer")
 
     def close(self) -> None:
@@ -184,28 +197,30 @@ class BrokerConnection(asyncio.Protocol):
         self._is_read_paused = is_full
 
     def _handle_frame(self, frame: bytes) -> None:
-        if self._login.state is State.RAW_TOKEN:
+        if self._login.state is SaslServerState.RAW_TOKEN:
             if self._login.authenticate_token(frame):
                 self._send(bytes(SIZE_BYTES))
             else:
                 self._log_and_abort("login_refused", "user or password is wrong")
             return
         match decode_frame(frame, self._node.cluster.release):
-            case Refusal(answer):
+            case UnsupportedVersionResponse(answer):
                 self._send(answer)
-            case Unreadable.IGNORE:
+            case InvalidFrameAction.IGNORE:
                 self._is_busy = False
-            case Unreadable.CLOSE_CONNECTION:
+            case InvalidFrameAction.CLOSE_CONNECTION:
                 self._log_and_abort("connection_ended", "a frame is no request that this release reads")
-            case Admitted() as request:
+            case DecodedRequest() as request:
                 try:
                     self._handle_request(request)
                 except Exception as error:  # noqa: BLE001 (a mistake of ours ends here, with its words in the log)
                     # Behind this call others wait for their answers: members of a group are answered one by one.
                     _log.exception("request_failed client=%s api=%s", self._client_host, request.api.name)
-                    self._log_and_abort("connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}")
+                    self._log_and_abort(
+                        "connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}"
+                    )
 
-    def _handle_request(self, request: Admitted) -> None:
+    def _handle_request(self, request: DecodedRequest) -> None:
         def reply(body: Any) -> None:
             self._reply(request, body)
 
@@ -221,7 +236,7 @@ class BrokerConnection(asyncio.Protocol):
             self._log_and_abort("connection_ended", f"{request.api.name} before the login")
         else:
             self._node.kafka_apis.handle(
-                Call(
+                ApiRequest(
                     request.api,
                     request.version,
                     request.body,
@@ -238,7 +253,7 @@ class BrokerConnection(asyncio.Protocol):
         self._cancel_pending = forget
 
     def _reply_authentication(
-        self, request: Admitted, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
+        self, request: DecodedRequest, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
     ) -> None:
         """The connection ends behind the answer to a login that was refused."""
         if body.error_code:
@@ -247,10 +262,10 @@ class BrokerConnection(asyncio.Protocol):
         if body.error_code and self._transport is not None:
             self._transport.close()
 
-    def _reply(self, request: Admitted, body: Any) -> None:
+    def _reply(self, request: DecodedRequest, body: Any) -> None:
         if self._transport is None:
             return
-        if body is HANG_UP:
+        if body is CLOSE_CONNECTION:
             self._log_and_abort("connection_ended", f"{request.api.name} failed")
             return
         if body is None:

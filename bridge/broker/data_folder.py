@@ -16,7 +16,7 @@ from bridge.broker.log.storage import remove_folder
 from zkconsumer.errors import PreconditionFailed
 
 LOCK, CATALOGUE, TOPICS = "broker.lock", "catalogue.json", "topics"
-_OURS = frozenset({LOCK, CATALOGUE, TOPICS, "catalogue.draft"})
+_KNOWN_NAMES = frozenset({LOCK, CATALOGUE, TOPICS, "catalogue.draft"})
 
 
 class DataFolder:
@@ -26,7 +26,7 @@ class DataFolder:
         self.path = path
         try:
             make_folder(path, SyncPolicy.EVERY_APPEND)
-            strangers = sorted(child.name for child in path.iterdir() if child.name not in _OURS)
+            strangers = sorted(child.name for child in path.iterdir() if child.name not in _KNOWN_NAMES)
             if strangers:
                 raise PreconditionFailed(
                     f"{path} holds {', '.join(strangers[:3])}, which is no broker's of this kind; give an empty "

@@ -8,7 +8,7 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 
 
-class DiskTrouble:
+class DiskErrorLogger:
     """For the broker's thread alone.  ``folder``: where the records are; None: in memory, which refuses nothing."""
 
     def __init__(self, folder: Path | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bridge.broker.timers import Handle, Scheduler
+from bridge.broker.timers import ScheduledCall, Scheduler
 from zkconsumer.types import TopicPartition
 
 
@@ -20,10 +20,10 @@ class DelayedFetch:
     partitions: tuple[TopicPartition, ...]
     bytes_missing: int
     complete: Callable[[], None]
-    timer: Handle | None = None
+    timer: ScheduledCall | None = None
 
 
-class DelayedFetches:
+class DelayedFetchPurgatory:
     """All of them."""
 
     def __init__(self, scheduler: Scheduler) -> None:

@@ -13,21 +13,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bridge.broker.connection import HANG_UP
+from bridge.broker.connection import CLOSE_CONNECTION
 from bridge.broker.timers import Scheduler, Timers
-from bridge.broker.topics import OFFSETS_TOPIC, Topics
-from bridge.coordinator.calls import Call
-from bridge.coordinator.commands import Append, CancelTimer, Command, Load, Note, Reply, SetTimer
+from bridge.broker.topics import OFFSETS_TOPIC, TopicStore
+from bridge.coordinator.calls import ApiRequest
+from bridge.coordinator.commands import (
+    Append,
+    CancelGroupTimer,
+    Command,
+    LoadPartition,
+    LogGroupEvent,
+    SendResponse,
+    SetGroupTimer,
+)
 from bridge.coordinator.events import (
-    Appended,
+    AppendCompleted,
+    CoordinatorRecord,
     Elected,
     Event,
-    Loaded,
-    LogRecord,
-    Request,
+    GroupTimerFired,
+    PartitionLoaded,
+    RequestReceived,
     Resigned,
     ShutDown,
-    TimerFired,
     Token,
     TopicsDeleted,
 )
@@ -40,13 +48,13 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.wire.entries import Record
 
-LOAD_AGAIN_MS = 1_000
+LOAD_RETRY_MS = 1_000
 """How long until a partition that could not be read is read again."""
 
 _log = logging.getLogger(__name__)
 
 
-class Machine(Protocol):
+class CoordinatorStateMachine(Protocol):
     """``bridge.coordinator.GroupCoordinator``."""
 
     out: list[Command]
@@ -56,14 +64,14 @@ class Machine(Protocol):
         """What is to be done now."""
 
 
-class Groups:
+class CoordinatorRuntime:
     """The groups of one node.  ``appended`` is told of partitions of the offsets topic that have grown."""
 
     def __init__(
         self,
         node_id: int,
-        machine: Machine,
-        topics: Topics,
+        machine: CoordinatorStateMachine,
+        topics: TopicStore,
         scheduler: Scheduler,
         appended: Callable[[str, int, int], None],
     ) -> None:
@@ -72,19 +80,19 @@ class Groups:
         self._topics = topics
         self._scheduler = scheduler
         self._on_offsets_append = appended
-        self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(TimerFired(key, deadline_ms)))
-        self._pending_requests: dict[Token, tuple[Call, Callable[[Any], None]]] = {}
+        self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(GroupTimerFired(key, deadline_ms)))
+        self._pending_requests: dict[Token, tuple[ApiRequest, Callable[[Any], None]]] = {}
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._next_token = 1
         self.loading_ms = 0
 
-    def submit(self, call: Call, body: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, call: ApiRequest, body: Any, reply: Callable[[Any], None]) -> None:
         """Give a request to the machine; ``reply`` is called with its answer."""
         token = self._next_token
         self._next_token += 1
         self._pending_requests[token] = call, reply
-        self.handle(Request(token, call.api.key, call.version, body, call.client_id, call.client_host))
+        self.handle(RequestReceived(token, call.api.key, call.version, body, call.client_id, call.client_host))
 
     def elect(self, partition: int, epoch: int, loading_ms: int = 0) -> None:
         """This node leads the partition now; its groups are not known before ``loading_ms`` have passed."""
@@ -134,62 +142,64 @@ class Groups:
                 _log.exception("command_failed node=%d command=%s", self._node_id, type(command).__name__)
                 if isinstance(command, Append):
                     # The machine waits for it, and members for the machine.
-                    self._events.append(Appended(command.token, UNKNOWN_SERVER_ERROR.code))
-        if has_failed and isinstance(event, Request) and event.token in self._pending_requests:
+                    self._events.append(AppendCompleted(command.token, UNKNOWN_SERVER_ERROR.code))
+        if has_failed and isinstance(event, RequestReceived) and event.token in self._pending_requests:
             call, _ = self._pending_requests.pop(event.token)
-            call.reply(HANG_UP)
+            call.reply(CLOSE_CONNECTION)
 
     def _execute(self, command: Command) -> None:
         match command:
-            case Reply(token, body):
+            case SendResponse(token, body):
                 _, reply = self._pending_requests.pop(token)
                 reply(body)
             case Append(partition, epoch, records, token):
                 self._events.append(self._append(partition, epoch, records, token))
-            case Load(partition, epoch):
+            case LoadPartition(partition, epoch):
                 self._scheduler.call_in(self.loading_ms, lambda: self._load(partition, epoch))
-            case SetTimer(key, deadline_ms):
+            case SetGroupTimer(key, deadline_ms):
                 self._timers.set(key, deadline_ms)
-            case CancelTimer(key):
+            case CancelGroupTimer(key):
                 self._timers.cancel(key)
-            case Note(what, fields):
+            case LogGroupEvent(what, fields):
                 # Fifty partitions without a group say nothing to whoever wants to see what groups do.
                 level = logging.DEBUG if what == "partition_loaded" and ("groups", 0) in fields else logging.INFO
                 _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
 
-    def _append(self, partition: int, epoch: int, records: tuple[LogRecord, ...], token: Token) -> Appended:
+    def _append(
+        self, partition: int, epoch: int, records: tuple[CoordinatorRecord, ...], token: Token
+    ) -> AppendCompleted:
         led = self._topics.partition(OFFSETS_TOPIC, partition)
         if led is None or led.leader != self._node_id or led.leader_epoch != epoch:
-            return Appended(token, NOT_LEADER_OR_FOLLOWER.code)
+            return AppendCompleted(token, NOT_LEADER_OR_FOLLOWER.code)
         wall_ms = self._scheduler.now_ms()
         batch = [Record(at, wall_ms, 0, record.key, record.value) for at, record in enumerate(records)]
         size = sum(len(record.key) + len(record.value or b"") for record in records)
         if size > led.log.settings.validation_rules.message_bytes_max:
-            return Appended(token, MESSAGE_TOO_LARGE.code)
+            return AppendCompleted(token, MESSAGE_TOO_LARGE.code)
         try:
             stored = led.log.append_records(batch, epoch, wall_ms)
         except OSError as error:
             _log.error("offsets_not_stored partition=%d error=%s", partition, error)
-            return Appended(token, KAFKA_STORAGE_ERROR.code)
+            return AppendCompleted(token, KAFKA_STORAGE_ERROR.code)
         self._on_offsets_append(OFFSETS_TOPIC, partition, size)
-        return Appended(token, 0, stored.first_offset)
+        return AppendCompleted(token, 0, stored.first_offset)
 
     def _load(self, partition: int, epoch: int) -> None:
         led = self._topics.partition(OFFSETS_TOPIC, partition)
         if led is None or led.leader_epoch != epoch:
             return
         # What a compaction would leave, in the order of the log: it grows with every commit, and its keys do not.
-        newest: dict[bytes, tuple[int, LogRecord]] = {}
+        newest: dict[bytes, tuple[int, CoordinatorRecord]] = {}
         try:
             for record in led.log.records():
                 key = record.key or b""
                 newest.pop(key, None)
                 if record.value is not None:
-                    newest[key] = record.offset, LogRecord(key, record.value)
+                    newest[key] = record.offset, CoordinatorRecord(key, record.value)
         except OSError as error:
             # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
-            _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_AGAIN_MS)
-            self._scheduler.call_in(LOAD_AGAIN_MS, lambda: self._load(partition, epoch))
+            _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_RETRY_MS)
+            self._scheduler.call_in(LOAD_RETRY_MS, lambda: self._load(partition, epoch))
             return
         except (InvalidMessageException, UnsupportedCodec) as error:
             # Kafka takes what comes before the damage for everything, so that members begin where older offsets say,
@@ -197,4 +207,4 @@ class Groups:
             words = "its groups answer 14; stop the broker, and restore the partition's files from a copy"
             _log.error("offsets_not_read partition=%d error=%s: %s", partition, error, words)
             return
-        self.handle(Loaded(partition, epoch, list(newest.values())))
+        self.handle(PartitionLoaded(partition, epoch, list(newest.values())))

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from zkconsumer.wire.frames import SIZE_BYTES, frame_size
 
 
-class Budget:
+class RequestMemoryBudget:
     """At most ``bytes_max`` lie in the buffers of all connections."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes_held = 0
-        self._buffers: set[Incoming] = set()
+        self._buffers: set[ReceiveBuffer] = set()
 
-    def update(self, holder: Incoming, bytes_more: int) -> None:
+    def update(self, holder: ReceiveBuffer, bytes_more: int) -> None:
         """So many more lie there, or (below 0) fewer."""
         self._bytes_held += bytes_more
         if holder.size:
@@ -40,13 +40,13 @@ class Budget:
             holder.close_connection(words)
 
 
-class Incoming:
+class ReceiveBuffer:
     """One connection's.  ``give_up(why)`` ends the connection; what it had sent is gone then.
 
     ``since_ms``: when the first byte of the request that is coming in came, or when the one before it was taken.
     """
 
-    def __init__(self, budget: Budget, give_up: Callable[[str], None], now_ms: int) -> None:
+    def __init__(self, budget: RequestMemoryBudget, give_up: Callable[[str], None], now_ms: int) -> None:
         self.close_connection = give_up
         self.since_ms = now_ms
         self._budget = budget

@@ -23,7 +23,7 @@ _ADVERTISED = re.compile(r"(?P<name>[A-Za-z0-9_]+)://\[?(?P<host>[^\]/@]+)\]?:(?
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class BrokerListener:
     """One place to listen at.  Port 0: any that is free.
 
     ``advertised_host`` "" and ``advertised_port`` 0: as it listens.
@@ -46,7 +46,7 @@ class Listener:
         """Whether clients must log in."""
         return self.protocol.startswith("SASL")
 
-    def for_node(self, number: int) -> Listener:
+    def for_node(self, number: int) -> BrokerListener:
         """The same for another node of the process: ports count up from the first."""
         port = self.port + number if self.port else 0
         advertised = self.advertised_port + number if self.advertised_port else 0
@@ -55,7 +55,7 @@ class Listener:
         return replace(self, port=port, advertised_port=advertised)
 
 
-def read_listener(text: str) -> Listener:
+def read_listener(text: str) -> BrokerListener:
     """``[NAME=]PROTOCOL://HOST:PORT``; without a name the protocol is the name."""
     found = _LISTENER.fullmatch(text)
     if found is None or found["protocol"] not in PROTOCOLS or int(found["port"]) > PORT_MAX:
@@ -63,10 +63,10 @@ def read_listener(text: str) -> Listener:
             f"{mask_user(text)!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
             f"protocol of {', '.join(PROTOCOLS)}"
         )
-    return Listener(found["name"] or found["protocol"], found["protocol"], found["host"], int(found["port"]))
+    return BrokerListener(found["name"] or found["protocol"], found["protocol"], found["host"], int(found["port"]))
 
 
-def with_advertised(listeners: list[Listener], texts: list[str]) -> list[Listener]:
+def with_advertised(listeners: list[BrokerListener], texts: list[str]) -> list[BrokerListener]:
     """``NAME://HOST:PORT`` for each listener whose clients are told another address than that it listens at."""
     check_listeners(listeners)
     told = {listener.name: listener for listener in listeners}
@@ -90,9 +90,9 @@ def bootstrap_servers(addresses: Iterable[BrokerAddress]) -> str:
     )
 
 
-def check_ports(listeners: Iterable[Listener], nodes: int) -> None:
+def check_ports(listeners: Iterable[BrokerListener], nodes: int) -> None:
     """``UsageError``: two listeners of this broker would listen at one port; each takes a port for every node."""
-    taken: dict[int, list[tuple[str, Listener]]] = {}
+    taken: dict[int, list[tuple[str, BrokerListener]]] = {}
     for number in range(nodes):
         for listener in listeners:
             wanted = listener.for_node(number)
@@ -106,7 +106,7 @@ def check_ports(listeners: Iterable[Listener], nodes: int) -> None:
             taken.setdefault(wanted.port, []).append((words, wanted))
 
 
-def check_listeners(listeners: list[Listener]) -> None:
+def check_listeners(listeners: list[BrokerListener]) -> None:
     """``UsageError``: two have the same name."""
     names = [listener.name for listener in listeners]
     for name in names:

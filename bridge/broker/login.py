@@ -25,7 +25,7 @@ LOGIN_BYTES_MAX = 524_288
 """The longest frame before somebody is in: ``sasl.server.max.receive.size`` (3.6)."""
 
 
-class State(Enum):
+class SaslServerState(Enum):
     """How far it is."""
 
     HANDSHAKE_REQUEST = auto()
@@ -35,21 +35,21 @@ class State(Enum):
 
 
 @dataclass(slots=True)
-class Login:
+class SaslServerAuthenticator:
     """``users``: name → password; None: this listener asks nobody."""
 
     users: Mapping[str, str] | None = field(repr=False)
-    state: State = State.HANDSHAKE_REQUEST
+    state: SaslServerState = SaslServerState.HANDSHAKE_REQUEST
     principal: str = ANONYMOUS
 
     def __post_init__(self) -> None:
         if self.users is None:
-            self.state = State.COMPLETE
+            self.state = SaslServerState.COMPLETE
 
     @property
     def is_complete(self) -> bool:
         """Whether any request may be answered."""
-        return self.state is State.COMPLETE
+        return self.state is SaslServerState.COMPLETE
 
     def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
         """The answer to SaslHandshake; an error in it ends the login."""
@@ -57,14 +57,14 @@ class Login:
             return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
         if mechanism not in MECHANISMS:
             return SaslHandshakeResponse(error_code=UNSUPPORTED_SASL_MECHANISM.code, mechanisms=MECHANISMS)
-        if self.state is State.COMPLETE and version == 0:
+        if self.state is SaslServerState.COMPLETE and version == 0:
             return SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE.code, mechanisms=[])
-        self.state = State.RAW_TOKEN if version == 0 else State.AUTHENTICATE
+        self.state = SaslServerState.RAW_TOKEN if version == 0 else SaslServerState.AUTHENTICATE
         return SaslHandshakeResponse(mechanisms=MECHANISMS)
 
     def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
         """The answer to SaslAuthenticate; an error in it ends the connection."""
-        if self.state is not State.AUTHENTICATE:
+        if self.state is not SaslServerState.AUTHENTICATE:
             return SaslAuthenticateResponse(
                 error_code=ILLEGAL_SASL_STATE.code, error_message="SaslAuthenticate comes after a SaslHandshake"
             )
@@ -88,5 +88,5 @@ class Login:
         fits = hmac.compare_digest(password.encode(), expected.encode())
         if not (fits and user in self.users and acts_as in ("", user)):
             return False
-        self.state, self.principal = State.COMPLETE, user
+        self.state, self.principal = SaslServerState.COMPLETE, user
         return True

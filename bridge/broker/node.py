@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from bridge.broker import apis
-from bridge.broker.groups import Groups
-from bridge.broker.topics import OFFSETS_TOPIC, Partition
-from bridge.coordinator.calls import Call, Operation, Reply
+from bridge.broker.groups import CoordinatorRuntime
+from bridge.broker.topics import OFFSETS_TOPIC, BrokerPartition
+from bridge.coordinator.calls import AclOperation, ApiRequest, ResponseCallback
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -25,18 +25,18 @@ from zkconsumer.kafka.fetch_session_cache import FetchSessionCache
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
-    from bridge.broker.cluster import Cluster
-    from bridge.coordinator.calls import OffsetsInZooKeeper
+    from bridge.broker.cluster import BrokerCluster
+    from bridge.coordinator.calls import LegacyOffsetStore
 
 UNKNOWN_EPOCH = -1
 
 _log = logging.getLogger(__name__)
 
 
-class Node:
+class BrokerNode:
     """``addresses``: listener → where its clients are told to connect."""
 
-    def __init__(self, node_id: int, cluster: Cluster, groups: Groups) -> None:
+    def __init__(self, node_id: int, cluster: BrokerCluster, groups: CoordinatorRuntime) -> None:
         self.node_id = node_id
         self.cluster = cluster
         self.coordinator_runtime = groups
@@ -44,11 +44,11 @@ class Node:
         self.fetch_sessions = FetchSessionCache(cluster.scheduler.now_ms)
         self.kafka_apis = KafkaApis(self, cluster.authorizer, apis.api_handlers(self))
 
-    def is_authorized(self, call: Call, operation: Operation, topic: str) -> bool:
+    def is_authorized(self, call: ApiRequest, operation: AclOperation, topic: str) -> bool:
         """Whether the asker may do this with a topic."""
         return self.cluster.authorizer(call.principal, operation, "topic", topic)
 
-    def partition_or_error(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> Partition | ErrorCode:
+    def partition_or_error(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> BrokerPartition | ErrorCode:
         """The partition, if this node leads it in the epoch that the client thinks it does."""
         partition = self.cluster.topics.partition(topic, index)
         if partition is None:
@@ -86,7 +86,7 @@ class Node:
         led = self.cluster.topics.partition(OFFSETS_TOPIC, partition)
         return None if led is None else self.cluster.address(led.leader, listener)
 
-    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
         """Give a request to this node's machine."""
 
         def answer(found: Any) -> None:
@@ -96,7 +96,7 @@ class Node:
         self.coordinator_runtime.submit(call, body, answer)
 
     @property
-    def legacy_offset_store(self) -> OffsetsInZooKeeper | None:
+    def legacy_offset_store(self) -> LegacyOffsetStore | None:
         """None: there is no ZooKeeper."""
         return self.cluster.legacy_offset_store
 

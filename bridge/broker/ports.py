@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridge.broker.listeners import WILDCARDS, Listener
-from bridge.broker.node import Node
+from bridge.broker.listeners import WILDCARDS, BrokerListener
+from bridge.broker.node import BrokerNode
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import BrokerAddress
 
@@ -17,24 +17,24 @@ BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ListeningPort:
     """One node at one listener."""
 
-    node: Node
-    listener: Listener
+    node: BrokerNode
+    listener: BrokerListener
     socket: socket.socket
 
 
-def bind_ports(nodes: Iterable[Node], listeners: Sequence[Listener]) -> list[Port]:
+def bind_ports(nodes: Iterable[BrokerNode], listeners: Sequence[BrokerListener]) -> list[ListeningPort]:
     """Bind them all, and tell each node where clients reach it.
 
     ``PreconditionFailed``: one is in use, or cannot be listened at; then none is bound.
     """
-    ports: list[Port] = []
+    ports: list[ListeningPort] = []
     try:
         for number, node in enumerate(nodes):
             for listener in listeners:
-                port = Port(node, listener.for_node(number), _listen(listener.for_node(number)))
+                port = ListeningPort(node, listener.for_node(number), _listen(listener.for_node(number)))
                 ports.append(port)
                 node.addresses[listener.name] = _address(port)
     except BaseException:
@@ -43,19 +43,19 @@ def bind_ports(nodes: Iterable[Node], listeners: Sequence[Listener]) -> list[Por
     return ports
 
 
-def close_ports(ports: Iterable[Port]) -> None:
+def close_ports(ports: Iterable[ListeningPort]) -> None:
     """Nobody listens there any more."""
     for port in ports:
         port.socket.close()
 
 
-def _address(port: Port) -> BrokerAddress:
+def _address(port: ListeningPort) -> BrokerAddress:
     listener = port.listener
     host = listener.advertised_host or (socket.gethostname() if listener.host in WILDCARDS else listener.host)
     return BrokerAddress(port.node.node_id, host, listener.advertised_port or int(port.socket.getsockname()[1]))
 
 
-def _listen(listener: Listener) -> socket.socket:
+def _listen(listener: BrokerListener) -> socket.socket:
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     try:
         return socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)

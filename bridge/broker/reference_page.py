@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from bridge.broker.config import BrokerConfig, TopicConfig
-from bridge.broker.connection import LOGIN_MS, READ_AHEAD_BYTES, SLOW_READER_MS
+from bridge.broker.config import BrokerConfig, TopicConfigOverrides
+from bridge.broker.connection import AUTHENTICATION_TIMEOUT_MS, READ_AHEAD_BYTES, SLOW_READER_TIMEOUT_MS
 from bridge.broker.log.producers import BATCHES_KEPT, PRODUCERS_MAX
 from bridge.broker.login import LOGIN_BYTES_MAX
-from bridge.broker.releases import NEWEST, RELEASES
-from bridge.coordinator.config import GroupConfig
+from bridge.broker.releases import DEFAULT_RELEASE, EMULATED_RELEASES
+from bridge.coordinator.config import GroupCoordinatorConfig
 from zkconsumer.wire.schemas import APIS
 
 HEAD = f"""# The development broker
@@ -20,8 +20,8 @@ broker](../how-to/run-the-development-broker.md).
 
 ## What it speaks, by release
 
-`--emulate RELEASE` (the default is {NEWEST}). The versions are those that real brokers of the release answer, of the
-APIs that are here; `format` is how records are stored.
+`--emulate RELEASE` (the default is {DEFAULT_RELEASE}). The versions are those that real brokers of the release answer,
+of the APIs that are here; `format` is how records are stored.
 
 """
 
@@ -52,22 +52,23 @@ key; nothing is ever compacted.
 
 def render() -> str:
     """The whole page."""
-    names = list(RELEASES)
+    names = list(EMULATED_RELEASES)
     lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    lines.append("| format | " + " | ".join(str(RELEASES[name].magic) for name in names) + " |")
-    for key in RELEASES[NEWEST].ranges:
+    lines.append("| format | " + " | ".join(str(EMULATED_RELEASES[name].magic) for name in names) + " |")
+    for key in EMULATED_RELEASES[DEFAULT_RELEASE].ranges:
         spans = []
         for name in names:
-            known = RELEASES[name].ranges.get(key)
+            known = EMULATED_RELEASES[name].ranges.get(key)
             spans.append("-" if known is None else "-".join(map(str, sorted({*known}))))
         lines.append(f"| {APIS[key].name} | " + " | ".join(spans) + " |")
     broker = [f"| `{c.metadata['key']}` | {_shown(c.default)} |" for c in fields(BrokerConfig)]
-    groups = [f"| `{c.metadata['kafka.key']}` | {c.default} |" for c in fields(GroupConfig)]
-    topics = [f"- `{c.metadata['key']}`" for c in fields(TopicConfig)]
+    groups = [f"| `{c.metadata['kafka.key']}` | {c.default} |" for c in fields(GroupCoordinatorConfig)]
+    topics = [f"- `{c.metadata['key']}`" for c in fields(TopicConfigOverrides)]
     limits = [
-        f"- a login takes at most {LOGIN_MS // 1000} s, and a frame before it has at most {LOGIN_BYTES_MAX} bytes",
+        f"- a login takes at most {AUTHENTICATION_TIMEOUT_MS // 1000} s, and a frame before it has at most "
+        f"{LOGIN_BYTES_MAX} bytes",
         f"- while a request waits, some {READ_AHEAD_BYTES // 1024} KiB of what follows it are read, and no more",
-        f"- a client that takes nothing of its answer for {SLOW_READER_MS // 1000} s loses its connection",
+        f"- a client that takes nothing of its answer for {SLOW_READER_TIMEOUT_MS // 1000} s loses its connection",
         f"- a partition knows the last {BATCHES_KEPT} batches of {PRODUCERS_MAX} idempotent producers",
     ]
     parts = [HEAD, *_block(lines), SETTINGS, *_block(broker), OF_GROUPS, *_block(groups), OF_TOPICS, *_block(topics)]

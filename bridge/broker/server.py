@@ -17,29 +17,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from bridge.broker.accepting import Acceptor, DescriptorShortage
+from bridge.broker.accepting import Acceptor, DescriptorShortageLogger
 from bridge.broker.assembly import build_cluster
-from bridge.broker.cluster import Cluster
-from bridge.broker.connection import BrokerConnection
-from bridge.broker.incoming import Budget
-from bridge.broker.login import Login
-from bridge.broker.ports import Port, bind_ports, close_ports
-from bridge.broker.settings import BrokerSettings
+from bridge.broker.cluster import BrokerCluster
+from bridge.broker.connection import ClientConnection
+from bridge.broker.incoming import RequestMemoryBudget
+from bridge.broker.login import SaslServerAuthenticator
+from bridge.broker.ports import ListeningPort, bind_ports, close_ports
+from bridge.broker.settings import BrokerServerSettings
 from bridge.broker.timers import LoopScheduler
-from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import Bug, PreconditionFailed, UsageError, WorldError
+from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperRegistration
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.errors import InternalError, PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.types import BrokerAddress
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
-LOOK_MS = 1_000
+CONNECTION_CHECK_INTERVAL_MS = 1_000
 TLS_HANDSHAKE_S = 10.0
 CALL_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_MS = 10_000
-GOODBYE_S = 0.5
+SHUTDOWN_FLUSH_S = 0.5
 """How long answers that are being sent may take once the broker stops."""
 
 _log = logging.getLogger(__name__)
@@ -51,22 +51,22 @@ class BrokerServer:
     ``PreconditionFailed``: a port or the directory is in use, or a log is damaged.
     """
 
-    def __init__(self, settings: BrokerSettings, zk_store: Callable[[str, int], ZkStore] = KazooStore) -> None:
+    def __init__(self, settings: BrokerServerSettings, zk_store: Callable[[str, int], ZkStore] = KazooStore) -> None:
         self.settings = settings
         self._new_zk_store = zk_store
-        self._zookeeper: ZooKeeperDoor | None = None
+        self._zookeeper: ZooKeeperRegistration | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._worker: Worker | None = None
-        self._cluster: Cluster | None = None
-        self._ports: list[Port] = []
-        self._connections: set[BrokerConnection] = set()
+        self._worker: WorkerThread | None = None
+        self._cluster: BrokerCluster | None = None
+        self._ports: list[ListeningPort] = []
+        self._connections: set[ClientConnection] = set()
         self._thread_error: BaseException | None = None
         self._is_ready = threading.Event()
         self._is_serving = False
         self._tls: ssl.SSLContext | None = None
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> BrokerCluster:
         """What ``call`` works on; only on the broker's thread.  ``UsageError``: it was never started."""
         if self._cluster is None:
             raise UsageError("start the broker first: with EmbeddedBroker() as broker, or start()")
@@ -106,8 +106,8 @@ class BrokerServer:
                 self.stop()
                 raise
 
-    def call(self, action: Callable[[Cluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
-        """Run this on the broker's thread.  What it raises is raised here; ``WorldError``: no answer in time."""
+    def call(self, action: Callable[[BrokerCluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
+        """Run this on the broker's thread.  What it raises is raised here; ``UnavailableError``: no answer in time."""
         self._check_alive()
         assert self._loop is not None, "the broker was started"
         done = threading.Event()
@@ -123,7 +123,7 @@ class BrokerServer:
 
         self._loop.call_soon_threadsafe(run)
         if not done.wait(timeout_ms / 1000):
-            raise WorldError(f"the broker's thread did not come to it within {timeout_ms} ms")
+            raise UnavailableError(f"the broker's thread did not come to it within {timeout_ms} ms")
         if errors:
             raise errors[0]
         return box[0]
@@ -131,7 +131,7 @@ class BrokerServer:
     def ensure_topic(self, name: str, partitions: int) -> None:
         """Make a topic unless there is one.  ``PreconditionFailed``: it has another number of partitions."""
 
-        def make(cluster: Cluster) -> None:
+        def make(cluster: BrokerCluster) -> None:
             found = cluster.topics.get(name)
             if found is None:
                 cluster.create_topic(name, partitions)
@@ -150,7 +150,7 @@ class BrokerServer:
         if self._zookeeper is not None:
             self._zookeeper.close()
         if not self._worker.stop(timeout_ms):
-            raise WorldError(f"the broker did not stop within {timeout_ms} ms")
+            raise UnavailableError(f"the broker did not stop within {timeout_ms} ms")
 
     # --- before the thread --------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class BrokerServer:
         cluster = self._cluster = build_cluster(settings, LoopScheduler(loop))
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
-            door = ZooKeeperDoor(store, cluster, settings.listeners, lambda action: _run_on_loop(loop, action))
+            door = ZooKeeperRegistration(store, cluster, settings.listeners, lambda action: _run_on_loop(loop, action))
             cluster.legacy_offset_store = door.offsets
             self._zookeeper = door
             cluster.on_topics_changed = door.write_topics
@@ -187,8 +187,8 @@ class BrokerServer:
     async def _serve(self, stop: StopSignal) -> None:
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        budget = Budget(self.cluster.config.queued_max_request_bytes)
-        shortage = DescriptorShortage()
+        budget = RequestMemoryBudget(self.cluster.config.queued_max_request_bytes)
+        shortage = DescriptorShortageLogger()
         acceptors = [self._acceptor(port, budget, shortage) for port in self._ports]
         for acceptor in acceptors:
             acceptor.start()
@@ -199,7 +199,7 @@ class BrokerServer:
             self._check_connections()
             shortage.check_recovered(loop.time())
             try:
-                await asyncio.wait_for(self._stopping.wait(), LOOK_MS / 1000)
+                await asyncio.wait_for(self._stopping.wait(), CONNECTION_CHECK_INTERVAL_MS / 1000)
             except TimeoutError:
                 continue
         for acceptor in acceptors:
@@ -207,19 +207,23 @@ class BrokerServer:
         self.cluster.shut_down()
         for connection in list(self._connections):
             connection.close()
-        deadline = loop.time() + GOODBYE_S
+        deadline = loop.time() + SHUTDOWN_FLUSH_S
         while self._connections and loop.time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
 
-    def _acceptor(self, port: Port, budget: Budget, shortage: DescriptorShortage) -> Acceptor:
+    def _acceptor(
+        self, port: ListeningPort, budget: RequestMemoryBudget, shortage: DescriptorShortageLogger
+    ) -> Acceptor:
         listener = port.listener
         users = self.settings.users if listener.has_sasl else None
         return Acceptor(
             port.socket,
-            lambda: BrokerConnection(port.node, listener.name, Login(users), budget, self._connections),
+            lambda: ClientConnection(
+                port.node, listener.name, SaslServerAuthenticator(users), budget, self._connections
+            ),
             lambda: len(self._connections),
             shortage,
             self._tls if listener.has_tls else None,
@@ -242,8 +246,8 @@ class BrokerServer:
     def _check_alive(self) -> None:
         if not self.is_alive:
             if self._thread_error is not None:
-                raise Bug(f"the broker's thread has died: {self._thread_error!r}") from self._thread_error
-            raise WorldError("the broker does not run")
+                raise InternalError(f"the broker's thread has died: {self._thread_error!r}") from self._thread_error
+            raise UnavailableError("the broker does not run")
 
 
 def _run_on_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:

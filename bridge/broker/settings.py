@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.broker.cluster import allow_all
-from bridge.broker.listeners import Listener, check_listeners, check_ports
+from bridge.broker.listeners import BrokerListener, check_listeners, check_ports
 from bridge.broker.log.files import SyncPolicy
-from bridge.broker.releases import NEWEST, emulated_release
-from bridge.broker.tls_handshakes import ToldHandshake
+from bridge.broker.releases import DEFAULT_RELEASE, emulated_release
+from bridge.broker.tls_handshakes import LoggedHandshake
 from bridge.coordinator.calls import Authorizer
 from zkconsumer.errors import InvalidConfigException, UsageError
 from zkconsumer.settings import check_connect, mask_user
 
 NODES_MAX = 100
 
-LOOPBACK = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
+LOOPBACK_LISTENER = BrokerListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TlsFiles:
         """``InvalidConfigException``: a file cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.sslobject_class = ToldHandshake
+        context.sslobject_class = LoggedHandshake
         try:
             # Never None: OpenSSL would ask for the password on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
@@ -57,17 +57,17 @@ def _reason(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerServerSettings:
     """``data`` None: everything in memory.  ``nodes`` are numbered from ``first_node_id`` on.
 
     ``properties``: Kafka's keys of ``server.properties``, of the broker and of the coordinator.  ``users``: name →
     password, for SASL.  ``zookeeper``: where to register, and where OffsetCommit v0 goes.
     """
 
-    release: str = NEWEST
+    release: str = DEFAULT_RELEASE
     nodes: int = 1
     first_node_id: int = 0
-    listeners: tuple[Listener, ...] = (LOOPBACK,)
+    listeners: tuple[BrokerListener, ...] = (LOOPBACK_LISTENER,)
     data: Path | None = None
     sync: SyncPolicy = SyncPolicy.SYSTEM
     properties: Mapping[str, str] = field(default_factory=dict)

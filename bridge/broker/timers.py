@@ -13,7 +13,7 @@ from bridge.coordinator.events import TimerKey
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 
-class Handle(Protocol):
+class ScheduledCall(Protocol):
     """Something that will be called."""
 
     def cancel(self) -> None:
@@ -26,7 +26,7 @@ class Scheduler(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since 1970 at the start, and from then on by a clock that never goes back."""
 
-    def call_in(self, delay_ms: int, action: Callable[[], None]) -> Handle:
+    def call_in(self, delay_ms: int, action: Callable[[], None]) -> ScheduledCall:
         """Call this on the broker's thread, not before ``delay_ms`` have passed."""
 
 
@@ -40,7 +40,7 @@ class LoopScheduler:
     def now_ms(self) -> int:
         return SYSTEM_CLOCK.now_ms() + self._wall_ahead_ms
 
-    def call_in(self, delay_ms: int, action: Callable[[], None]) -> Handle:
+    def call_in(self, delay_ms: int, action: Callable[[], None]) -> ScheduledCall:
         return self._loop.call_later(delay_ms / 1000, action)
 
 
@@ -50,7 +50,7 @@ class Timers:
     def __init__(self, scheduler: Scheduler, fire: Callable[[TimerKey, int], None]) -> None:
         self._scheduler = scheduler
         self._fire = fire
-        self._scheduled: dict[TimerKey, Handle] = {}
+        self._scheduled: dict[TimerKey, ScheduledCall] = {}
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
         """Takes the place of the deadline with this key."""

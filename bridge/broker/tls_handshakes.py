@@ -8,7 +8,7 @@ import ssl
 _log = logging.getLogger(__name__)
 
 
-class ToldHandshake(ssl.SSLObject):
+class LoggedHandshake(ssl.SSLObject):
     """Set as ``SSLContext.sslobject_class``.  Who the client is, is not known here."""
 
     def do_handshake(self) -> None:

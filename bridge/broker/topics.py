@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.broker.catalogue import Catalogue, CatalogueStore, LedPartition, TopicEntry
-from bridge.broker.config import BrokerConfig, TopicConfig, read_topic_config
+from bridge.broker.catalogue import Catalogue, CatalogueStore, PartitionEntry, TopicEntry
+from bridge.broker.config import BrokerConfig, TopicConfigOverrides, read_topic_config
 from bridge.broker.data_folder import DataFolder, topic_folder_name
 from bridge.broker.log.files import OpenFiles
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
-from bridge.broker.log.produced import Rules
+from bridge.broker.log.produced import RecordValidationRules
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.wire.kinds import NO_UUID
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL = frozenset({OFFSETS_TOPIC})
+BROKER_INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 
 PARTITIONS_MAX = 10_000
 """How many partitions a topic may have here, and all those of one request; each costs some memory, used or not.
@@ -31,9 +31,9 @@ Kafka's controller, too, writes 10,000 records for one request at most (KRaft: 4
 """
 
 TOPIC_CHARS_MAX = 249
-_LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_CHARS_MAX}}}", re.ASCII)
+_VALID_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_CHARS_MAX}}}", re.ASCII)
 
-PRODUCER_IDS_AT_ONCE = 1000
+PRODUCER_ID_BLOCK_SIZE = 1000
 """How many producer ids are set aside at a time, so that giving one out seldom writes the catalogue (as in Kafka)."""
 
 OFFSETS_SEGMENT_BYTES = 104_857_600
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Partition:
+class BrokerPartition:
     """One partition: who leads it, and its log, which all nodes share."""
 
     topic: str
@@ -54,18 +54,18 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Topic:
+class BrokerTopic:
     """One topic."""
 
     name: str
     topic_id: bytes
-    config: TopicConfig
-    partitions: list[Partition]
+    config: TopicConfigOverrides
+    partitions: list[BrokerPartition]
 
     @property
     def is_internal(self) -> bool:
         """Whether clients may not write it."""
-        return self.name in INTERNAL
+        return self.name in BROKER_INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class NewTopic:
 
 def is_valid_topic_name(name: str) -> bool:
     """Whether a topic may be called so (0.8.1 and later)."""
-    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
+    return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-class Topics:
+class TopicStore:
     """All topics.  For the broker's thread alone; ``random_bytes`` makes ids."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Topics:
         folder: DataFolder | None,
         files: OpenFiles,
         config: BrokerConfig,
-        release: Release,
+        release: BrokerRelease,
         node_ids: tuple[int, ...],
         new_cluster_id: str,
         random_bytes: Callable[[int], bytes],
@@ -103,8 +103,8 @@ class Topics:
         self._release = release
         self._random_bytes = random_bytes
         self.node_ids = node_ids
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
+        self._by_name: dict[str, BrokerTopic] = {}
+        self._by_id: dict[bytes, BrokerTopic] = {}
         self._catalogue = store.load() or Catalogue(new_cluster_id)
         self._next_producer_id = self._catalogue.next_producer_id
         self._open_all()
@@ -119,27 +119,27 @@ class Topics:
         """Where everything is stored; None: in memory."""
         return None if self._folder is None else self._folder.path
 
-    def get(self, name: str) -> Topic | None:
+    def get(self, name: str) -> BrokerTopic | None:
         """The topic of this name."""
         return self._by_name.get(name)
 
-    def by_id(self, topic_id: bytes) -> Topic | None:
+    def by_id(self, topic_id: bytes) -> BrokerTopic | None:
         """The topic of this id."""
         return self._by_id.get(topic_id)
 
-    def partition(self, name: str, index: int) -> Partition | None:
+    def partition(self, name: str, index: int) -> BrokerPartition | None:
         """One partition."""
         topic = self._by_name.get(name)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
-    def __iter__(self) -> Iterator[Topic]:
+    def __iter__(self) -> Iterator[BrokerTopic]:
         return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
 
-    def create(self, new: Sequence[NewTopic]) -> list[Topic]:
+    def create(self, new: Sequence[NewTopic]) -> list[BrokerTopic]:
         """Make topics; the catalogue is written once for all of them.  ``OSError``: none was made."""
         entries = {
             topic.name: TopicEntry(
-                self._new_id(), tuple(LedPartition(r[0], 0, r) for r in topic.replicas), dict(topic.config)
+                self._new_id(), tuple(PartitionEntry(r[0], 0, r) for r in topic.replicas), dict(topic.config)
             )
             for topic in new
         }
@@ -155,7 +155,7 @@ class Topics:
             for index in range(partitions)
         ]
 
-    def delete(self, doomed: Sequence[Topic]) -> None:
+    def delete(self, doomed: Sequence[BrokerTopic]) -> None:
         """Remove topics and their records for good; the catalogue is written once.  ``OSError``: none was removed."""
         gone = {topic.name for topic in doomed}
         kept = {name: entry for name, entry in self._catalogue.topics.items() if name not in gone}
@@ -167,13 +167,13 @@ class Topics:
             if self._folder is not None:
                 self._folder.remove_topic(topic.name, topic.topic_id)
 
-    def set_leader(self, partition: Partition, leader: int) -> None:
+    def set_leader(self, partition: BrokerPartition, leader: int) -> None:
         """Another node leads the partition from now on (−1: none); its epoch goes up."""
         entry = self._catalogue.topics[partition.topic]
         led = list(entry.partitions)
         others = tuple(node for node in partition.replicas if node != leader)
         kept = (leader, *others)[: len(partition.replicas)] if leader >= 0 else partition.replicas
-        led[partition.index] = LedPartition(leader, partition.leader_epoch + 1, kept)
+        led[partition.index] = PartitionEntry(leader, partition.leader_epoch + 1, kept)
         moved = replace(entry, partitions=tuple(led))
         self._save(replace(self._catalogue, topics={**self._catalogue.topics, partition.topic: moved}))
         partition.leader, partition.replicas = leader, kept
@@ -182,7 +182,7 @@ class Topics:
     def new_producer_id(self) -> int:
         """One that was never given out.  ``OSError``."""
         if self._next_producer_id >= self._catalogue.next_producer_id:
-            self._save(replace(self._catalogue, next_producer_id=self._next_producer_id + PRODUCER_IDS_AT_ONCE))
+            self._save(replace(self._catalogue, next_producer_id=self._next_producer_id + PRODUCER_ID_BLOCK_SIZE))
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
@@ -209,17 +209,19 @@ class Topics:
             led = [
                 partition
                 if partition.leader in ids
-                else LedPartition(ids[at % len(ids)], partition.leader_epoch + 1, (ids[at % len(ids)],))
+                else PartitionEntry(ids[at % len(ids)], partition.leader_epoch + 1, (ids[at % len(ids)],))
                 for at, partition in enumerate(entry.partitions)
             ]
             entries[name] = replace(entry, partitions=tuple(led))
         self._save(replace(self._catalogue, topics=entries))
         if self._folder is not None:
-            self._folder.remove_unlisted_topics({topic_folder_name(name, entry.topic_id) for name, entry in entries.items()})
+            self._folder.remove_unlisted_topics(
+                {topic_folder_name(name, entry.topic_id) for name, entry in entries.items()}
+            )
         for name, entry in entries.items():
             self._open(name, entry)
 
-    def _open(self, name: str, entry: TopicEntry) -> Topic:
+    def _open(self, name: str, entry: TopicEntry) -> BrokerTopic:
         config = read_topic_config(entry.config)
         settings = self._log_settings(name, config)
         partitions = []
@@ -230,15 +232,15 @@ class Topics:
                 else DiskStorage(self._folder.partition(name, entry.topic_id, index), self._files)
             )
             log = PartitionLog(f"{name}-{index}", storage, settings, lambda words: _log.warning("log_cut %s", words))
-            partitions.append(Partition(name, index, led.leader, led.leader_epoch, led.replicas, log))
-        topic = Topic(name, entry.topic_id, config, partitions)
+            partitions.append(BrokerPartition(name, index, led.leader, led.leader_epoch, led.replicas, log))
+        topic = BrokerTopic(name, entry.topic_id, config, partitions)
         self._by_name[name] = topic
         self._by_id[entry.topic_id] = topic
         return topic
 
-    def _log_settings(self, name: str, config: TopicConfig) -> LogSettings:
+    def _log_settings(self, name: str, config: TopicConfigOverrides) -> LogSettings:
         broker = self._config
-        rules = Rules(
+        rules = RecordValidationRules(
             self._release.magic,
             broker.message_max_bytes if config.max_message_bytes is None else config.max_message_bytes,
             config.is_compacted,

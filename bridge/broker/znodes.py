@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from bridge.broker.listeners import Listener
-from bridge.broker.topics import Topic
+from bridge.broker.listeners import BrokerListener
+from bridge.broker.topics import BrokerTopic
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
 
@@ -19,7 +19,7 @@ CONTROLLER_EPOCH = 1
 
 
 def broker_znode_data(
-    listeners: Iterable[Listener], addresses: Mapping[str, BrokerAddress], release: tuple[int, ...], wall_ms: int
+    listeners: Iterable[BrokerListener], addresses: Mapping[str, BrokerAddress], release: tuple[int, ...], wall_ms: int
 ) -> bytes:
     """Version 2 in 0.9, 4 from 0.10.2 on; ``host`` and ``port`` are those of the first PLAINTEXT listener."""
     rows = [(listener, addresses[listener.name]) for listener in listeners]
@@ -41,7 +41,7 @@ def broker_znode_data(
     return _json(node)
 
 
-def topic_znodes(topics: Iterable[Topic]) -> dict[str, bytes]:
+def topic_znodes(topics: Iterable[BrokerTopic]) -> dict[str, bytes]:
     """Path → data, parents before children."""
     nodes: dict[str, bytes] = {}
     for topic in topics:

@@ -14,26 +14,26 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from bridge.broker.cluster import Cluster
-from bridge.broker.listeners import Listener
-from bridge.broker.timers import Handle
+from bridge.broker.cluster import BrokerCluster
+from bridge.broker.listeners import BrokerListener
+from bridge.broker.timers import ScheduledCall
 from bridge.broker.znodes import broker_znode_data, topic_znodes, with_parents
-from bridge.broker.zookeeper_offsets import ZooKeeperOffsets
+from bridge.broker.zookeeper_offsets import ZooKeeperOffsetStore
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Create,
     Delete,
     GetMany,
-    Node,
     NodeExists,
     NoNode,
     Request,
     Result,
-    SessionConnected,
     SetData,
     StoreError,
     StoreEvent,
+    ZkSessionConnected,
+    ZnodeData,
 )
 from zkconsumer.zk.store import ZkStore
 
@@ -42,7 +42,7 @@ SESSION_TIMEOUT_MS = 6_000
 
 CONNECT_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_MS = 3_000
-AGAIN_MS = 500
+BROKER_ID_RETRY_MS = 500
 """How long until an id that is still taken is tried again."""
 
 _PARENTS = (paths.CONSUMERS, paths.BROKER_IDS, paths.BROKER_TOPICS)
@@ -50,21 +50,21 @@ _PARENTS = (paths.CONSUMERS, paths.BROKER_IDS, paths.BROKER_TOPICS)
 _log = logging.getLogger(__name__)
 
 
-class ZooKeeperDoor:
+class ZooKeeperRegistration:
     """``to_broker`` runs something on the broker's thread.  Everything but ``open`` and ``close`` is called there."""
 
     def __init__(
         self,
         store: ZkStore,
-        cluster: Cluster,
-        listeners: Sequence[Listener],
+        cluster: BrokerCluster,
+        listeners: Sequence[BrokerListener],
         to_broker: Callable[[Callable[[], None]], None],
     ) -> None:
         self._store = store
         self._cluster = cluster
         self._listeners = listeners
         self._run_on_broker_thread = to_broker
-        self.offsets = ZooKeeperOffsets(self._submit, cluster.scheduler)
+        self.offsets = ZooKeeperOffsetStore(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
         self._created_paths: set[str] = set()
         """The paths that ZooKeeper has had; they stay when the session ends."""
@@ -74,7 +74,7 @@ class ZooKeeperDoor:
         self._missing: dict[int, StoreError | None] = {}
         """Our ids that are not registered, and what was in the way."""
         self._registered = threading.Event()
-        self._timer: Handle | None = None
+        self._timer: ScheduledCall | None = None
 
     def open(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
         """Register every node, and write the topics; called by the program's thread.
@@ -102,7 +102,7 @@ class ZooKeeperDoor:
     # --- registration -------------------------------------------------------------------------------------------
 
     def _on_store_event(self, event: StoreEvent) -> None:
-        if isinstance(event, SessionConnected):
+        if isinstance(event, ZkSessionConnected):
             is_new = event.is_new
             self._run_on_broker_thread(lambda: self._on_connected(is_new))
 
@@ -144,7 +144,7 @@ class ZooKeeperDoor:
         """An id that is there may be ours: the answer to its creation was lost with the connection."""
         assert isinstance(nodes, list), "GetMany gives a list"
         for node_id, node in zip(there, nodes, strict=True):
-            if isinstance(node, Node) and node.stat.ephemeral_owner == self._store.session_id:
+            if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == self._store.session_id:
                 self._record_result(node_id, None)
             else:
                 _log.warning("broker_id_taken id=%d", node_id)
@@ -153,7 +153,7 @@ class ZooKeeperDoor:
         elif not self._is_closed:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._cluster.scheduler.call_in(AGAIN_MS, self._register)
+            self._timer = self._cluster.scheduler.call_in(BROKER_ID_RETRY_MS, self._register)
         self.write_topics()
 
     def _record_result(self, node_id: int, obstacle: StoreError | None) -> None:
@@ -184,7 +184,7 @@ class ZooKeeperDoor:
             for path, node in zip(changed, nodes, strict=True):
                 if isinstance(node, NoNode):
                     requests.append(Create(path, wanted[path]))
-                elif not isinstance(node, Node) or node.data != wanted[path]:
+                elif not isinstance(node, ZnodeData) or node.data != wanted[path]:
                     requests.append(SetData(path, wanted[path]))
             self._submit(requests, lambda written: self._on_topics_written(wanted, requests, written))
 

@@ -10,19 +10,19 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from bridge.broker.timers import Scheduler
 from bridge.broker.znodes import with_parents
-from bridge.coordinator.calls import Found
-from zkconsumer.errors import MalformedZnode, UnsafeName
+from bridge.coordinator.calls import ZooKeeperOffset
+from zkconsumer.errors import InvalidNameError, MalformedZnode
 from zkconsumer.kafka.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_SERVER_ERROR
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Create, GetMany, Node, NodeExists, NoNode, Request, Result, SetData, StoreError
+from zkconsumer.zk.requests import Create, GetMany, NodeExists, NoNode, Request, Result, SetData, StoreError, ZnodeData
 from zkconsumer.zk.znodes import format_offset, parse_offset
 
-ANSWER_MS = 30_000
+ZOOKEEPER_TIMEOUT_MS = 30_000
 """How long a commit or a fetch waits for ZooKeeper before it is answered with an error."""
 
 C = TypeVar("C")
-Answer: TypeAlias = Callable[[dict[TopicPartition, C]], None]
+ResultCallback: TypeAlias = Callable[[dict[TopicPartition, C]], None]
 
 
 class Submit(Protocol):
@@ -31,8 +31,8 @@ class Submit(Protocol):
     def __call__(self, requests: Sequence[Request], done: Callable[[list[Result]], None], /) -> None: ...
 
 
-class ZooKeeperOffsets:
-    """An ``OffsetsInZooKeeper``."""
+class ZooKeeperOffsetStore:
+    """An ``LegacyOffsetStore``."""
 
     def __init__(self, submit: Submit, scheduler: Scheduler) -> None:
         self._submit = submit
@@ -41,10 +41,10 @@ class ZooKeeperOffsets:
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], done: Callable[[dict[TopicPartition, int]], None]
     ) -> None:
-        """See ``OffsetsInZooKeeper``."""
+        """See ``LegacyOffsetStore``."""
         try:
             wanted = [(tp, paths.offset(group, tp), format_offset(offset)) for tp, offset in offsets.items()]
-        except UnsafeName:
+        except InvalidNameError:
             done(dict.fromkeys(offsets, INVALID_GROUP_ID.code))
             return
         answer = self._call_once_or_timeout(done, dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR.code))
@@ -80,17 +80,20 @@ class ZooKeeperOffsets:
         self._submit([SetData(path, data) for _, path, data in wanted], was_set)
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, ZooKeeperOffset]], None],
     ) -> None:
-        """See ``OffsetsInZooKeeper``."""
+        """See ``LegacyOffsetStore``."""
         asked = list(partitions)
-        nothing: dict[TopicPartition, Found] = dict.fromkeys(asked)
+        nothing: dict[TopicPartition, ZooKeeperOffset] = dict.fromkeys(asked)
         try:
             wanted = tuple(paths.offset(group, tp) for tp in asked)
-        except UnsafeName:
+        except InvalidNameError:
             done(nothing)
             return
-        unknown: dict[TopicPartition, Found] = dict.fromkeys(asked, UNKNOWN_SERVER_ERROR)
+        unknown: dict[TopicPartition, ZooKeeperOffset] = dict.fromkeys(asked, UNKNOWN_SERVER_ERROR)
         answer = self._call_once_or_timeout(done, unknown)
 
         def found(results: list[Result]) -> None:
@@ -100,7 +103,9 @@ class ZooKeeperOffsets:
 
         self._submit([GetMany(wanted)], found)
 
-    def _call_once_or_timeout(self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]) -> Answer[C]:
+    def _call_once_or_timeout(
+        self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]
+    ) -> ResultCallback[C]:
         """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
         answered: list[bool] = []
 
@@ -110,7 +115,7 @@ class ZooKeeperOffsets:
                 timer.cancel()
                 done(values)
 
-        timer = self._scheduler.call_in(ANSWER_MS, lambda: answer(late))
+        timer = self._scheduler.call_in(ZOOKEEPER_TIMEOUT_MS, lambda: answer(late))
         return answer
 
 
@@ -118,7 +123,7 @@ def _error_code(result: Result) -> int:
     return (UNKNOWN_SERVER_ERROR if isinstance(result, StoreError) else NONE).code
 
 
-def _read_offset(node: Node | StoreError) -> Found:
+def _read_offset(node: ZnodeData | StoreError) -> ZooKeeperOffset:
     """What cannot be read now is not the same as nothing: a member that takes it so begins anew somewhere else."""
     if isinstance(node, NoNode):
         return None

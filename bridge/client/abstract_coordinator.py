@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 
 from bridge.client import group_requests
 from bridge.client.backoff import Uniform
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_lookup import error_without_answer
 from bridge.client.errors import InconsistentGroupProtocolException
-from bridge.client.events import Failed, Failure
+from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import Generation, MemberState
-from bridge.client.group_member import GroupMember, JoinStep
-from bridge.client.outbox import Sent, What
+from bridge.client.group_member import GroupMemberBase, JoinStep
+from bridge.client.outbox import RequestKind, SentRequest
 from bridge.client.reactions import JOIN_GROUP as JOIN_TABLE
 from bridge.client.reactions import SYNC_GROUP as SYNC_TABLE
-from bridge.client.reactions import Reaction, error_from_code, error_action
+from bridge.client.reactions import ErrorAction, error_action, error_from_code
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP
@@ -37,10 +37,10 @@ RETRIES_AT_ONCE_MAX = 5
 """So often in a row a failed join is repeated without a pause; Kafka's clients set no limit."""
 
 
-class AbstractCoordinator(GroupMember):
+class AbstractCoordinator(GroupMemberBase):
     """One member of one group."""
 
-    def __init__(self, config: GroupConfig, uniform: Uniform, now_ms: int) -> None:
+    def __init__(self, config: GroupMemberConfig, uniform: Uniform, now_ms: int) -> None:
         super().__init__(config, uniform, now_ms)
         self.assignment_bytes = b""
         self._join_attempts = self._retries_at_once = 0
@@ -138,12 +138,12 @@ class AbstractCoordinator(GroupMember):
         body = group_requests.join_group(
             self.config, self.generation, self.protocol_type, self.metadata(), self.rejoin_reason
         )
-        self.send_to_coordinator(What.JOIN_GROUP, JOIN_GROUP.key, body, self.config.join_group_timeout_ms)
+        self.send_to_coordinator(RequestKind.JOIN_GROUP, JOIN_GROUP.key, body, self.config.join_group_timeout_ms)
 
-    def join_answered(self, sent: Sent, body: JoinGroupResponse) -> None:
+    def join_answered(self, sent: SentRequest, body: JoinGroupResponse) -> None:
         """The answer to JoinGroup."""
         if body.error_code != 0:
-            if error_action(JOIN_TABLE, body.error_code) is Reaction.USE_GIVEN_MEMBER_ID:
+            if error_action(JOIN_TABLE, body.error_code) is ErrorAction.USE_GIVEN_MEMBER_ID:
                 # The id is kept and the reason too: it is the same wish to join.
                 self.generation = Generation(member_id=body.member_id)
             self._react(JOIN_TABLE, body.error_code, sent)
@@ -158,7 +158,9 @@ class AbstractCoordinator(GroupMember):
         self.heartbeat.enable(self.pending_commands.now_ms)
         self.generation = Generation(body.generation_id, body.member_id, body.protocol_name)
         is_leader = body.leader == body.member_id
-        self.pending_commands.log_event("joined", generation=body.generation_id, member=body.member_id, is_leader=is_leader)
+        self.pending_commands.log_event(
+            "joined", generation=body.generation_id, member=body.member_id, is_leader=is_leader
+        )
         if is_leader:
             self._election = body
             self.step = JoinStep.ELECTED
@@ -190,9 +192,9 @@ class AbstractCoordinator(GroupMember):
     def _send_sync(self, assignments: Mapping[str, bytes]) -> None:
         self.step = JoinStep.SYNCING
         body = group_requests.sync_group(self.config, self.generation, self.protocol_type, assignments)
-        self.send_to_coordinator(What.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
+        self.send_to_coordinator(RequestKind.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
 
-    def sync_answered(self, sent: Sent, body: SyncGroupResponse) -> None:
+    def sync_answered(self, sent: SentRequest, body: SyncGroupResponse) -> None:
         """The answer to SyncGroup."""
         if body.error_code != 0:
             self._react(SYNC_TABLE, body.error_code, sent)
@@ -217,25 +219,25 @@ class AbstractCoordinator(GroupMember):
 
     # --- what went wrong ------------------------------------------------------------------------------------------
 
-    def _react(self, table: Mapping[int, Reaction], code: int, sent: Sent) -> None:
+    def _react(self, table: Mapping[int, ErrorAction], code: int, sent: SentRequest) -> None:
         """A join or a sync was refused."""
         what = error_action(table, code)
         reason = f"rebalance failed due to {error_code(code)}"
         match what:
-            case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
+            case ErrorAction.RESET_MEMBER | ErrorAction.RESET_GENERATION:
                 if sent.generation == self.generation:
-                    self.reset_on_response_error(sent.what, code, keeps_member_id=what is Reaction.RESET_GENERATION)
+                    self.reset_on_response_error(sent.what, code, keeps_member_id=what is ErrorAction.RESET_GENERATION)
                 self._retry(reason, at_once=True)
-            case Reaction.FIND_COORDINATOR:
+            case ErrorAction.FIND_COORDINATOR:
                 self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
                 self._retry(reason, at_once=False)
-            case Reaction.RETRY_AFTER_BACKOFF:
+            case ErrorAction.RETRY_AFTER_BACKOFF:
                 self._retry(reason, at_once=False)
-            case Reaction.USE_GIVEN_MEMBER_ID:
+            case ErrorAction.USE_GIVEN_MEMBER_ID:
                 self._retry(self.rejoin_reason or "need to re-join with the given member id", at_once=True)
-            case Reaction.RETRY_IMMEDIATELY:
+            case ErrorAction.RETRY_IMMEDIATELY:
                 self._retry(reason, at_once=True)
-            case Reaction.FENCED:
+            case ErrorAction.FENCED:
                 self.end(error_from_code(code, self.config.group_id, sent.what.value))
             case _:
                 self._fail(error_from_code(code, self.config.group_id, sent.what.value))
@@ -255,14 +257,14 @@ class AbstractCoordinator(GroupMember):
         self._retry(f"rebalance failed due to {type(error).__name__}", at_once=False)
         self.raise_to_program(error)
 
-    def request_failed(self, sent: Sent, event: Failed) -> None:
-        """See ``GroupMember``."""
-        if sent.what in (What.JOIN_GROUP, What.SYNC_GROUP):
+    def request_failed(self, sent: SentRequest, event: RequestFailed) -> None:
+        """See ``GroupMemberBase``."""
+        if sent.what in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
             self._join_failed(sent, event)
         else:
             super().request_failed(sent, event)
 
-    def _join_failed(self, sent: Sent, event: Failed) -> None:
+    def _join_failed(self, sent: SentRequest, event: RequestFailed) -> None:
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
             self._fail(error_without_answer(event, self.config.group_id, sent.what))
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from bridge.client.events import Node, Offset, RequestId, TimerKind
+from bridge.client.events import CoordinatorNode, Offset, RequestId, TimerKind
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 
@@ -29,21 +29,21 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Connect:
+class ConnectCoordinator:
     """Open the coordinator's own connection (apart from the one that fetches)."""
 
-    node: Node
+    node: CoordinatorNode
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class DisconnectCoordinator:
     """Close it; what is on its way has ``Failed``."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetMemberTimer:
     """Say ``TimerFired`` with this kind and deadline once it has passed; takes the place of one of the same kind."""
 
     kind: TimerKind
@@ -51,7 +51,7 @@ class SetTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelMemberTimer:
     """Nobody waits for this any more."""
 
     kind: TimerKind
@@ -75,14 +75,14 @@ class Invoke:
 
 
 @dataclass(frozen=True, slots=True)
-class StopFetching:
+class StopPartitions:
     """Hand out nothing more of these, before they are committed and given back."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class StartFetching:
+class StartPartitions:
     """These are ours in this generation; where from is asked by ``FetchAsked``.
 
     ``new``: those of them that came into being under our eyes (``newcomers``).
@@ -94,10 +94,10 @@ class StartFetching:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectPositions:
+class RequestPositions:
     """Say ``PositionsCollected``, once, for an automatic commit.
 
-    After ``StopFetching`` the positions are those that stay: what the program has in hand then is consumed, or not.
+    After ``StopPartitions`` the positions are those that stay: what the program has in hand then is consumed, or not.
     """
 
 
@@ -135,12 +135,12 @@ class Raise:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class MemberStopped:
     """Everything is given back; nothing follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogMemberEvent:
     """Something to be logged and counted: a word and its fields."""
 
     name: str
@@ -148,6 +148,19 @@ class Note:
 
 
 Command: TypeAlias = (
-    Send | Connect | Disconnect | SetTimer | CancelTimer | Invoke | StopFetching | StartFetching | CollectPositions
-    | CommitDone | FetchDone | NeedMetadata | Raise | Stopped | Note
-)  # fmt: skip
+    Send
+    | ConnectCoordinator
+    | DisconnectCoordinator
+    | SetMemberTimer
+    | CancelMemberTimer
+    | Invoke
+    | StopPartitions
+    | StartPartitions
+    | RequestPositions
+    | CommitDone
+    | FetchDone
+    | NeedMetadata
+    | Raise
+    | MemberStopped
+    | LogMemberEvent
+)

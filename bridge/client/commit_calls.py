@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.errors import CommitFailedException, RebalanceInProgressException
-from bridge.client.runtime import Answer
-from zkconsumer.core.events import KafkaWritten, Outcome
-from zkconsumer.core.stores import KAFKA, NotWritten
+from bridge.client.runtime import NetworkAnswer
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.core.stores import KAFKA_NAME, CommitFailure
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import NONE, error_code
 from zkconsumer.types import TopicPartition
@@ -33,7 +33,7 @@ class CommitCall:
     metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
     is_retried: bool = True
     done: threading.Event = field(default_factory=threading.Event)
-    refused: dict[TopicPartition, NotWritten] = field(default_factory=dict)
+    refused: dict[TopicPartition, CommitFailure] = field(default_factory=dict)
     unknown: set[TopicPartition] = field(default_factory=set)
     is_ended: bool = False
 
@@ -56,9 +56,7 @@ class CommitCalls:
         """One more."""
         with self._lock:
             self._made += 1
-            call = self._open[self._made] = CommitCall(
-                self._made, dict(offsets), metadata or {}, is_retried
-            )
+            call = self._open[self._made] = CommitCall(self._made, dict(offsets), metadata or {}, is_retried)
         return call
 
     def give_up(self, call: CommitCall) -> None:
@@ -89,13 +87,15 @@ class CommitCalls:
             call.done.set()
 
 
-def _not_written(why: Exception) -> NotWritten:
-    return NotWritten(str(why), KAFKA, isinstance(why, UsageError), isinstance(why, RebalanceInProgressException))
+def _not_written(why: Exception) -> CommitFailure:
+    return CommitFailure(
+        str(why), KAFKA_NAME, isinstance(why, UsageError), isinstance(why, RebalanceInProgressException)
+    )
 
 
 def commit_results(
-    answer: Answer,
-) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaWritten]] | None:
+    answer: NetworkAnswer,
+) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaCommitResult]] | None:
     """What was to be committed, and what became of each; None: it is no answer to a commit."""
     sent, event = answer.sent, answer.event
     if sent is None or sent.api_key != OFFSET_COMMIT.key or not isinstance(event, cev.Responded):
@@ -105,10 +105,14 @@ def commit_results(
         for topic in sent.body.topics
         for each in topic.partitions
     }
-    written: dict[TopicPartition, KafkaWritten] = {}
+    written: dict[TopicPartition, KafkaCommitResult] = {}
     for topic in event.body.topics:
         for each in topic.partitions:
             code = error_code(each.error_code)
-            outcome = KafkaWritten(Outcome.DONE) if code == NONE else KafkaWritten(Outcome.FAILED, str(code))
+            outcome = (
+                KafkaCommitResult(WriteOutcome.DONE)
+                if code == NONE
+                else KafkaCommitResult(WriteOutcome.FAILED, str(code))
+            )
             written[TopicPartition(topic.name, each.partition_index)] = outcome
     return asked, written

@@ -34,12 +34,12 @@ from bridge.client.errors import (
     RebalanceInProgressException,
     RetriableCommitFailedException,
 )
-from bridge.client.events import Failed, Failure, Offset
+from bridge.client.events import Failure, Offset, RequestFailed
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.group_member import GroupMember, JoinStep
-from bridge.client.outbox import Sent, What
+from bridge.client.group_member import GroupMemberBase, JoinStep
+from bridge.client.outbox import RequestKind, SentRequest
 from bridge.client.reactions import OFFSET_COMMIT as COMMIT_TABLE
-from bridge.client.reactions import Reaction, error_from_code, error_action
+from bridge.client.reactions import ErrorAction, error_action, error_from_code
 from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.types import TopicPartition
@@ -51,14 +51,14 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitTopic,
 )
 
-_OF_A_GENERATION = (Reaction.REJOIN, Reaction.RESET_MEMBER, Reaction.RESET_GENERATION, Reaction.FENCED)
+_OF_A_GENERATION = (ErrorAction.REJOIN, ErrorAction.RESET_MEMBER, ErrorAction.RESET_GENERATION, ErrorAction.FENCED)
 """What is said of the generation in which a commit was sent (27, 25, 22, 82)."""
 
 WAITING_MAX = 1000
 """So many commits may wait for their turn; one more is answered at once that it was not made."""
 
 
-class Why(Enum):
+class CommitReason(Enum):
     """Who waits for a commit."""
 
     REQUESTED = "asked"
@@ -67,12 +67,12 @@ class Why(Enum):
 
 
 @dataclass(slots=True)
-class Commit:
+class PendingCommit:
     """One commit until it is done.  ``is_retried``: until ``until_ms``; else one attempt."""
 
     number: int
     offsets: Mapping[TopicPartition, Offset]
-    why: Why
+    why: CommitReason
     is_retried: bool
     until_ms: int
     attempts: int = 0
@@ -82,19 +82,19 @@ class Commit:
     """The generation that had ended when the commit arrived: it is not sent in that one again."""
 
 
-Refused: TypeAlias = Mapping[TopicPartition, ZkConsumerError]
+CommitErrors: TypeAlias = Mapping[TopicPartition, ZkConsumerError]
 
-Finished: TypeAlias = Callable[[Commit, ZkConsumerError | None, Refused], None]
+CommitCallback: TypeAlias = Callable[[PendingCommit, ZkConsumerError | None, CommitErrors], None]
 """Told what a commit came to: no error, one for all of it, or one for each partition that was refused."""
 
 
-class Commits:
+class CommitQueue:
     """The commits that wait, the first of them perhaps in flight."""
 
-    def __init__(self, member: GroupMember, finished: Finished) -> None:
+    def __init__(self, member: GroupMemberBase, finished: CommitCallback) -> None:
         self._member = member
         self._finished = finished
-        self._queue: deque[Commit] = deque()
+        self._queue: deque[PendingCommit] = deque()
         self._is_in_flight = False
 
     @property
@@ -110,7 +110,7 @@ class Commits:
         first = self._queue[0]
         return min(first.until_ms, first.retry_at_ms) if first.attempts else first.until_ms
 
-    def ask(self, commit: Commit) -> None:
+    def ask(self, commit: PendingCommit) -> None:
         """Commit these in their turn."""
         offsets = commit.offsets
         if any(offset.offset < 0 for offset in offsets.values()):
@@ -148,7 +148,7 @@ class Commits:
 
     def give_up(self, why: str) -> None:
         """Nobody waits any longer."""
-        self._member.pending_commands.give_up(What.OFFSET_COMMIT)
+        self._member.pending_commands.give_up(RequestKind.OFFSET_COMMIT)
         self._is_in_flight = False
         while self._queue:
             self._done(RetriableCommitFailedException(why))
@@ -157,13 +157,13 @@ class Commits:
         """Do not commit these with the hand-back of this number, if it was not sent yet: other members have them."""
         for index, commit in enumerate(self._queue):
             is_sent = index == 0 and self._is_in_flight
-            if commit.why is Why.REVOCATION and commit.number == number and not is_sent:
+            if commit.why is CommitReason.REVOCATION and commit.number == number and not is_sent:
                 commit.offsets = {tp: at for tp, at in commit.offsets.items() if tp not in partitions}
 
-    def _waits_for_generation(self, commit: Commit) -> bool:
+    def _waits_for_generation(self, commit: PendingCommit) -> bool:
         """Whether it is refused now, and may be accepted in the generation that this member is joining."""
         member = self._member
-        if commit.why is not Why.REVOCATION:
+        if commit.why is not CommitReason.REVOCATION:
             return False
         if member.step is JoinStep.COMPLETING and commit.asked_in != member.generation:
             return True  # until it is known what of it other members have by now (``leave_out``)
@@ -171,7 +171,7 @@ class Commits:
             return False
         return member.state is MemberState.COMPLETING_REBALANCE or commit.refused_in == member.generation
 
-    def _not_in_group(self, commit: Commit) -> ZkConsumerError | None:
+    def _not_in_group(self, commit: PendingCommit) -> ZkConsumerError | None:
         """Why a commit would be refused, if that is known beforehand."""
         member = self._member
         if not member.has_auto_assigned_partitions or member.state is MemberState.STABLE:
@@ -192,7 +192,7 @@ class Commits:
             f"the coordinator of group {self._member.config.group_id} did not take the commit in time"
         )
 
-    def _send(self, commit: Commit) -> None:
+    def _send(self, commit: PendingCommit) -> None:
         member = self._member
         assert member.coordinator_discovery.coordinator is not None, "a commit is sent when the coordinator is known"
         is_member = member.has_auto_assigned_partitions
@@ -203,7 +203,7 @@ class Commits:
         self._is_in_flight = True
         commit.attempts += 1
         member.pending_commands.send(
-            Sent(What.OFFSET_COMMIT, generation, member.coordinator_discovery.incarnation, commit.number),
+            SentRequest(RequestKind.OFFSET_COMMIT, generation, member.coordinator_discovery.incarnation, commit.number),
             member.coordinator_discovery.coordinator.id,
             OFFSET_COMMIT.key,
             body,
@@ -212,7 +212,7 @@ class Commits:
 
     # --- answers --------------------------------------------------------------------------------------------------
 
-    def answered(self, sent: Sent, body: OffsetCommitResponse) -> None:
+    def answered(self, sent: SentRequest, body: OffsetCommitResponse) -> None:
         """The coordinator's answer to the one in flight."""
         self._is_in_flight = False
         member = self._member
@@ -227,7 +227,7 @@ class Commits:
                     continue
                 what = error_action(COMMIT_TABLE, code)
                 error = error_from_code(code, member.config.group_id, f"the commit of {tp}")
-                if what is not Reaction.PARTITION_ERROR:
+                if what is not ErrorAction.PARTITION_ERROR:
                     self._react(sent, what, code, error)
                     return
                 refused[tp] = error
@@ -237,7 +237,7 @@ class Commits:
         else:
             self._done(None, refused)
 
-    def _react(self, sent: Sent, what: Reaction, code: int, error: ZkConsumerError) -> None:
+    def _react(self, sent: SentRequest, what: ErrorAction, code: int, error: ZkConsumerError) -> None:
         """An error of one partition that is one of the whole commit."""
         member = self._member
         is_unchanged = sent.generation == member.generation or not member.has_auto_assigned_partitions
@@ -245,27 +245,27 @@ class Commits:
             self._refused_in(sent.generation, error)
             return
         match what:
-            case Reaction.RETRY_AFTER_BACKOFF:
+            case ErrorAction.RETRY_AFTER_BACKOFF:
                 self._retry(error)
-            case Reaction.FIND_COORDINATOR:
+            case ErrorAction.FIND_COORDINATOR:
                 member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
                 self._retry(error)
-            case Reaction.REJOIN:
+            case ErrorAction.REJOIN:
                 member.request_rejoin_if_necessary("offset commit failed since group is already rebalancing")
                 self._done(self._stale(RebalanceInProgressException, error))
-            case Reaction.FENCED if is_unchanged:
+            case ErrorAction.FENCED if is_unchanged:
                 self._done(error)
-            case Reaction.FENCED | Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
-                if what is not Reaction.FENCED and is_unchanged and sent.generation.has_member_id:
+            case ErrorAction.FENCED | ErrorAction.RESET_MEMBER | ErrorAction.RESET_GENERATION:
+                if what is not ErrorAction.FENCED and is_unchanged and sent.generation.has_member_id:
                     member.reset_state_and_rejoin(
                         f"encountered {error_code(code)} from OffsetCommit response",
-                        keeps_member_id=what is Reaction.RESET_GENERATION,
+                        keeps_member_id=what is ErrorAction.RESET_GENERATION,
                     )
                 self._done(self._stale(CommitFailedException, error))
             case _:
                 self._done(error)
 
-    def _is_in_next_generation(self, sent: Sent, what: Reaction) -> bool:
+    def _is_in_next_generation(self, sent: SentRequest, what: ErrorAction) -> bool:
         """Whether the generation of the commit has ended, and this member is in the next one, or is joining it."""
         member = self._member
         if not member.has_auto_assigned_partitions or member.generation.is_lost:
@@ -273,12 +273,12 @@ class Commits:
         if sent.generation != member.generation:
             return True
         # Of another instance with our id the answer to JoinGroup says nothing new.
-        return what is not Reaction.FENCED and member.state is MemberState.PREPARING_REBALANCE
+        return what is not ErrorAction.FENCED and member.state is MemberState.PREPARING_REBALANCE
 
     def _refused_in(self, generation: Generation, error: ZkConsumerError) -> None:
         first = self._queue[0]
         first.refused_in = generation
-        if first.why is not Why.REVOCATION:
+        if first.why is not CommitReason.REVOCATION:
             self._done(self._stale(RebalanceInProgressException, error))
 
     def _stale(self, kind: type[ZkConsumerError], cause: ZkConsumerError) -> ZkConsumerError:
@@ -286,10 +286,10 @@ class Commits:
         error.__cause__ = cause
         return error
 
-    def failed(self, event: Failed) -> None:
+    def failed(self, event: RequestFailed) -> None:
         """The one in flight has no answer."""
         self._is_in_flight = False
-        error = error_without_answer(event, self._member.config.group_id, What.OFFSET_COMMIT)
+        error = error_without_answer(event, self._member.config.group_id, RequestKind.OFFSET_COMMIT)
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
             self._done(error)
         else:
@@ -304,7 +304,7 @@ class Commits:
         else:
             self._done(self._stale(RetriableCommitFailedException, error))
 
-    def _done(self, error: ZkConsumerError | None, refused: Refused | None = None) -> None:
+    def _done(self, error: ZkConsumerError | None, refused: CommitErrors | None = None) -> None:
         commit = self._queue.popleft()
         if isinstance(error, FencedInstanceIdException) and self._member.failure is None:
             self._member.end(error)

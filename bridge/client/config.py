@@ -1,8 +1,8 @@
 """The settings of a member of a coordinator's group: Kafka's keys, ranges and defaults (those of 3.x).
 
-``GroupConfig`` is what the group needs to know.  ``CoordinatorConsumerConfig`` is the whole configuration of such a
-member: the old consumer's settings, in the old spelling and in Kafka's own, and the group's.  Pure but for the reading
-of a file.
+``GroupMemberConfig`` is what the group needs to know.  ``CoordinatorConsumerConfig`` is the whole configuration of such
+a member: the old consumer's settings, in the old spelling and in Kafka's own, and the group's.  Pure but for the
+reading of a file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from zkconsumer.errors import InvalidConfigException
 from zkconsumer.settings import (
     JAVA_BLANKS,
     Origin,
-    SameAs,
+    SameAsSetting,
     Setting,
     SettingsTable,
     boolean,
     check_group_id,
     default_of,
     integer,
+    invalid_value_text,
     optional_text,
     problems_text,
     text,
-    invalid_value_text,
 )
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS = 5000
@@ -157,7 +157,7 @@ class SharedSettings(SettingsTable):
     )
 
 
-class ModernSettings(SettingsTable):
+class TranslatedSettings(SettingsTable):
     """Settings of the old consumer that take Kafka's own words as well, or follow from Kafka's own settings."""
 
     __slots__ = ()
@@ -168,7 +168,7 @@ class ModernSettings(SettingsTable):
     partition_assignment_strategy = modern_keys.partition_assignment_strategy_setting()
     socket_timeout_ms = integer(
         "socket.timeout.ms",
-        SameAs("request.timeout.ms"),
+        SameAsSetting("request.timeout.ms"),
         "How long a broker may take to accept a connection, and to answer what is not a question to the coordinator. "
         "At least `fetch.wait.max.ms`.",
         unit="ms",
@@ -187,10 +187,10 @@ class ModernSettings(SettingsTable):
         ]
 
 
-NEEDED_OF_THE_OLD = frozenset({"group.id", "bootstrap.servers"})
+REQUIRED_KEYS = frozenset({"group.id", "bootstrap.servers"})
 
 
-class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
+class CoordinatorConsumerConfig(MemberSettings, TranslatedSettings, ConsumerConfig):
     """The configuration of a member of a coordinator's group: a file of the old consumer, or of a modern program.
 
     ``ConsumerConfig`` in all but this: ``bootstrap.servers`` must be given, and ``zookeeper.connect`` need not be.
@@ -206,7 +206,7 @@ class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
     @classmethod
     def is_required(cls, setting: Setting[Any]) -> bool:
         """See ``ConsumerConfig``."""
-        return setting.key in NEEDED_OF_THE_OLD
+        return setting.key in REQUIRED_KEYS
 
     @classmethod
     def canonical_key(cls, key: str) -> str:
@@ -232,11 +232,11 @@ class CoordinatorConsumerConfig(MemberSettings, ModernSettings, ConsumerConfig):
 MEMBER_SETTINGS = settings_of([MemberSettings])
 """Key -> setting of what only a member of a coordinator's group has, in the order of the table."""
 
-SETTINGS = settings_of([SharedSettings, MemberSettings])
+GROUP_SETTINGS = settings_of([SharedSettings, MemberSettings])
 """Key -> setting of the group, in the order of the tables."""
 
 
-SAID_BY_THE_OLD = MappingProxyType(
+SCALA_CONSUMER_KEYS = MappingProxyType(
     {
         "group.id": "group.id",
         "enable.auto.commit": "auto.commit.enable",
@@ -246,8 +246,8 @@ SAID_BY_THE_OLD = MappingProxyType(
 """What both know: key -> the old consumer's key, which says it."""
 
 
-class GroupConfig(SharedSettings, MemberSettings):
-    """The settings of one member: ``GroupConfig({"group.id": "g", "session.timeout.ms": 10_000})``.
+class GroupMemberConfig(SharedSettings, MemberSettings):
+    """The settings of one member: ``GroupMemberConfig({"group.id": "g", "session.timeout.ms": 10_000})``.
 
     Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each problem.
     """
@@ -256,8 +256,8 @@ class GroupConfig(SharedSettings, MemberSettings):
 
     def __init__(self, given: Mapping[str, object]) -> None:
         values: dict[str, Any] = {}
-        problems = [f"{key} is not known: leave it out" for key in given if key not in SETTINGS]
-        for key, setting in SETTINGS.items():
+        problems = [f"{key} is not known: leave it out" for key in given if key not in GROUP_SETTINGS]
+        for key, setting in GROUP_SETTINGS.items():
             raw = given.get(key)
             values[key] = default_of(setting, values)
             if raw is None:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridge.client.config import MEMBER_SETTINGS, SAID_BY_THE_OLD, CoordinatorConsumerConfig, GroupConfig
+from bridge.client.config import MEMBER_SETTINGS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig, GroupMemberConfig
 from bridge.client.from_config import assignors_of, membership_settings_of, stream_assignor_of
 from bridge.client.membership import CoordinatorMembership
 from bridge.client.taken_settings import settings_without_effect
@@ -26,15 +26,15 @@ from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_set
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.runtime.from_config import make_consumer_id
-from zkconsumer.runtime.look import Looker
-from zkconsumer.runtime.streams_member import StreamsMember
-from zkconsumer.settings import Fate
+from zkconsumer.runtime.look import MemberHealthSource
+from zkconsumer.runtime.streams_member import ConnectorMember
+from zkconsumer.settings import SettingStatus
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from bridge.client.assignor import ConsumerPartitionAssignor
     from zkconsumer.config import ConsumerConfig
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import Hooks
 
 log = logging.getLogger("zkconsumer.connector")
@@ -44,7 +44,7 @@ COMMIT_GRACE_MS = 1_000
 """On top of ``default.api.timeout.ms``, which bounds a commit in the machine."""
 
 
-class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMembership]]):
+class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[CoordinatorMembership]]):
     """A member of a coordinator's consumer group; a context manager.
 
     ``config`` is a ``CoordinatorConsumerConfig``, which reads files of modern programs and needs no
@@ -64,7 +64,9 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
     A rebalance listener is told of this member's own partitions: nobody else's are known here.
     """
 
-    _INCOMPLETE_CLOSE_TEXT = "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+    _INCOMPLETE_CLOSE_TEXT = (
+        "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+    )
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         group: Mapping[str, object] | None = None,
         *,
         assignors: Sequence[ConsumerPartitionAssignor] | None = None,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
         clock: Clock = SYSTEM_CLOCK,
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
@@ -85,7 +87,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         brokers = BrokerAccess.from_config(
             config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
-        member = StreamsMember(
+        member = ConnectorMember(
             consumer_id,
             config.group_id,
             fetch_settings_of(config),
@@ -93,17 +95,24 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
             brokers,
             clock,
             lambda lease, meters: CoordinatorMembership(
-                self.group_config, chosen, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id),
-                brokers=brokers, clock=clock, lease=lease, meters=meters, hooks=hooks,
+                self.group_config,
+                chosen,
+                membership_settings_of(config, consumer_id),
+                stream_assignor_of(config, consumer_id),
+                brokers=brokers,
+                clock=clock,
+                lease=lease,
+                meters=meters,
+                hooks=hooks,
             ),
-        )  # fmt: skip
+        )
         super().__init__(config, consumer_id, member, clock, settings_without_effect(config))
 
         def fetching() -> int:
             live = {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
             return len(live - member.fetchers.leaderless())
 
-        looker = Looker(
+        looker = MemberHealthSource(
             member,
             lambda: member.membership.health_snapshot(fetching(), member.fetchers.failures()),
             config.group_id,
@@ -123,18 +132,18 @@ class CoordinatorConsumerConnector(ConsumerConnector[StreamsMember[CoordinatorMe
         return self._member.membership.machine.generation.generation_id
 
 
-def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupConfig:
+def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupMemberConfig:
     """The group's settings: those in ``config``, those in ``group``, and what the old consumer's settings say of it.
 
     Raises ``InvalidConfigException`` for a key that is not known, that both have and disagree about, or that is
     ``config``'s to say; and for a ``ConsumerConfig`` of a file with keys that only a ``CoordinatorConsumerConfig``
     reads.
     """
-    twice = sorted(SAID_BY_THE_OLD.keys() & group.keys())
+    twice = sorted(SCALA_CONSUMER_KEYS.keys() & group.keys())
     if twice:
         raise InvalidConfigException(
             f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
-            f"({', '.join(SAID_BY_THE_OLD.values())})"
+            f"({', '.join(SCALA_CONSUMER_KEYS.values())})"
         )
     if unread := _unread(config):
         raise InvalidConfigException(
@@ -142,7 +151,7 @@ def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> Grou
             "bridge.CoordinatorConsumerConfig of the same file, or leave these keys out"
         )
     own = {key: config.values[key] for key in MEMBER_SETTINGS if key in config.given}
-    made = GroupConfig({**own, **group, **{key: config.values[old] for key, old in SAID_BY_THE_OLD.items()}})
+    made = GroupMemberConfig({**own, **group, **{key: config.values[old] for key, old in SCALA_CONSUMER_KEYS.items()}})
     differing = [f"{key} ({value} and {made.values[key]})" for key, value in own.items() if made.values[key] != value]
     if differing:
         raise InvalidConfigException(
@@ -156,4 +165,6 @@ def _unread(config: ConsumerConfig) -> list[str]:
     if isinstance(config, CoordinatorConsumerConfig):
         return []
     foreign = config.ignored.keys() - OLD_SETTINGS.keys()
-    return sorted(key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).status is not Fate.IGNORED)
+    return sorted(
+        key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).status is not SettingStatus.IGNORED
+    )

@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from bridge.client import events as ev
 from bridge.client.assignor import ConsumerPartitionAssignor
 from bridge.client.backoff import Uniform
-from bridge.client.commands import Command, CommitDone, Disconnect, FetchDone, Stopped
-from bridge.client.commits import Commit, Why
-from bridge.client.config import GroupConfig
+from bridge.client.commands import Command, CommitDone, DisconnectCoordinator, FetchDone, MemberStopped
+from bridge.client.commits import CommitReason, PendingCommit
+from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_rebalance import ConsumerRebalance, Exit
 from bridge.client.events import TimerKind
-from bridge.client.fetches import Fetches
+from bridge.client.fetches import OffsetFetches
 from bridge.client.generation import MemberState
 from bridge.client.group_member import JoinStep
-from bridge.client.outbox import What
+from bridge.client.outbox import RequestKind
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.types import TopicPartition
 
@@ -41,10 +41,10 @@ class ConsumerCoordinator(ConsumerRebalance):
     """
 
     def __init__(
-        self, config: GroupConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
+        self, config: GroupMemberConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
     ) -> None:
         super().__init__(config, assignors, uniform, now_ms)
-        self.offset_fetches = Fetches(self)
+        self.offset_fetches = OffsetFetches(self)
         self._is_polled = False
         self._leaves = True
         self._has_left = False
@@ -82,17 +82,20 @@ class ConsumerCoordinator(ConsumerRebalance):
                 self.new_partitions.on_metadata(self.subscriptions.partition_counts())
             case ev.Responded():
                 self._responded(event)
-            case ev.Failed():
+            case ev.RequestFailed():
                 self._failed(event)
             case ev.Disconnected(node):
-                if self.coordinator_discovery.coordinator is not None and self.coordinator_discovery.coordinator.id == node:
+                if (
+                    self.coordinator_discovery.coordinator is not None
+                    and self.coordinator_discovery.coordinator.id == node
+                ):
                     self.coordinator_discovery.mark_coordinator_unknown("disconnected", is_disconnected=True)
-            case ev.TimerFired():
+            case ev.MemberTimerFired():
                 pass
             case ev.CommitAsked(number, offsets, retried):
                 self.coordinator_discovery.clear_fatal_error()
-                self.commit_queue.ask(Commit(number, offsets, Why.REQUESTED, retried, until_ms))
-            case ev.PositionsCollected(offsets):
+                self.commit_queue.ask(PendingCommit(number, offsets, CommitReason.REQUESTED, retried, until_ms))
+            case ev.PositionsReceived(offsets):
                 self._collected(offsets)
             case ev.FetchAsked():
                 self.coordinator_discovery.clear_fatal_error()
@@ -123,37 +126,37 @@ class ConsumerCoordinator(ConsumerRebalance):
         sent = self.pending_commands.answered(event.request)
         if sent is None:
             return
-        if sent.what is not What.FIND_COORDINATOR and sent.incarnation == self.coordinator_discovery.incarnation:
+        if sent.what is not RequestKind.FIND_COORDINATOR and sent.incarnation == self.coordinator_discovery.incarnation:
             self.coordinator_discovery.record_response()
         match sent.what:
-            case What.FIND_COORDINATOR:
+            case RequestKind.FIND_COORDINATOR:
                 if self.coordinator_discovery.answered(event.body):
                     self.heartbeat.reset_session_timeout(self.pending_commands.now_ms)
-            case What.JOIN_GROUP:
+            case RequestKind.JOIN_GROUP:
                 self.join_answered(sent, event.body)
-            case What.SYNC_GROUP:
+            case RequestKind.SYNC_GROUP:
                 self.sync_answered(sent, event.body)
-            case What.HEARTBEAT:
+            case RequestKind.HEARTBEAT:
                 self.heartbeat_answered(sent, event.body)
-            case What.LEAVE_GROUP:
+            case RequestKind.LEAVE_GROUP:
                 self.leave_answered(event.body)
-            case What.OFFSET_COMMIT:
+            case RequestKind.OFFSET_COMMIT:
                 self.commit_queue.answered(sent, event.body)
-            case What.OFFSET_FETCH:
+            case RequestKind.OFFSET_FETCH:
                 self.offset_fetches.answered(sent, event.body)
 
-    def _failed(self, event: ev.Failed) -> None:
+    def _failed(self, event: ev.RequestFailed) -> None:
         sent = self.pending_commands.answered(event.request)
         if sent is None:
             return
-        if sent.what is What.FIND_COORDINATOR:
+        if sent.what is RequestKind.FIND_COORDINATOR:
             self.coordinator_discovery.failed(event)
             return
         self.coordinator_failed(sent, event)
         match sent.what:
-            case What.OFFSET_COMMIT:
+            case RequestKind.OFFSET_COMMIT:
                 self.commit_queue.failed(event)
-            case What.OFFSET_FETCH:
+            case RequestKind.OFFSET_FETCH:
                 self.offset_fetches.failed(sent, event)
             case _:
                 self.request_failed(sent, event)
@@ -163,10 +166,12 @@ class ConsumerCoordinator(ConsumerRebalance):
             # What was lost meanwhile may be somebody else's, who is further.
             offsets = {tp: offset for tp, offset in offsets.items() if tp in self.assigned}
         match self.auto_commit.collected():
-            case Why.AUTOMATIC:
+            case CommitReason.AUTOMATIC:
                 until_ms = self.pending_commands.now_ms + self.config.default_api_timeout_ms
-                self.commit_queue.ask(Commit(0, offsets, Why.AUTOMATIC, is_retried=False, until_ms=until_ms))
-            case Why.REVOCATION if self.revocation is not None:
+                self.commit_queue.ask(
+                    PendingCommit(0, offsets, CommitReason.AUTOMATIC, is_retried=False, until_ms=until_ms)
+                )
+            case CommitReason.REVOCATION if self.revocation is not None:
                 self.revocation.collected(offsets)
             case _:
                 pass
@@ -244,7 +249,11 @@ class ConsumerCoordinator(ConsumerRebalance):
             self.exit = Exit.NONE
             self._has_left = False
             self.joined_topics = None
-        elif is_late or (self.commit_queue.is_idle and self.offset_fetches.is_idle and not self.pending_commands.has_in_flight(What.LEAVE_GROUP)):
+        elif is_late or (
+            self.commit_queue.is_idle
+            and self.offset_fetches.is_idle
+            and not self.pending_commands.has_in_flight(RequestKind.LEAVE_GROUP)
+        ):
             self._stop()
 
     def _revoke_all(self) -> bool:
@@ -283,6 +292,6 @@ class ConsumerCoordinator(ConsumerRebalance):
         self.commit_queue.give_up("the member was closed before its commit was answered")
         self.offset_fetches.give_up()
         if self.coordinator_discovery.coordinator is not None:
-            self.pending_commands.add(Disconnect(self.coordinator_discovery.coordinator.id))
+            self.pending_commands.add(DisconnectCoordinator(self.coordinator_discovery.coordinator.id))
         self.exit = Exit.STOPPED
-        self.pending_commands.add(Stopped())
+        self.pending_commands.add(MemberStopped())

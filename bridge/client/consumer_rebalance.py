@@ -27,15 +27,15 @@ from bridge.client.assignor import (
     Subscription,
 )
 from bridge.client.backoff import Uniform
-from bridge.client.commands import Callback, CommitDone, Invoke, StartFetching, StopFetching
-from bridge.client.commits import Commit, Commits, Refused, Why
-from bridge.client.config import GroupConfig
+from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions, StopPartitions
+from bridge.client.commits import CommitErrors, CommitQueue, CommitReason, PendingCommit
+from bridge.client.config import GroupMemberConfig
 from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
 from bridge.client.group_member import JoinStep
-from bridge.client.hand_back import HandBack
+from bridge.client.hand_back import PartitionRevocation
 from bridge.client.leadership import Leadership
-from bridge.client.newcomers import Newcomers
-from bridge.client.positions import PositionsDesk
+from bridge.client.newcomers import CoordinatorNewPartitions
+from bridge.client.positions import AutoCommitScheduler
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
@@ -44,7 +44,7 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtoco
 
 REVOKED_REASON = "need to revoke partitions and re-join"
 
-REFUSED_MAX = 3
+INVALID_ASSIGNMENTS_MAX = 3
 """How often in a row a share with topics that are not subscribed to is answered by joining again."""
 
 
@@ -58,7 +58,7 @@ class Exit(Enum):
 
 
 @dataclass(slots=True)
-class _TakingUp:
+class _PendingAssignment:
     """A share that is being taken up: what of it is new, and the callback that is told of it once it was called."""
 
     assignment: Assignment
@@ -73,15 +73,15 @@ class ConsumerRebalance(AbstractCoordinator):
     """A member that reads partitions; what happens to it comes through ``ConsumerCoordinator``."""
 
     def __init__(
-        self, config: GroupConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
+        self, config: GroupMemberConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
     ) -> None:
         super().__init__(config, uniform, now_ms)
         self.assignors = tuple(assignors)
         self.protocol = self.protocol_of(self.assignors)
         self.subscriptions = SubscriptionState(self.pending_commands)
-        self.new_partitions = Newcomers()
-        self.auto_commit = PositionsDesk(config, self.backoff, self.pending_commands)
-        self.commit_queue = Commits(self, self._commit_finished)
+        self.new_partitions = CoordinatorNewPartitions()
+        self.auto_commit = AutoCommitScheduler(config, self.backoff, self.pending_commands)
+        self.commit_queue = CommitQueue(self, self._commit_finished)
         self.leadership = Leadership(config, self.subscriptions, self.pending_commands)
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
@@ -93,8 +93,8 @@ class ConsumerRebalance(AbstractCoordinator):
         join once more.  The coordinator gives a static member that lost its generation before that the same one again.
         """
         self._shares_refused = 0
-        self.revocation: HandBack | None = None
-        self._taking_up: _TakingUp | None = None
+        self.revocation: PartitionRevocation | None = None
+        self._taking_up: _PendingAssignment | None = None
 
     @staticmethod
     def protocol_of(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
@@ -174,7 +174,9 @@ class ConsumerRebalance(AbstractCoordinator):
     ) -> Mapping[str, bytes] | None:
         """Divide what all members together subscribe to; wait until all of it is known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
-        return self.leadership.divide(assignor, members, self.protocol_of_assignor(assignor), skip_assignment=skip_assignment)
+        return self.leadership.divide(
+            assignor, members, self.protocol_of_assignor(assignor), skip_assignment=skip_assignment
+        )
 
     def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
         """By which protocol what this one divides is handed over."""
@@ -202,13 +204,13 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def new_revocation(
         self, partitions: frozenset[TopicPartition], until_ms: int | None = None, *, has_moved: bool = False
-    ) -> HandBack:
+    ) -> PartitionRevocation:
         """Stop, commit and tell; in as much time as the others wait for us, unless there is less.
 
         ``has_moved``: somebody else has them already.
         """
         is_leaving = self.exit is not Exit.NONE
-        return HandBack(
+        return PartitionRevocation(
             self, self.commit_queue, self.auto_commit, partitions,
             until_ms or self.pending_commands.now_ms + self.config.max_poll_interval_ms,
             commits_first=self.config.enable_auto_commit and bool(self.assigned), is_leaving=is_leaving,
@@ -234,13 +236,13 @@ class ConsumerRebalance(AbstractCoordinator):
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """See ``GroupMember``.  What is lost is stopped now: a callback, or an answer, may be waited for meanwhile."""
         if self.assigned and self.step is not JoinStep.IDLE:
-            self.pending_commands.add(StopFetching(self.assigned))
+            self.pending_commands.add(StopPartitions(self.assigned))
         super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)
 
     def end(self, error: ZkConsumerError) -> None:
         """See ``AbstractCoordinator``; what was ours is somebody else's."""
         if self.assigned:
-            self.pending_commands.add(StopFetching(self.assigned))
+            self.pending_commands.add(StopPartitions(self.assigned))
         super().end(error)
 
     # --- taking up --------------------------------------------------------------------------------------------------
@@ -269,11 +271,11 @@ class ConsumerRebalance(AbstractCoordinator):
         self._taking_up = None
         if taking_up.added and not self.generation.is_lost and self.exit is Exit.NONE:
             new = taking_up.added & self.new_partitions.new
-            self.pending_commands.add(StartFetching(taking_up.added, self._owned_generation, new))
+            self.pending_commands.add(StartPartitions(taking_up.added, self._owned_generation, new))
         self._callback_failed(taking_up.error)
         return True
 
-    def _begin_taking_up(self, data: bytes) -> _TakingUp | None:
+    def _begin_taking_up(self, data: bytes) -> _PendingAssignment | None:
         if not self.leadership.is_leader:
             self.leadership.follow()
         if not data:
@@ -293,7 +295,7 @@ class ConsumerRebalance(AbstractCoordinator):
         elif self._owned_at_join_in is not None and self.generation.generation_id <= self._owned_at_join_in + 1:
             # What this member owned then was lost, and with it the wish to join once more.
             self.request_rejoin(REVOKED_REASON)
-        return _TakingUp(assignment, assignor)
+        return _PendingAssignment(assignment, assignor)
 
     def _refuse_share(self, strangers: Sequence[str]) -> None:
         """No stream reads these topics, so they may not be ours: join again, for the subscription may have changed.
@@ -301,14 +303,17 @@ class ConsumerRebalance(AbstractCoordinator):
         A leader that gives us such topics again and again is wrong; each attempt makes the whole group rebalance.
         """
         self._shares_refused += 1
-        self.pending_commands.log_event("assignment-unsubscribed", generation=self.generation.generation_id, topics=strangers)
-        if self._shares_refused < REFUSED_MAX:
+        self.pending_commands.log_event(
+            "assignment-unsubscribed", generation=self.generation.generation_id, topics=strangers
+        )
+        if self._shares_refused < INVALID_ASSIGNMENTS_MAX:
             self.request_rejoin("received assignment does not match the current subscription")
             return
         self._shares_refused = 0
         raise AssignorFailed(
             f"the leader of group {self.config.group_id} gave this member the topics {strangers}, to which it does not "
-            f"subscribe, {REFUSED_MAX} times in a row: correct the assignor {self.generation.protocol_name} of the "
+            f"subscribe, {INVALID_ASSIGNMENTS_MAX} times in a row: correct the assignor "
+            f"{self.generation.protocol_name} of the "
             "member that leads"
         )
 
@@ -331,7 +336,7 @@ class ConsumerRebalance(AbstractCoordinator):
         """
         return False
 
-    def _take_up(self, taking_up: _TakingUp) -> bool:
+    def _take_up(self, taking_up: _PendingAssignment) -> bool:
         """The share is ours now; whether it still is."""
         if self.generation.is_lost or self.exit is not Exit.NONE:
             return False
@@ -350,7 +355,9 @@ class ConsumerRebalance(AbstractCoordinator):
         self._owned_generation = generation
         self.auto_commit.restart()
         taking_up.call = self.pending_commands.new_number()
-        self.pending_commands.log_event("assigned", generation=generation, partitions=len(assigned), added=len(taking_up.added))
+        self.pending_commands.log_event(
+            "assigned", generation=generation, partitions=len(assigned), added=len(taking_up.added)
+        )
         self.pending_commands.add(Invoke(taking_up.call, Callback.ASSIGNED, taking_up.added))
         return True
 
@@ -365,13 +372,13 @@ class ConsumerRebalance(AbstractCoordinator):
             taking_up.is_called = True
             taking_up.error = taking_up.error or error
 
-    def _commit_finished(self, commit: Commit, error: ZkConsumerError | None, refused: Refused) -> None:
+    def _commit_finished(self, commit: PendingCommit, error: ZkConsumerError | None, refused: CommitErrors) -> None:
         match commit.why:
-            case Why.REQUESTED:
+            case CommitReason.REQUESTED:
                 self.pending_commands.add(CommitDone(commit.number, error, refused))
-            case Why.AUTOMATIC:
+            case CommitReason.AUTOMATIC:
                 self.auto_commit.committed(commit, error, refused)
-            case Why.REVOCATION:
+            case CommitReason.REVOCATION:
                 if error is not None:
                     self.pending_commands.log_event("last-commit-failed", why=str(error))
                 if self.revocation is not None:

@@ -11,11 +11,11 @@ There is at most one question under way.  What was asked of a coordinator ends w
 from __future__ import annotations
 
 from bridge.client.backoff import ExponentialBackoff
-from bridge.client.commands import Connect, Disconnect
+from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator
 from bridge.client.errors import UnsupportedVersionException
-from bridge.client.events import Failed, Failure, Node, RequestId
+from bridge.client.events import CoordinatorNode, Failure, RequestFailed, RequestId
 from bridge.client.generation import NO_GENERATION
-from bridge.client.outbox import Outbox, Sent, What
+from bridge.client.outbox import PendingCommands, RequestKind, SentRequest
 from bridge.client.reactions import error_from_code
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
 from zkconsumer.kafka.error_codes import NONE, error_code
@@ -27,18 +27,20 @@ VERSION_MOST = BATCHED_FROM - 1
 """One group is asked for: the form that every broker from 0.9 to 4.x has."""
 
 
-class CoordinatorLookup:
+class CoordinatorDiscovery:
     """``coordinator`` or None; ``incarnation`` is another one for each that was found."""
 
-    def __init__(self, group: str, request_timeout_ms: int, backoff: ExponentialBackoff, outbox: Outbox) -> None:
-        self.coordinator: Node | None = None
+    def __init__(
+        self, group: str, request_timeout_ms: int, backoff: ExponentialBackoff, outbox: PendingCommands
+    ) -> None:
+        self.coordinator: CoordinatorNode | None = None
         self.incarnation = 0
         self.fatal: ZkConsumerError | None = None
         self.retry_at_ms = 0
         self._group = group
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        self._outbox = outbox
+        self._pending_commands = outbox
         self._request: RequestId | None = None
         self._attempts = 0
 
@@ -56,10 +58,10 @@ class CoordinatorLookup:
 
     def lookup_coordinator(self) -> None:
         """Ask any broker, one question at a time."""
-        if self.has_pending_request or self.fatal is not None or self._outbox.now_ms < self.retry_at_ms:
+        if self.has_pending_request or self.fatal is not None or self._pending_commands.now_ms < self.retry_at_ms:
             return
-        self._request = self._outbox.send(
-            Sent(What.FIND_COORDINATOR, NO_GENERATION, self.incarnation),
+        self._request = self._pending_commands.send(
+            SentRequest(RequestKind.FIND_COORDINATOR, NO_GENERATION, self.incarnation),
             None,
             FIND_COORDINATOR.key,
             FindCoordinatorRequest(key=self._group),
@@ -73,9 +75,9 @@ class CoordinatorLookup:
         code = error_code(body.error_code)
         if code == NONE:
             self.incarnation += 1
-            self.coordinator = Node(body.node_id, BrokerAddress(body.node_id, body.host, body.port))
-            self._outbox.log_event("coordinator-found", node=body.node_id, host=body.host, port=body.port)
-            self._outbox.add(Connect(self.coordinator))
+            self.coordinator = CoordinatorNode(body.node_id, BrokerAddress(body.node_id, body.host, body.port))
+            self._pending_commands.log_event("coordinator-found", node=body.node_id, host=body.host, port=body.port)
+            self._pending_commands.add(ConnectCoordinator(self.coordinator))
             return True
         if code.is_retriable:
             self._pause()
@@ -83,11 +85,11 @@ class CoordinatorLookup:
             self.fatal = error_from_code(code.code, self._group, "FindCoordinator")
         return False
 
-    def failed(self, event: Failed) -> None:
+    def failed(self, event: RequestFailed) -> None:
         """No answer."""
         self._request = None
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
-            self.fatal = error_without_answer(event, self._group, What.FIND_COORDINATOR)
+            self.fatal = error_without_answer(event, self._group, RequestKind.FIND_COORDINATOR)
         else:
             self._pause()
 
@@ -104,17 +106,17 @@ class CoordinatorLookup:
         node, self.coordinator = self.coordinator, None
         if node is None:
             return
-        self._outbox.log_event("coordinator-unknown", node=node.id, why=why)
+        self._pending_commands.log_event("coordinator-unknown", node=node.id, why=why)
         self._pause()
         if not is_disconnected:
-            self._outbox.add(Disconnect(node.id))
+            self._pending_commands.add(DisconnectCoordinator(node.id))
 
     def _pause(self) -> None:
-        self.retry_at_ms = self._outbox.now_ms + self._backoff.backoff(self._attempts)
+        self.retry_at_ms = self._pending_commands.now_ms + self._backoff.backoff(self._attempts)
         self._attempts += 1
 
 
-def error_without_answer(event: Failed, group: str, what: What) -> ZkConsumerError:
+def error_without_answer(event: RequestFailed, group: str, what: RequestKind) -> ZkConsumerError:
     """What the program is told of a request that has no answer."""
     if isinstance(event.error, ZkConsumerError):
         return event.error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkconsumer.errors import PeerError, TopicAuthorizationException, UsageError, WorldError
+from zkconsumer.errors import PeerError, TopicAuthorizationException, UnavailableError, UsageError
 
 __all__ = [
     "AssignorFailed",
@@ -63,20 +63,20 @@ class FencedInstanceIdException(PeerError):
     """Another process joined the group with this ``group.instance.id``; stop one of them, or give it another id."""
 
 
-# --- WorldError -----------------------------------------------------------------------------------------------------
+# --- UnavailableError ------------------------------------------------------------------------------------------------
 
 
-class CommitFailedException(WorldError):
+class CommitFailedException(UnavailableError):
     """The group went on without this member, so nothing was committed; its records come again, here or elsewhere."""
 
 
-class RebalanceInProgressException(WorldError):
+class RebalanceInProgressException(UnavailableError):
     """The group is rebalancing, so nothing was committed; commit again if the partition is still yours after that."""
 
 
-class RetriableCommitFailedException(WorldError):
+class RetriableCommitFailedException(UnavailableError):
     """A commit that was not to be repeated failed for a passing reason, which is its cause; commit again."""
 
 
-class OffsetFetchFailed(WorldError):
+class OffsetFetchFailed(UnavailableError):
     """The coordinator did not tell what is committed, and is asked again; the text says why, and who must act."""

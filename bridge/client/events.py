@@ -20,7 +20,7 @@ RequestId: TypeAlias = int
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CoordinatorNode:
     """A broker by its number."""
 
     id: int
@@ -90,7 +90,7 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RequestFailed:
     """A request has no answer and will have none; ``error`` where somebody must be told more (authentication)."""
 
     request: RequestId
@@ -100,7 +100,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to a node broke; its requests have each ``Failed`` before."""
+    """The connection to a node broke; its requests have each ``RequestFailed`` before."""
 
     node: int
 
@@ -118,7 +118,7 @@ class TimerKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TimerFired:
+class MemberTimerFired:
     """A deadline has passed; one that was cancelled, or set anew, may still come, and is passed over."""
 
     kind: TimerKind
@@ -144,7 +144,7 @@ class CommitAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionsCollected:
+class PositionsReceived:
     """What has been consumed, for the automatic commit that was asked for by ``CollectPositions``: one for each."""
 
     offsets: Mapping[TopicPartition, Offset]
@@ -190,7 +190,7 @@ class Closed:
 
 
 Event: TypeAlias = (
-    Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | Failed | Disconnected | TimerFired
-    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked
+    Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | RequestFailed | Disconnected | MemberTimerFired
+    | CommitAsked | PositionsReceived | FetchAsked | CallbackDone | RejoinAsked
     | AssignorsOffered | Closed
 )  # fmt: skip

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from bridge.client import commands as cmd
 
 
-class FetchCall:
+class OffsetFetchCall:
     """One question.  ``number`` is below zero: those of a member for itself are above."""
 
     def __init__(self, number: int) -> None:
@@ -28,19 +28,19 @@ class FetchCall:
         self._done.set()
 
 
-class FetchCalls:
+class OffsetFetchCalls:
     """Those that are open, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made = 0
-        self._open: dict[int, FetchCall] = {}
+        self._open: dict[int, OffsetFetchCall] = {}
 
-    def open(self) -> FetchCall:
+    def open(self) -> OffsetFetchCall:
         """One more."""
         with self._lock:
             self._made += 1
-            call = self._open[-self._made] = FetchCall(-self._made)
+            call = self._open[-self._made] = OffsetFetchCall(-self._made)
         return call
 
     def done(self, command: cmd.FetchDone) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from bridge.client.commands import FetchDone
 from bridge.client.coordinator_lookup import error_without_answer
 from bridge.client.errors import OffsetFetchFailed
-from bridge.client.events import Failed, Failure, FetchAsked, Offset
-from bridge.client.group_member import GroupMember
-from bridge.client.outbox import Sent, What
+from bridge.client.events import Failure, FetchAsked, Offset, RequestFailed
+from bridge.client.group_member import GroupMemberBase
+from bridge.client.outbox import RequestKind, SentRequest
 from bridge.client.reactions import OFFSET_FETCH as FETCH_TABLE
-from bridge.client.reactions import Reaction, error_from_code, error_action
+from bridge.client.reactions import ErrorAction, error_action, error_from_code
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.types import TopicPartition
@@ -26,7 +26,7 @@ NOTHING_COMMITTED = -1
 
 
 @dataclass(slots=True)
-class _Fetch:
+class _PendingOffsetFetch:
     """One question until it is answered."""
 
     number: int
@@ -38,16 +38,16 @@ class _Fetch:
     last: ZkConsumerError | None = None
 
 
-class Fetches:
+class OffsetFetches:
     """The questions that are open, by number.
 
     ``require_stable`` is asked for first (2.5, KIP-447): an offset of an open transaction is then waited for.  A broker
     before that does not know the word, and is asked without it.
     """
 
-    def __init__(self, member: GroupMember) -> None:
+    def __init__(self, member: GroupMemberBase) -> None:
         self._member = member
-        self._open: dict[int, _Fetch] = {}
+        self._open: dict[int, _PendingOffsetFetch] = {}
         self._requires_stable = True
 
     @property
@@ -67,7 +67,7 @@ class Fetches:
             self._member.pending_commands.add(FetchDone(event.number, {}))
             return
         until_ms = self._member.pending_commands.now_ms + self._member.config.default_api_timeout_ms
-        self._open[event.number] = _Fetch(event.number, event.partitions, until_ms)
+        self._open[event.number] = _PendingOffsetFetch(event.number, event.partitions, until_ms)
 
     def advance(self) -> None:
         """Ask what can be asked now."""
@@ -87,11 +87,11 @@ class Fetches:
 
     def give_up(self) -> None:
         """Nobody waits any longer."""
-        self._member.pending_commands.give_up(What.OFFSET_FETCH)
+        self._member.pending_commands.give_up(RequestKind.OFFSET_FETCH)
         for fetch in list(self._open.values()):
             self._done(fetch, {}, self._too_late(fetch))
 
-    def _too_late(self, fetch: _Fetch) -> ZkConsumerError:
+    def _too_late(self, fetch: _PendingOffsetFetch) -> ZkConsumerError:
         error = OffsetFetchFailed(
             f"the coordinator of group {self._member.config.group_id} did not tell in time what is committed"
             + (f": {fetch.last}" if fetch.last else "")
@@ -99,7 +99,7 @@ class Fetches:
         error.__cause__ = fetch.last
         return error
 
-    def _send(self, fetch: _Fetch) -> None:
+    def _send(self, fetch: _PendingOffsetFetch) -> None:
         member = self._member
         assert member.coordinator_discovery.coordinator is not None, "the coordinator is asked when it is known"
         fetch.is_in_flight = True
@@ -110,13 +110,19 @@ class Fetches:
             require_stable=self._requires_stable,
         )
         member.pending_commands.send(
-            Sent(What.OFFSET_FETCH, member.generation, member.coordinator_discovery.incarnation, fetch.number),
-            member.coordinator_discovery.coordinator.id, OFFSET_FETCH.key, body, member.config.request_timeout_ms, VERSION_MOST,
-        )  # fmt: skip
+            SentRequest(
+                RequestKind.OFFSET_FETCH, member.generation, member.coordinator_discovery.incarnation, fetch.number
+            ),
+            member.coordinator_discovery.coordinator.id,
+            OFFSET_FETCH.key,
+            body,
+            member.config.request_timeout_ms,
+            VERSION_MOST,
+        )
 
     # --- answers --------------------------------------------------------------------------------------------------
 
-    def answered(self, sent: Sent, body: OffsetFetchResponse) -> None:
+    def answered(self, sent: SentRequest, body: OffsetFetchResponse) -> None:
         """The coordinator's answer to one of them."""
         fetch = self._open[sent.number]
         fetch.is_in_flight = False
@@ -131,7 +137,7 @@ class Fetches:
                 tp = TopicPartition(topic.name, row.partition_index)
                 if row.error_code != 0:
                     refused = error_from_code(row.error_code, group, f"OffsetFetch of {tp}")
-                    if error_action(FETCH_TABLE, row.error_code) is not Reaction.RAISE:
+                    if error_action(FETCH_TABLE, row.error_code) is not ErrorAction.RAISE:
                         self._react(fetch, row.error_code, refused)
                         return
                 elif tp in fetch.partitions:
@@ -148,20 +154,20 @@ class Fetches:
         else:
             self._done(fetch, found, None)
 
-    def _react(self, fetch: _Fetch, code: int, error: ZkConsumerError) -> None:
+    def _react(self, fetch: _PendingOffsetFetch, code: int, error: ZkConsumerError) -> None:
         what = error_action(FETCH_TABLE, code)
-        if what is Reaction.FIND_COORDINATOR:
+        if what is ErrorAction.FIND_COORDINATOR:
             self._member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
-        if what is not Reaction.RAISE or error_code(code).is_retriable:
+        if what is not ErrorAction.RAISE or error_code(code).is_retriable:
             self._retry(fetch, error)
         else:
             self._done(fetch, {}, error)
 
-    def failed(self, sent: Sent, event: Failed) -> None:
+    def failed(self, sent: SentRequest, event: RequestFailed) -> None:
         """One of them has no answer."""
         fetch = self._open[sent.number]
         fetch.is_in_flight = False
-        error = error_without_answer(event, self._member.config.group_id, What.OFFSET_FETCH)
+        error = error_without_answer(event, self._member.config.group_id, RequestKind.OFFSET_FETCH)
         if event.failure is Failure.UNSUPPORTED and self._requires_stable:
             self._requires_stable = False
             fetch.retry_at_ms = 0
@@ -170,12 +176,14 @@ class Fetches:
         else:
             self._retry(fetch, error)
 
-    def _retry(self, fetch: _Fetch, error: ZkConsumerError) -> None:
+    def _retry(self, fetch: _PendingOffsetFetch, error: ZkConsumerError) -> None:
         fetch.last = error
         pause_ms = self._member.backoff.backoff(fetch.attempts - 1)
         fetch.retry_at_ms = min(self._member.pending_commands.now_ms + pause_ms, fetch.until_ms)
 
-    def _done(self, fetch: _Fetch, offsets: dict[TopicPartition, Offset | None], error: ZkConsumerError | None) -> None:
+    def _done(
+        self, fetch: _PendingOffsetFetch, offsets: dict[TopicPartition, Offset | None], error: ZkConsumerError | None
+    ) -> None:
         del self._open[fetch.number]
         self._member.pending_commands.add(FetchDone(fetch.number, offsets, error))
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.handing import Limits
+from bridge.client.handing import AssignmentLimits
 from bridge.client.membership import MembershipSettings
-from bridge.client.spread import Spread
+from bridge.client.spread import StreamAssignor
 
 if TYPE_CHECKING:
     from bridge.client.assignor import ConsumerPartitionAssignor
     from zkconsumer.config import ConsumerConfig
 
-OF_THE_OLD = ("range", "roundrobin")
+SCALA_CONSUMER_STRATEGIES = ("range", "roundrobin")
 """What the old consumer divides by, and so the threads of a member; ``range`` where none of them is named."""
 
 
@@ -23,7 +23,7 @@ def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSet
         member=member,
         client_id=config.client_id,
         socket_timeout_ms=config.socket_timeout_ms,
-        limits=Limits(
+        limits=AssignmentLimits(
             drain_ms=config.rebalance_drain_timeout_ms,
             listener_ms=config.rebalance_listener_timeout_ms,
             positions_ms=config.rebalance_backoff_ms,
@@ -32,11 +32,11 @@ def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSet
     )
 
 
-def stream_assignor_of(config: ConsumerConfig, member: str) -> Spread:
+def stream_assignor_of(config: ConsumerConfig, member: str) -> StreamAssignor:
     """How what is ours falls to its threads."""
-    named = [name for name in strategies_of(config) if name in OF_THE_OLD]
-    strategy = named[0] if named else OF_THE_OLD[0]
-    return Spread(member, strategy, exclude_internal_topics=config.exclude_internal_topics)
+    named = [name for name in strategies_of(config) if name in SCALA_CONSUMER_STRATEGIES]
+    strategy = named[0] if named else SCALA_CONSUMER_STRATEGIES[0]
+    return StreamAssignor(member, strategy, exclude_internal_topics=config.exclude_internal_topics)
 
 
 def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:

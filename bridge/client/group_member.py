@@ -15,14 +15,14 @@ from enum import Enum
 from bridge.client import group_requests
 from bridge.client.backoff import ExponentialBackoff, Uniform
 from bridge.client.commands import Raise
-from bridge.client.config import GroupConfig
-from bridge.client.coordinator_lookup import CoordinatorLookup, error_without_answer
-from bridge.client.events import Failed, Failure
+from bridge.client.config import GroupMemberConfig
+from bridge.client.coordinator_lookup import CoordinatorDiscovery, error_without_answer
+from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from bridge.client.heartbeat import Heartbeat
-from bridge.client.outbox import VERSION_ANY, Outbox, Sent, What
+from bridge.client.outbox import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from bridge.client.reactions import HEARTBEAT as HEARTBEAT_TABLE
-from bridge.client.reactions import Reaction, error_from_code, error_action
+from bridge.client.reactions import ErrorAction, error_action, error_from_code
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
@@ -41,15 +41,17 @@ class JoinStep(Enum):
     COMPLETING = "completing"
 
 
-class GroupMember(ABC):
+class GroupMemberBase(ABC):
     """One member of one group."""
 
-    def __init__(self, config: GroupConfig, uniform: Uniform, now_ms: int) -> None:
+    def __init__(self, config: GroupMemberConfig, uniform: Uniform, now_ms: int) -> None:
         self.config = config
-        self.pending_commands = Outbox()
+        self.pending_commands = PendingCommands()
         self.pending_commands.now_ms = now_ms
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)
-        self.coordinator_discovery = CoordinatorLookup(config.group_id, config.request_timeout_ms, self.backoff, self.pending_commands)
+        self.coordinator_discovery = CoordinatorDiscovery(
+            config.group_id, config.request_timeout_ms, self.backoff, self.pending_commands
+        )
         self.heartbeat = Heartbeat(config, self.backoff, now_ms)
         self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
@@ -140,7 +142,7 @@ class GroupMember(ABC):
     def give_up_joining(self) -> None:
         """An answer to what was asked before concerns nobody any more."""
         self.step = JoinStep.IDLE
-        self.pending_commands.give_up(What.JOIN_GROUP, What.SYNC_GROUP)
+        self.pending_commands.give_up(RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP)
 
     def _reset_state(self, *, keeps_member_id: bool) -> None:
         self.state = MemberState.UNJOINED
@@ -153,39 +155,44 @@ class GroupMember(ABC):
         self.request_rejoin(reason)
         self.needs_join_prepare = True
 
-    def reset_on_response_error(self, what: What, code: int, *, keeps_member_id: bool) -> None:
+    def reset_on_response_error(self, what: RequestKind, code: int, *, keeps_member_id: bool) -> None:
         """The same, because the coordinator said so."""
         self.reset_state_and_rejoin(
             f"encountered {error_code(code)} from {what.value} response", keeps_member_id=keeps_member_id
         )
 
-    def coordinator_failed(self, sent: Sent, event: Failed) -> None:
+    def coordinator_failed(self, sent: SentRequest, event: RequestFailed) -> None:
         """The coordinator did not answer: it is not one any more, unless it is another one by now."""
-        if event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT) and sent.incarnation == self.coordinator_discovery.incarnation:
+        if (
+            event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT)
+            and sent.incarnation == self.coordinator_discovery.incarnation
+        ):
             is_disconnected = event.failure is Failure.DISCONNECTED
             self.coordinator_discovery.mark_coordinator_unknown(
                 f"{sent.what.value}: {event.failure.value}", is_disconnected=is_disconnected
             )
 
-    def request_failed(self, sent: Sent, event: Failed) -> None:
+    def request_failed(self, sent: SentRequest, event: RequestFailed) -> None:
         """A request about membership has no answer and will have none."""
         match sent.what:
-            case What.HEARTBEAT:
+            case RequestKind.HEARTBEAT:
                 self.heartbeat.fail_heartbeat(self.pending_commands.now_ms)
                 if event.error is not None and not self._waits_for_call:
                     self.raise_to_program(error_without_answer(event, self.config.group_id, sent.what))
-            case What.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
+            case RequestKind.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
                 self._leave_alone(self._leaving)
             case _:
                 pass
 
     def send_to_coordinator(
-        self, what: What, api_key: int, body: object, timeout_ms: int, version_most: int = VERSION_ANY
+        self, what: RequestKind, api_key: int, body: object, timeout_ms: int, version_most: int = VERSION_ANY
     ) -> None:
         """Send a request in the name of the present generation."""
         assert self.coordinator_discovery.coordinator is not None, "nothing is sent to a coordinator that is not known"
-        sent = Sent(what, self.generation, self.coordinator_discovery.incarnation)
-        self.pending_commands.send(sent, self.coordinator_discovery.coordinator.id, api_key, body, timeout_ms, version_most)
+        sent = SentRequest(what, self.generation, self.coordinator_discovery.incarnation)
+        self.pending_commands.send(
+            sent, self.coordinator_discovery.coordinator.id, api_key, body, timeout_ms, version_most
+        )
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
@@ -205,7 +212,7 @@ class GroupMember(ABC):
         elif self.heartbeat.should_heartbeat(now_ms):
             self.heartbeat.sent_heartbeat(now_ms)
             body = group_requests.heartbeat(self.config, self.generation)
-            self.send_to_coordinator(What.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
+            self.send_to_coordinator(RequestKind.HEARTBEAT, HEARTBEAT.key, body, self.config.request_timeout_ms)
 
     def _why_hung(self) -> str:
         limit = f"max.poll.interval.ms={self.config.max_poll_interval_ms}"
@@ -225,7 +232,7 @@ class GroupMember(ABC):
             return "session timed out without a heartbeat response"
         return f"this process was paused: its heartbeat was due {overdue_ms} ms ago, and the session has timed out"
 
-    def heartbeat_answered(self, sent: Sent, body: HeartbeatResponse) -> None:
+    def heartbeat_answered(self, sent: SentRequest, body: HeartbeatResponse) -> None:
         """The answer to a heartbeat."""
         now_ms = self.pending_commands.now_ms
         code = body.error_code
@@ -233,23 +240,23 @@ class GroupMember(ABC):
         match what:
             case None:
                 self.heartbeat.receive_heartbeat(now_ms)
-            case Reaction.REJOIN:
+            case ErrorAction.REJOIN:
                 # The coordinator goes on counting us as alive, so we go on too, until we have joined.
                 self.heartbeat.receive_heartbeat(now_ms)
                 if self.state is MemberState.STABLE:
                     self.request_rejoin_if_necessary("group is already rebalancing")
-            case Reaction.FIND_COORDINATOR:
+            case ErrorAction.FIND_COORDINATOR:
                 self.heartbeat.fail_heartbeat(now_ms)
                 self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
-            case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION | Reaction.FENCED:
+            case ErrorAction.RESET_MEMBER | ErrorAction.RESET_GENERATION | ErrorAction.FENCED:
                 if sent.generation != self.generation or self.state is MemberState.PREPARING_REBALANCE:
                     # JoinGroup has its own connection, so the coordinator may have read it first.  Its answer decides.
                     self.heartbeat.receive_heartbeat(now_ms)
                     return
                 self.heartbeat.fail_heartbeat(now_ms)
-                keeps_member_id = what is Reaction.RESET_GENERATION
+                keeps_member_id = what is ErrorAction.RESET_GENERATION
                 self.reset_on_response_error(sent.what, code, keeps_member_id=keeps_member_id)
-                if what is Reaction.FENCED:
+                if what is ErrorAction.FENCED:
                     self.end(error_from_code(code, self.config.group_id, sent.what.value))
             case _:
                 self.heartbeat.fail_heartbeat(now_ms)
@@ -270,7 +277,7 @@ class GroupMember(ABC):
             self.pending_commands.log_event("leaving", member=self.generation.member_id, reason=reason)
             self._leaving = self.generation
             body = group_requests.leave_group(self.config, self.generation, reason)
-            self.send_to_coordinator(What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
+            self.send_to_coordinator(RequestKind.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
         if self.awaits_generation:
             self.give_up_joining()
         self.reset_state_and_rejoin("consumer pro-actively leaving the group", keeps_member_id=False)
@@ -281,7 +288,11 @@ class GroupMember(ABC):
         if self.coordinator_discovery.coordinator is not None:
             body = group_requests.leave_group_single(self.config, leaving)
             self.send_to_coordinator(
-                What.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms, version_most=BATCHED_FROM - 1
+                RequestKind.LEAVE_GROUP,
+                LEAVE_GROUP.key,
+                body,
+                self.config.request_timeout_ms,
+                version_most=BATCHED_FROM - 1,
             )
 
     def leave_answered(self, body: LeaveGroupResponse) -> None:

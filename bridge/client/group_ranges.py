@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bridge.client.errors import UnsupportedVersionException
-from zkconsumer.kafka.connection import ConnectionFailed, Reason
-from zkconsumer.kafka.versions import ApiRanges, VersionRange, negotiate
+from zkconsumer.kafka.connection import BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange, negotiate
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connection
 
-GROUPS_OF_0_9 = MappingProxyType(
+GROUP_APIS_OF_0_9 = MappingProxyType(
     {
         **{api.key: VersionRange(0, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
         OFFSET_COMMIT.key: VersionRange(0, 2),
@@ -30,7 +30,7 @@ taken for one that does not know them: one that goes down closes connections, to
 _OF_NOBODY = HeartbeatRequest(group_id="-", generation_id=-1, member_id="")
 
 
-def with_group_apis(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> ApiRanges:
+def with_group_apis(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> SupportedVersions:
     """What a broker speaks, with what it knows of groups.
 
     Raises ``UnsupportedVersionException`` for one before 0.9, and what ``Connection.request`` raises.
@@ -43,15 +43,15 @@ def with_group_apis(connection: Connection, ranges: ApiRanges, timeout_ms: int) 
             "no members; whoever runs the brokers must upgrade all of them to 0.9 or later, and until then the group's "
             "members must be those that ZooKeeper keeps (ZookeeperConsumerConnector)"
         )
-    return ApiRanges(MappingProxyType({**ranges.ranges, **GROUPS_OF_0_9}), is_assumed=True)
+    return SupportedVersions(MappingProxyType({**ranges.ranges, **GROUP_APIS_OF_0_9}), is_assumed=True)
 
 
 def _answers(connection: Connection, timeout_ms: int) -> bool:
     for _ in range(CLOSED_MIN):
         try:
             connection.request(HEARTBEAT, 0, _OF_NOBODY, timeout_ms)
-        except ConnectionFailed as error:
-            if error.reason is not Reason.CLOSED:
+        except BrokerConnectionError as error:
+            if error.reason is not ConnectionFailureReason.CLOSED:
                 raise
             negotiate(connection, timeout_ms)
         else:

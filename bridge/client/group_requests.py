@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.generation import Generation
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
@@ -19,7 +19,7 @@ REASON_CHARS_MAX = 255
 
 
 def join_group(
-    config: GroupConfig,
+    config: GroupMemberConfig,
     generation: Generation,
     protocol_type: str,
     protocols: Sequence[JoinGroupProtocol],
@@ -39,7 +39,7 @@ def join_group(
 
 
 def sync_group(
-    config: GroupConfig, generation: Generation, protocol_type: str, assignments: Mapping[str, bytes]
+    config: GroupMemberConfig, generation: Generation, protocol_type: str, assignments: Mapping[str, bytes]
 ) -> SyncGroupRequest:
     """Ask for our share; the leader's tells everybody's."""
     return SyncGroupRequest(
@@ -55,7 +55,7 @@ def sync_group(
     )
 
 
-def heartbeat(config: GroupConfig, generation: Generation) -> HeartbeatRequest:
+def heartbeat(config: GroupMemberConfig, generation: Generation) -> HeartbeatRequest:
     """We live."""
     return HeartbeatRequest(
         group_id=config.group_id,
@@ -65,12 +65,12 @@ def heartbeat(config: GroupConfig, generation: Generation) -> HeartbeatRequest:
     )
 
 
-def leave_group(config: GroupConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
+def leave_group(config: GroupMemberConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
     """We go; the form of brokers from 2.4 on."""
     member = LeavingMember(member_id=generation.member_id, reason=reason[:REASON_CHARS_MAX])
     return LeaveGroupRequest(group_id=config.group_id, members=[member])
 
 
-def leave_group_single(config: GroupConfig, generation: Generation) -> LeaveGroupRequest:
+def leave_group_single(config: GroupMemberConfig, generation: Generation) -> LeaveGroupRequest:
     """The same, as brokers before 2.4 read it."""
     return LeaveGroupRequest(group_id=config.group_id, member_id=generation.member_id)

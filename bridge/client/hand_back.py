@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from bridge.client.commands import Callback, Invoke, StopFetching
-from bridge.client.commits import Commit, Commits, Why
+from bridge.client.commands import Callback, Invoke, StopPartitions
+from bridge.client.commits import CommitQueue, CommitReason, PendingCommit
 from bridge.client.events import Offset
-from bridge.client.group_member import GroupMember
-from bridge.client.positions import PositionsDesk
+from bridge.client.group_member import GroupMemberBase
+from bridge.client.positions import AutoCommitScheduler
 from zkconsumer.types import TopicPartition
 
 
-class Step(Enum):
+class RevocationStep(Enum):
     """How far it is."""
 
     COLLECTING = "collecting"
@@ -32,14 +32,14 @@ class Step(Enum):
     DONE = "done"
 
 
-class HandBack:
+class PartitionRevocation:
     """Some partitions on their way out.  With none of them it is only a commit of all that is read."""
 
     def __init__(
         self,
-        member: GroupMember,
-        commits: Commits,
-        positions: PositionsDesk,
+        member: GroupMemberBase,
+        commits: CommitQueue,
+        positions: AutoCommitScheduler,
         partitions: frozenset[TopicPartition],
         until_ms: int,
         *,
@@ -60,11 +60,11 @@ class HandBack:
         self._is_committed = False
         self._others: frozenset[TopicPartition] = frozenset()
         """What of them other members have by a generation that this member joined only to commit."""
-        self.step = Step.COLLECTING
+        self.step = RevocationStep.COLLECTING
         if partitions:
-            member.pending_commands.add(StopFetching(partitions))
+            member.pending_commands.add(StopPartitions(partitions))
         if commits_first and not member.generation.is_lost and not has_moved:
-            positions.collect(Why.REVOCATION)
+            positions.collect(CommitReason.REVOCATION)
         else:
             self._call()
 
@@ -77,10 +77,12 @@ class HandBack:
 
     def collected(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """These are the last positions."""
-        if self.step is Step.COLLECTING:
-            self.step = Step.COMMITTING
+        if self.step is RevocationStep.COLLECTING:
+            self.step = RevocationStep.COMMITTING
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in self._others}
-            self._commits.ask(Commit(self.number, offsets, Why.REVOCATION, is_retried=True, until_ms=self.until_ms))
+            self._commits.ask(
+                PendingCommit(self.number, offsets, CommitReason.REVOCATION, is_retried=True, until_ms=self.until_ms)
+            )
 
     def leave_out(self, partitions: frozenset[TopicPartition]) -> None:
         """Other members have these by now, so their offsets are not committed."""
@@ -89,29 +91,32 @@ class HandBack:
 
     def committed(self, number: int, *, is_done: bool) -> None:
         """They are committed, or will not be."""
-        if self.step is Step.COMMITTING and number == self.number:
+        if self.step is RevocationStep.COMMITTING and number == self.number:
             self._is_committed = is_done
             self._call()
 
     def called(self, number: int, error: Exception | None) -> bool:
         """The callback returned; whether it was ours."""
-        if self.step is not Step.CALLING or number != self.number:
+        if self.step is not RevocationStep.CALLING or number != self.number:
             return False
         self.error = error
-        self.step = Step.DONE
+        self.step = RevocationStep.DONE
         return True
 
     def advance(self) -> bool:
         """Whether it is through."""
-        if self.step in (Step.COLLECTING, Step.COMMITTING) and self._member.pending_commands.now_ms >= self.until_ms:
+        if (
+            self.step in (RevocationStep.COLLECTING, RevocationStep.COMMITTING)
+            and self._member.pending_commands.now_ms >= self.until_ms
+        ):
             self._member.pending_commands.log_event("hand-back-without-commit", partitions=len(self.partitions))
             self._call()
-        return self.step is Step.DONE
+        return self.step is RevocationStep.DONE
 
     def _call(self) -> None:
         if not self.partitions:
-            self.step = Step.DONE
+            self.step = RevocationStep.DONE
             return
-        self.step = Step.CALLING
+        self.step = RevocationStep.CALLING
         callback = Callback.LOST if self.is_lost else Callback.REVOKED
         self._member.pending_commands.add(Invoke(self.number, callback, self.partitions))

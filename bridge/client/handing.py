@@ -1,6 +1,6 @@
 """Between the machine and what works on partitions: taking them up and handing them back, step by step.
 
-    StopFetching --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
+    StopPartitions --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
     CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
     Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
     Invoke LOST: drop, at once; the listener is called, and not waited for
@@ -23,27 +23,27 @@ from bridge.client import events as cev
 from bridge.client.commands import Callback
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.releases import RELEASED
-from zkconsumer.core.stores import Source
+from zkconsumer.core.releases import DROP_REASON_RELEASED
+from zkconsumer.core.stores import OffsetSource
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.client.spread import Spread
+    from bridge.client.spread import StreamAssignor
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import ZkConsumerError
-    from zkconsumer.runtime.holder import Holder
+    from zkconsumer.runtime.holder import PartitionProcessor
     from zkconsumer.runtime.listener import ListenerCalls
-    from zkconsumer.runtime.observing import Observing
+    from zkconsumer.runtime.observing import MemberObserver
 
 UNKNOWN = -1
-LOST = "the group has given it to somebody else, or may have"
+PARTITION_LOST_REASON = "the group has given it to somebody else, or may have"
 
 log = logging.getLogger("zkconsumer.member")
 
 
-class Wait(Enum):
+class AssignmentWait(Enum):
     """What is waited for, with a deadline."""
 
     DRAIN = "drain"
@@ -52,7 +52,7 @@ class Wait(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AssignmentLimits:
     """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again.
 
     ``new_from_beginning``: ``new.partitions.from.beginning``.
@@ -64,7 +64,7 @@ class Limits:
     new_from_beginning: bool
 
 
-class Handing:
+class AssignmentExecutor:
     """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``.
 
     ``refused``: the coordinator does not say what is committed, and to ask again is of no use.
@@ -72,17 +72,17 @@ class Handing:
 
     def __init__(
         self,
-        spread: Spread,
-        limits: Limits,
+        spread: StreamAssignor,
+        limits: AssignmentLimits,
         listener: ListenerCalls,
-        observing: Observing,
+        observing: MemberObserver,
         feed: Callable[[cev.Event], None],
-        wait: Callable[[Wait, int | None], None],
-        share_held: Callable[[], None],
+        wait: Callable[[AssignmentWait, int | None], None],
+        assignment_complete: Callable[[], None],
         refused: Callable[[ZkConsumerError], None],
     ) -> None:
-        self.holder: Holder
-        self.subscription: Subscription | None = None
+        self.holder: PartitionProcessor
+        self.subscription: TopicSubscription | None = None
         self.is_closing = False
         self._spread = spread
         self._limits = limits
@@ -90,7 +90,7 @@ class Handing:
         self._observing = observing
         self._feed = feed
         self._wait = wait
-        self._share_held = share_held
+        self._share_held = assignment_complete
         self._refused = refused
         self._running: dict[TopicPartition, str] = {}
         """What is being worked on, and by which thread; what is on its way out included."""
@@ -129,7 +129,7 @@ class Handing:
 
     # --- what the machine wants ---------------------------------------------------------------------------------
 
-    def stop_fetching(self, command: cmd.StopFetching) -> None:
+    def stop_fetching(self, command: cmd.StopPartitions) -> None:
         """Hand out nothing more of these."""
         for tp in command.partitions:
             self._awaiting_offsets.pop(tp, None)
@@ -143,7 +143,7 @@ class Handing:
             return
         self._draining.update(partitions)
         self.holder.drain(do.Drain(tuple(partitions)))
-        self._wait(Wait.DRAIN, self._limits.drain_ms)
+        self._wait(AssignmentWait.DRAIN, self._limits.drain_ms)
 
     def collect_positions(self) -> None:
         """Say what is consumed, once all that leaves is at rest."""
@@ -160,13 +160,13 @@ class Handing:
             case Callback.REVOKED:
                 self._put(lambda: self._revoke(command))
             case Callback.LOST:
-                self._lose(command.partitions, self._why_ended or LOST)
+                self._lose(command.partitions, self._why_ended or PARTITION_LOST_REASON)
                 self._feed(cev.CallbackDone(command.number))
                 self._advance()
             case Callback.ASSIGNED:
                 self._put(lambda: self._assigned(command))
 
-    def start_fetching(self, command: cmd.StartFetching) -> None:
+    def start_fetching(self, command: cmd.StartPartitions) -> None:
         """These are ours; ask where they stand."""
         self._generation = command.generation
         threads = self._threads(command.partitions)
@@ -193,14 +193,14 @@ class Handing:
         if command.error is not None:
             if asked:
                 log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
-                self._wait(Wait.POSITIONS, self._limits.positions_ms)
+                self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
         self.holder.start_fetching(
             do.StartFetching(
                 {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
                 {tp: self._awaiting_offsets[tp] for tp in known},
-                {tp: Source.NEITHER if stored is None else Source.KAFKA for tp, stored in known.items()},
+                {tp: OffsetSource.NEITHER if stored is None else OffsetSource.KAFKA for tp, stored in known.items()},
                 dict.fromkeys(known, self._generation),
             )
         )
@@ -224,7 +224,7 @@ class Handing:
 
     def _announce(self) -> None:
         if not self._awaiting_offsets:
-            self._observing.command_executed(do.AnnounceShare(len(self._running)))
+            self._observing.command_executed(do.AnnounceAssignment(len(self._running)))
             self._share_held()
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class Handing:
         lost = tuple(sorted(self._started & partitions))
         self._started.difference_update(lost)
         if lost:
-            self._listener.call_partitions_lost(do.CallLost(lost))
+            self._listener.call_partitions_lost(do.CallPartitionsLost(lost))
 
     # --- what the holder says -----------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class Handing:
             return False
         words = f"partition={tp} stored={stored} is out of range; going on at {event.offset}"
         log.warning("offset-reset %s", words)
-        self._observing.command_executed(do.Tell("WARNING", "offset-reset", words, (tp, stored, event.offset)))
+        self._observing.command_executed(do.LogEvent("WARNING", "offset-reset", words, (tp, stored, event.offset)))
         return True
 
     def drained(self, event: ev.PartitionsDrained) -> None:
@@ -280,32 +280,32 @@ class Handing:
             threads = self._threads(frozenset())
             targets = {tp: str(threads[tp]) for tp in sorted(moved)}
             self._running.update(targets)
-            self.holder.move_to_thread(do.MoveThread(targets, dict.fromkeys(targets, self._generation)))
+            self.holder.move_to_thread(do.MoveToThread(targets, dict.fromkeys(targets, self._generation)))
         if not self._draining:
-            self._wait(Wait.DRAIN, None)
+            self._wait(AssignmentWait.DRAIN, None)
         self._advance()
 
     def collected(self, event: ev.PositionsCollected) -> None:
         """What is consumed of what goes on; what is at rest stands where it came to rest."""
         positions = {**event.positions, **self._drained}
-        self._feed(cev.PositionsCollected({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
+        self._feed(cev.PositionsReceived({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
 
-    def fired(self, what: Wait) -> None:
+    def fired(self, what: AssignmentWait) -> None:
         """It was waited for long enough."""
         match what:
-            case Wait.DRAIN if self._draining:
-                command = do.GiveUpDrain(tuple(sorted(self._draining)))
+            case AssignmentWait.DRAIN if self._draining:
+                command = do.ForceDrain(tuple(sorted(self._draining)))
                 self._observing.command_executed(command)
                 self.holder.force_drain(command)
-            case Wait.POSITIONS:
+            case AssignmentWait.POSITIONS:
                 self._ask()
-            case Wait.LISTENER:
+            case AssignmentWait.LISTENER:
                 words = (
                     f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance goes on without it "
                     "(rebalance.listener.timeout.ms)"
                 )
                 log.warning("listener-late member=%s %s", self._listener.member, words)
-                self._observing.command_executed(do.Tell("WARNING", "listener-late", words))
+                self._observing.command_executed(do.LogEvent("WARNING", "listener-late", words))
                 self._listener_done()
             case _:
                 pass
@@ -313,7 +313,7 @@ class Handing:
     def listener_returned(self) -> None:
         """The program's listener came back, in time or not."""
         self._is_listening = False
-        self._wait(Wait.LISTENER, None)
+        self._wait(AssignmentWait.LISTENER, None)
         if self._listener_calls:
             self._call_listener()
         else:
@@ -333,7 +333,7 @@ class Handing:
     def _revoke(self, command: cmd.Invoke) -> bool:
         def done() -> None:
             self._started -= command.partitions
-            self._drop(command.partitions, RELEASED)
+            self._drop(command.partitions, DROP_REASON_RELEASED)
             self._feed(cev.CallbackDone(command.number))
 
         self._was_told_of_release = True
@@ -367,12 +367,12 @@ class Handing:
         if not self._is_listening:
             self._call_listener()
         else:
-            self._wait(Wait.LISTENER, self._limits.listener_ms)
+            self._wait(AssignmentWait.LISTENER, self._limits.listener_ms)
         return False
 
     def _call_listener(self) -> None:
         self._is_listening = True
-        self._wait(Wait.LISTENER, self._limits.listener_ms)
+        self._wait(AssignmentWait.LISTENER, self._limits.listener_ms)
         self._calling, call = self._listener_calls.popleft()
         call()
 
@@ -401,21 +401,24 @@ class Handing:
             del self._stored[tp]
         if not gone:
             return
-        if why != RELEASED:
+        if why != DROP_REASON_RELEASED:
             log.warning(
                 "partitions-lost partitions=%d first=%s: what was read since the last commit comes again",
                 len(gone),
                 gone[0],
             )
-        command = do.Drop(gone, why)
+        command = do.DropPartitions(gone, why)
         self.holder.drop_partitions(command)
         self._observing.command_executed(command)
 
     def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """What falls to another thread of ours now is brought to rest, and then moved."""
         movers = [
-            tp for tp, thread in sorted(threads.items())
-            if self._running.get(tp, str(thread)) != str(thread) and tp not in self._draining and tp not in self._drained
-        ]  # fmt: skip
+            tp
+            for tp, thread in sorted(threads.items())
+            if self._running.get(tp, str(thread)) != str(thread)
+            and tp not in self._draining
+            and tp not in self._drained
+        ]
         self._moving.update(movers)
         self._begin_drain(movers)

@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 from bridge.client.backoff import ExponentialBackoff
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 
 
 class Heartbeat:
     """Deadlines in ms; nothing is due before ``reset_timeouts``."""
 
-    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
+    def __init__(self, config: GroupMemberConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
         self._config = config
         self._backoff = backoff
         self._attempts = 0

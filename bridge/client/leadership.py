@@ -1,7 +1,7 @@
 """Leading a group: what this member divided, by what there was then, and whether that is how things are still.  Pure.
 
-    elected --all topics are known--> divided by this snapshot --now it is another one--> the group forms anew
-            '-- not within max.poll.interval.ms --> the program is told, and it is tried again
+elected --all topics are known--> divided by this snapshot --now it is another one--> the group forms anew
+        '-- not within max.poll.interval.ms --> the program is told, and it is tried again
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from bridge.client.assignments import perform_assignment, read_subscriptions
 from bridge.client.assignor import ConsumerPartitionAssignor, RebalanceProtocol
-from bridge.client.config import GroupConfig
-from bridge.client.outbox import Outbox
+from bridge.client.config import GroupMemberConfig
+from bridge.client.outbox import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition
@@ -25,13 +25,13 @@ Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset
 class Leadership:
     """``is_leader``: the group goes by what this member divided.  It watches the group's topics then."""
 
-    def __init__(self, config: GroupConfig, subscriptions: SubscriptionState, outbox: Outbox) -> None:
+    def __init__(self, config: GroupMemberConfig, subscriptions: SubscriptionState, outbox: PendingCommands) -> None:
         self.is_leader = False
         self.metadata_until_ms: int | None = None
         """Until when the topics of the group are waited for, while they are."""
         self._config = config
         self._subscriptions = subscriptions
-        self._outbox = outbox
+        self._pending_commands = outbox
         self._assignment_snapshot: Snapshot | None = None
         self._divided: Snapshot | None = None
         """By what this process divided last, or let stand, whatever became of its membership since."""
@@ -68,12 +68,14 @@ class Leadership:
             # once; a coordinator may let it stand again.
             self._assignment_snapshot = self._divided
         self._divided = now
-        self._outbox.log_event("assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment)
+        self._pending_commands.log_event(
+            "assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment
+        )
         return shares
 
     def _knows(self, topics: set[str]) -> bool:
         if not self._subscriptions.group_subscribe(topics):
-            now_ms = self._outbox.now_ms
+            now_ms = self._pending_commands.now_ms
             self.metadata_until_ms = self.metadata_until_ms or now_ms + self._config.max_poll_interval_ms
             if now_ms < self.metadata_until_ms:
                 return False

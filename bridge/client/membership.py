@@ -1,7 +1,7 @@
 """A membership in a coordinator's group, put together: machine, control thread, network, topics, listener.
 
-``CoordinatorMembership`` is a ``Membership``: what is done with the partitions is its ``Holder``'s business.
-Everything that waits here waits with a deadline.
+``CoordinatorMembership`` is a ``Membership``: what is done with the partitions is its ``PartitionProcessor``'s
+business. Everything that waits here waits with a deadline.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from bridge.client import events as cev
 from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
-from bridge.client.fetch_calls import FetchCalls
+from bridge.client.fetch_calls import OffsetFetchCalls
 from bridge.client.group_ranges import with_group_apis
-from bridge.client.handing import Handing, Limits
+from bridge.client.handing import AssignmentExecutor, AssignmentLimits
 from bridge.client.network import Network
-from bridge.client.runtime import Answer, ClientControl
-from bridge.client.topics import LOOK_EVERY_MS, GroupTopics
-from zkconsumer.core.commits import NOT_OURS
-from zkconsumer.core.stores import NotWritten
-from zkconsumer.errors import Bug, ThreadDied, UsageError, ZkConsumerError
+from bridge.client.runtime import CoordinatorEventLoop, NetworkAnswer
+from bridge.client.topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
+from zkconsumer.core.commits import NOT_OWNER
+from zkconsumer.core.stores import CommitFailure
+from zkconsumer.errors import InternalError, ThreadFailedError, UsageError, ZkConsumerError
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
-from zkconsumer.observe.health import CONNECTED, REGISTERED, Look
+from zkconsumer.observe.health import CONNECTED, REGISTERED, MemberHealthSnapshot
 from zkconsumer.runtime.brokers import check_brokers
 from zkconsumer.runtime.hooks import HookCalls
 from zkconsumer.runtime.listener import ListenerCalls
-from zkconsumer.runtime.observing import KAFKA as KAFKA_STORE
-from zkconsumer.runtime.observing import Observing
-from zkconsumer.runtime.topic_refusals import TopicRefusals
+from zkconsumer.runtime.observing import KAFKA_STORE as KAFKA_STORE
+from zkconsumer.runtime.observing import MemberObserver
+from zkconsumer.runtime.topic_refusals import TopicErrorHandler
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.client.assignor import ConsumerPartitionAssignor
-    from bridge.client.config import GroupConfig
-    from bridge.client.spread import Spread
+    from bridge.client.config import GroupMemberConfig
+    from bridge.client.spread import StreamAssignor
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
     from zkconsumer.core import events as ev
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.connection import Connection
     from zkconsumer.kafka.error_codes import ErrorCode
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.runtime.brokers import BrokerAccess
-    from zkconsumer.runtime.holder import Holder
-    from zkconsumer.runtime.observing import Meters
-    from zkconsumer.runtime.streams_member import StreamsMembership
+    from zkconsumer.runtime.holder import PartitionProcessor
+    from zkconsumer.runtime.observing import MembershipMeters
+    from zkconsumer.runtime.streams_member import ConnectorMembership
     from zkconsumer.types import Hooks
 
 LEAVE_GRACE_MS = 3_000
 """On top of draining: how long the last commit and a leave may take before the member ends without them."""
 
-GIVE_UP_MS = 2_000
+FAILED_LEAVE_TIMEOUT_MS = 2_000
 """How long a member that an error ended may take to leave its group for the sake of the others."""
 
 CLOSE_STEP_MS = 1_500
@@ -76,25 +76,25 @@ class MembershipSettings:
     member: str
     client_id: str
     socket_timeout_ms: int
-    limits: Limits
+    limits: AssignmentLimits
 
 
 class CoordinatorMembership:
-    """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
+    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
 
     _MACHINE: ClassVar[type[ConsumerCoordinator]] = ConsumerCoordinator
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: GroupMemberConfig,
         assignors: Sequence[ConsumerPartitionAssignor],
         settings: MembershipSettings,
-        spread: Spread,
+        spread: StreamAssignor,
         *,
         brokers: BrokerAccess,
         clock: Clock,
         lease: Lease,
-        meters: Meters,
+        meters: MembershipMeters,
         hooks: Hooks | HookCalls | None = None,
         counters: Counters | None = None,
     ) -> None:
@@ -104,21 +104,21 @@ class CoordinatorMembership:
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observer = Observing(meters, self.hooks, lambda: self._holder.assignment)
+        self.observer = MemberObserver(meters, self.hooks, lambda: self._holder.assignment)
         self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)
         self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
-        self.event_loop = self.event_loop = ClientControl(self.machine, config.session_timeout_ms, lease, clock)
+        self.event_loop = CoordinatorEventLoop(self.machine, config.session_timeout_ms, lease, clock)
         self.listener = self._make_listener()
         self._config = config
         self._settings = settings
         self._clock = clock
-        self._holder: Holder
+        self._holder: PartitionProcessor
         self._share_known = threading.Event()
         self._has_left = threading.Event()
         self._failure: ZkConsumerError | None = None
         self._said = ""
         self._calls = CommitCalls()
-        self._questions = FetchCalls()
+        self._questions = OffsetFetchCalls()
         assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
         self.topic_finder: TopicFinder | None = TopicFinder(
             self.id,
@@ -131,15 +131,15 @@ class CoordinatorMembership:
             on_refused=self.authentication_failed,
             on_death=self.thread_died,
         )
-        self._refusals = TopicRefusals(
+        self._refusals = TopicErrorHandler(
             self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
         )
         self._topics = GroupTopics(
             self.topic_finder, spread, self.event_loop.call_soon, self.event_loop.dispatch, clock,
             refused=self._refusals.on_topic_errors, missed=self._topic_missed, taken=self._topics_taken,
         )  # fmt: skip
-        self.every(LOOK_EVERY_MS, self._topics.check_topics)
-        self.assignment_executor = Handing(
+        self.every(TOPIC_CHECK_INTERVAL_MS, self._topics.check_topics)
+        self.assignment_executor = AssignmentExecutor(
             spread, settings.limits, self.listener, self.observer, self.event_loop.dispatch, self.event_loop.wait,
             self.assignment_complete,
             lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
@@ -150,7 +150,7 @@ class CoordinatorMembership:
             brokers.connect,
             brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
             clock,
-            lambda event, sent, sent_at_ms: self.event_loop.submit(Answer(event, sent, sent_at_ms)),
+            lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
             self.thread_died,
         )
 
@@ -158,10 +158,10 @@ class CoordinatorMembership:
         return ListenerCalls(self.id, self.event_loop, self.thread_died)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``run_with``."""
+        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
         self.event_loop.call_every(interval_ms, action)
 
-    def attach_processor(self, holder: Holder) -> None:
+    def attach_processor(self, holder: PartitionProcessor) -> None:
         """Start the threads; ``holder`` is told what is ours."""
         self._holder = self.assignment_executor.holder = holder
         self._network.start()
@@ -170,12 +170,12 @@ class CoordinatorMembership:
     # --- what the program asks for ------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Speak to one broker; raises ``NoBrokerAnswers``, or the ``AuthenticationException`` in the way.
+        """Speak to one broker; raises ``NoBrokerAvailableError``, or the ``AuthenticationException`` in the way.
 
         ``UnsupportedVersionException``: that broker knows no groups with members.
         """
 
-        def question(connection: Connection, ranges: ApiRanges, limit_ms: int) -> None:
+        def question(connection: Connection, ranges: SupportedVersions, limit_ms: int) -> None:
             fetch_leaders(connection, ranges, [], limit_ms)
             with_group_apis(connection, ranges, limit_ms)
 
@@ -183,13 +183,13 @@ class CoordinatorMembership:
             self.bootstrap_client.execute(question, limit_ms=timeout_ms)
         except ZkConsumerError as error:
             self.close()
-            raise getattr(error, "refused", None) or error from None
+            raise getattr(error, "authentication_error", None) or error from None
 
     def check_brokers(self) -> None:
         """See ``brokers.check_brokers``."""
         check_brokers(self.bootstrap_client)
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription."""
 
         def subscribe() -> None:
@@ -212,7 +212,7 @@ class CoordinatorMembership:
         metadata: Mapping[TopicPartition, str] | None = None,
         *,
         is_retried: bool = True,
-    ) -> dict[TopicPartition, NotWritten]:
+    ) -> dict[TopicPartition, CommitFailure]:
         """Commit these positions, and these words with them; gives back what was not committed, with the reason.
 
         ``is_retried``: what passes is tried again, for ``default.api.timeout.ms``.
@@ -223,7 +223,7 @@ class CoordinatorMembership:
         self.event_loop.call_soon(lambda: self._commit(call))
         if not call.done.wait(timeout_ms / 1000):
             self._calls.give_up(call)
-            silent = NotWritten(f"the group's coordinator did not answer within {timeout_ms} ms")
+            silent = CommitFailure(f"the group's coordinator did not answer within {timeout_ms} ms")
             return dict.fromkeys(positions, silent)
         self._check_alive(call)
         return call.refused
@@ -243,7 +243,7 @@ class CoordinatorMembership:
             for tp, at in call.offsets.items()
             if tp in self.assignment_executor.running
         }
-        call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OURS))
+        call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OWNER))
         self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=call.is_retried))
 
     def commit_once(
@@ -263,7 +263,7 @@ class CoordinatorMembership:
 
         def commit() -> None:
             ours = {tp: one for tp, one in offsets.items() if tp in self.assignment_executor.running and is_held(tp)}
-            call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OURS))
+            call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OWNER))
             self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=False))
 
         self.event_loop.call_soon(commit)
@@ -345,14 +345,14 @@ class CoordinatorMembership:
         """The error that ended this membership, if one did."""
         return self._failure
 
-    def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> Look:
+    def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> MemberHealthSnapshot:
         """This member as it is now.  On the control thread.
 
         ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
         """
         machine = self.machine
         has_joined = machine.generation.generation_id >= 0
-        return Look(
+        return MemberHealthSnapshot(
             membership=REGISTERED if has_joined else machine.state.value,
             session=CONNECTED if machine.coordinator_discovery.coordinator is not None else "it is looked for",
             session_id=None,
@@ -385,29 +385,29 @@ class CoordinatorMembership:
     def raised(self, command: cmd.Raise) -> None:
         """What the program must act on ends the member; what passes is said once and tried again."""
         error = command.error
-        must_act = isinstance(error, UsageError | Bug) and not isinstance(error, RebalanceCallbackFailed)
+        must_act = isinstance(error, UsageError | InternalError) and not isinstance(error, RebalanceCallbackFailed)
         if command.is_fatal or must_act:
             log.error("member-refused member=%s why=%r", self.id, str(error))
             self._end(error)
         elif str(error) != self._said:
             self._said = str(error)
             log.warning("group-trouble member=%s why=%r: tried again", self.id, str(error))
-            self.hooks.call("told", "WARNING", "group-trouble", str(error))
+            self.hooks.call("warning_logged", "WARNING", "group-trouble", str(error))
 
     def stopped(self) -> None:
         """See ``Concerned``."""
         self.assignment_executor.stopped()
         self._has_left.set()
 
-    def noted(self, command: cmd.Note) -> None:
+    def noted(self, command: cmd.LogMemberEvent) -> None:
         """See ``Concerned``."""
         self.counters.add(command.name.replace("-", "_"))
         if command.name == "joining":
             self.observer.metrics.rebalance_started()
         if command.name == "poll-timeout-expired":
-            self.hooks.call("told", "WARNING", command.name, str(dict(command.fields)["why"]))
+            self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["why"]))
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: NetworkAnswer) -> None:
         """Commits are counted where they are answered, whoever asked for them."""
         said = commit_results(answer)
         if said is not None:
@@ -432,20 +432,20 @@ class CoordinatorMembership:
     def _topic_missed(self, words: str) -> None:
         if self._failure is None:
             log.warning("topic-missing member=%s %s", self.id, words)
-            self.hooks.call("told", "WARNING", "topic-missing", words)
+            self.hooks.call("warning_logged", "WARNING", "topic-missing", words)
 
     def _topics_taken(self, topics: frozenset[str], words: str) -> None:
         if topics:
             log.info("topics-taken member=%s %s", self.id, words)
         else:
             log.warning("topics-taken member=%s %s", self.id, words)
-            self.hooks.call("told", "WARNING", "topics-taken", words)
+            self.hooks.call("warning_logged", "WARNING", "topics-taken", words)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        self._end(ThreadDied.of(self.id, name, error))
+        self._end(ThreadFailedError.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
         """Nothing is handed out any more, so nothing may be held: the group is left for the sake of the others."""
@@ -459,7 +459,7 @@ class CoordinatorMembership:
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.event_loop.call_soon(lambda: self._leave(GIVE_UP_MS + self._listener_ms))
+            self.event_loop.call_soon(lambda: self._leave(FAILED_LEAVE_TIMEOUT_MS + self._listener_ms))
         self._share_known.set()
 
     def _ask_to_stop(self) -> None:
@@ -470,5 +470,5 @@ class CoordinatorMembership:
 
 if TYPE_CHECKING:
 
-    def _is_one(membership: CoordinatorMembership) -> StreamsMembership:
+    def _is_one(membership: CoordinatorMembership) -> ConnectorMembership:
         return membership

@@ -1,7 +1,7 @@
 """The keys of Kafka's own consumer in the configuration of a coordinator's member: what becomes of each.  Pure.
 
     it acts       the same key (``client.id``), another one (``SPELLINGS``), or a setting of the group
-    it is an error   it would change the meaning, and cannot be done (``REFUSED``)
+    it is an error   it would change the meaning, and cannot be done (``UNSUPPORTED_KEYS``)
     it is named   it has no meaning here, and a warning says what is so instead (``_NO_EFFECT``)
 
 ``ConsumerConfig`` has tables of its own for a member that ZooKeeper keeps (``zkconsumer.foreign_keys``); no sentence
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bridge.client.assignors import ASSIGNORS
 from zkconsumer.foreign_keys import (
-    NOT_TO_BE_SET_ASIDE,
-    OF_JAVA_SECURITY,
+    JAVA_SECURITY_KEYS,
+    SECURITY_KEYS_NOT_IGNORED,
     java_client_key_text,
     why_ignored_by_all_members,
 )
@@ -31,30 +31,30 @@ SPELLINGS: dict[str, str] = {
 """Kafka's key -> the old consumer's key, which means the same."""
 
 
-class Refusal(NamedTuple):
+class UnsupportedKey(NamedTuple):
     """``is_so``: the value that says what is so in any case; with another one the key is an error."""
 
     supported_value: str
     why: str
 
 
-REFUSED: dict[str, Refusal] = {
-    "isolation.level": Refusal(
+UNSUPPORTED_KEYS: dict[str, UnsupportedKey] = {
+    "isolation.level": UnsupportedKey(
         "read_uncommitted",
         "only read_uncommitted can be done: all records are handed out, those of aborted transactions too; leave it "
         "out where producers use no transactions, and read these topics with Kafka's own consumer where they do",
     ),
-    "interceptor.classes": Refusal(
+    "interceptor.classes": UnsupportedKey(
         "",
         "it names classes of the JVM, which would see and change every record; leave it out, and do their work in the "
         "program",
     ),
-    "group.protocol": Refusal("classic", "this member speaks the protocol classic alone; leave it out"),
-    "internal.leave.group.on.close": Refusal(
+    "group.protocol": UnsupportedKey("classic", "this member speaks the protocol classic alone; leave it out"),
+    "internal.leave.group.on.close": UnsupportedKey(
         "true",
         "a member that is closed leaves its group; leave it out, or set group.instance.id, with which a member stays",
     ),
-    **{key: Refusal("", f"{OF_JAVA_SECURITY[key]}, and leave {key} out") for key in NOT_TO_BE_SET_ASIDE},
+    **{key: UnsupportedKey("", f"{JAVA_SECURITY_KEYS[key]}, and leave {key} out") for key in SECURITY_KEYS_NOT_IGNORED},
 }
 
 _NO_EFFECT: dict[str, str] = {
@@ -77,13 +77,13 @@ _CLASSES = {kind.__name__: name for name, kind in ASSIGNORS.items()}
 
 def why_unsupported(key: str, value: object) -> str:
     """Why this key is an error with this value; "" when it is none."""
-    return REFUSED[key].why if key in REFUSED and not is_only_supported_value(key, value) else ""
+    return UNSUPPORTED_KEYS[key].why if key in UNSUPPORTED_KEYS and not is_only_supported_value(key, value) else ""
 
 
 def is_only_supported_value(key: str, value: object) -> bool:
     """Whether this key, with this value, says what is so in any case."""
     word = str(value).strip(JAVA_BLANKS).lower()
-    return key in REFUSED and word == REFUSED[key].supported_value
+    return key in UNSUPPORTED_KEYS and word == UNSUPPORTED_KEYS[key].supported_value
 
 
 def why_ignored(key: str) -> str:

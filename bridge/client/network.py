@@ -9,8 +9,8 @@ all members have joined.  So JoinGroup has a connection of its own, which is clo
 and LeaveGroup do not wait for it.  (Java's consumer, 3.x, has one connection for all of them, and a member of a
 cooperative group that keeps its partitions cannot commit before JoinGroup is answered.)
 
-Every request is answered once, by ``Responded`` or ``Failed``.  When one of the connections breaks, both are closed:
-what is on its way fails, then follows ``Disconnected``.  When they are closed on command, nothing follows.
+Every request is answered once, by ``Responded`` or ``RequestFailed``.  When one of the connections breaks, both are
+closed: what is on its way fails, then follows ``Disconnected``.  When they are closed on command, nothing follows.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.client.commands import Connect, Disconnect, Send
+from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
 from bridge.client.errors import UnsupportedVersionException
-from bridge.client.events import Disconnected, Failed, Failure, Node, Responded
+from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from bridge.client.group_ranges import with_group_apis
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import AuthenticationException, ConnectorClosed, UsageError, WorldError
-from zkconsumer.kafka.any_broker import NoBrokerAnswers
-from zkconsumer.kafka.connection import PeerTrouble
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError, UsageError
+from zkconsumer.kafka.any_broker import NoBrokerAvailableError
+from zkconsumer.kafka.connection import BROKER_ERRORS
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.wire.schemas import APIS, JOIN_GROUP
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
-    from zkconsumer.base.threads import OnDeath
-    from zkconsumer.kafka.any_broker import AnyBroker
-    from zkconsumer.kafka.connection import Connect as MakeConnection
-    from zkconsumer.kafka.connection import Connection, Pending
+    from zkconsumer.base.threads import OnThreadError
+    from zkconsumer.kafka.any_broker import BootstrapClient
+    from zkconsumer.kafka.connection import Connection, PendingRequest
+    from zkconsumer.kafka.connection import ConnectionFactory as MakeConnection
 
 ANSWER_POLL_MS = 25
 """How long an answer is waited for before it is looked whether something else is to be sent, or was answered on the
@@ -47,51 +47,51 @@ IDLE_WAIT_MS = 1_000
 CONNECT_TIMEOUT_MS = 10_000
 
 
-class Told(Protocol):
+class NetworkCallback(Protocol):
     """Whoever hears of answers; on the network's thread."""
 
-    def __call__(self, event: Responded | Failed | Disconnected, sent: Send | None, sent_at_ms: int) -> None:
+    def __call__(self, event: Responded | RequestFailed | Disconnected, sent: Send | None, sent_at_ms: int) -> None:
         """``sent`` is what was asked; None with ``Disconnected``."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _InFlightRequest:
     send: Send
-    pending: Pending[Any]
+    pending: PendingRequest[Any]
     sent_at_ms: int
     until_ms: int
 
 
 @dataclass(slots=True)
-class _Conversation:
+class _PipelinedConnection:
     """One connection.  ``asked``: requests without an answer, in the order in which they were sent."""
 
     connection: Connection
-    asked: deque[_Asked] = field(default_factory=deque)
+    asked: deque[_InFlightRequest] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
-class _Line:
+class _CoordinatorChannel:
     """The conversations with one coordinator.  ``ranges`` None: nothing was said yet.
 
-    ``joining``: open while a JoinGroup has no answer.  ``is_unwanted``: it was ended on command, and nobody needs to be
-    told that it is over.
+    ``joining``: open while a JoinGroup has no answer.  ``is_closed_on_command``: it was ended on command, and nobody
+    needs to be told that it is over.
     """
 
-    node: Node
-    main: _Conversation
-    joining: _Conversation | None = None
-    ranges: ApiRanges | None = None
+    node: CoordinatorNode
+    main: _PipelinedConnection
+    joining: _PipelinedConnection | None = None
+    ranges: SupportedVersions | None = None
     is_closed_on_command: bool = False
 
     @property
-    def conversations(self) -> list[_Conversation]:
+    def conversations(self) -> list[_PipelinedConnection]:
         """All that are open."""
         joining = self.joining  # read once: the thread may close it while another one asks
         return [self.main] if joining is None else [self.main, joining]
 
     @property
-    def asked(self) -> list[_Asked]:
+    def asked(self) -> list[_InFlightRequest]:
         """All that have no answer, in the order in which they were sent."""
         return sorted((one for talk in self.conversations for one in talk.asked), key=lambda one: one.send.request)
 
@@ -109,10 +109,10 @@ class Network:
         name: str,
         client_id: str,
         connect: MakeConnection,
-        any_broker: AnyBroker,
+        any_broker: BootstrapClient,
         clock: Clock,
-        told: Told,
-        on_death: OnDeath,
+        told: NetworkCallback,
+        on_death: OnThreadError,
     ) -> None:
         self._name = name
         self._client_id = client_id
@@ -121,19 +121,21 @@ class Network:
         self._clock = clock
         self._told = told
         self._on_death = on_death
-        self._commands: queue.SimpleQueue[Send | Connect | Disconnect | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Send | ConnectCoordinator | DisconnectCoordinator | None] = (
+            queue.SimpleQueue()
+        )
         self._lock = threading.Lock()
-        self._line: _Line | None = None
-        self._worker: Worker | None = None
+        self._line: _CoordinatorChannel | None = None
+        self._worker: WorkerThread | None = None
 
     def start(self) -> None:
         """Run from now on."""
         self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_death, wake=self._wake)
 
-    def perform(self, command: Send | Connect | Disconnect) -> None:
+    def perform(self, command: Send | ConnectCoordinator | DisconnectCoordinator) -> None:
         """Do this soon."""
         self._commands.put(command)
-        if isinstance(command, Disconnect):
+        if isinstance(command, DisconnectCoordinator):
             # Whatever the thread is blocked in ends now, and not when it is answered.
             self._close_line(command.node)
 
@@ -168,10 +170,10 @@ class Network:
                         self._ask_any(send, stop)
                     case Send() as send:
                         self._send(send)
-                    case Connect(node):
+                    case ConnectCoordinator(node):
                         self._end_line(None)
                         self._begin_line(node, stop)
-                    case Disconnect(number) if self._line is not None and self._line.node.id == number:
+                    case DisconnectCoordinator(number) if self._line is not None and self._line.node.id == number:
                         self._end_line(None)
                     case _:
                         pass
@@ -179,28 +181,28 @@ class Network:
         finally:
             self._close_line(None)
 
-    def _next(self) -> Send | Connect | Disconnect | None:
+    def _next(self) -> Send | ConnectCoordinator | DisconnectCoordinator | None:
         is_waiting = self._line is not None and any(talk.asked for talk in self._line.conversations)
         try:
             return self._commands.get(timeout=0 if is_waiting else IDLE_WAIT_MS / 1000)
         except queue.Empty:
             return None
 
-    def _begin_line(self, node: Node, stop: StopSignal) -> None:
+    def _begin_line(self, node: CoordinatorNode, stop: StopSignal) -> None:
         """It opens with the first request."""
         talk = self._open(node)
         with self._lock:
-            self._line = _Line(node, talk)
+            self._line = _CoordinatorChannel(node, talk)
         if stop.is_set():  # whoever set it may have come before there was a connection to close
             talk.connection.close()
 
-    def _open(self, node: Node) -> _Conversation:
+    def _open(self, node: CoordinatorNode) -> _PipelinedConnection:
         host, port = node.address.host, node.address.port
-        return _Conversation(
+        return _PipelinedConnection(
             self._connect(host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
         )
 
-    def _talk_for(self, line: _Line, send: Send) -> _Conversation:
+    def _talk_for(self, line: _CoordinatorChannel, send: Send) -> _PipelinedConnection:
         """The connection that a request belongs on."""
         if send.api_key != JOIN_GROUP.key:
             return line.main
@@ -227,30 +229,30 @@ class Network:
         for asked in line.asked:
             is_late = failure is Failure.TIMED_OUT and asked.until_ms <= now_ms
             reason = Failure.TIMED_OUT if is_late else Failure.DISCONNECTED
-            self._told(Failed(asked.send.request, reason), asked.send, asked.sent_at_ms)
+            self._told(RequestFailed(asked.send.request, reason), asked.send, asked.sent_at_ms)
         if failure is not None and not line.is_closed_on_command:
             self._told(Disconnected(line.node.id), None, self._clock.now_ms())
 
     def _ask_any(self, send: Send, stop: StopSignal) -> None:
         api, sent_at_ms = APIS[send.api_key], self._clock.now_ms()
 
-        def question(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> Any:
+        def question(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> Any:
             return connection.request(api, ranges.pick(api, send.version_most), send.body, timeout_ms)
 
-        answer: Responded | Failed
+        answer: Responded | RequestFailed
         try:
             answer = Responded(send.request, self._any_broker.execute(question, stop.is_set, limit_ms=send.timeout_ms))
         except ConnectorClosed:
             return
-        except WorldError as error:
-            refused = error.authentication_error if isinstance(error, NoBrokerAnswers) else None
-            answer = Failed(send.request, Failure.NO_BROKER, refused)
+        except UnavailableError as error:
+            refused = error.authentication_error if isinstance(error, NoBrokerAvailableError) else None
+            answer = RequestFailed(send.request, Failure.NO_BROKER, refused)
         self._told(answer, send, sent_at_ms)
 
     def _send(self, send: Send) -> None:
         line, now_ms = self._line, self._clock.now_ms()
         if line is None or line.node.id != send.node:
-            self._told(Failed(send.request, Failure.DISCONNECTED), send, now_ms)
+            self._told(RequestFailed(send.request, Failure.DISCONNECTED), send, now_ms)
             return
         api = APIS[send.api_key]
         try:
@@ -260,29 +262,31 @@ class Network:
                 line.ranges = with_group_apis(line.main.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
         except UnsupportedVersionException as error:
-            self._told(Failed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
+            self._told(RequestFailed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
             self._end_line(Failure.DISCONNECTED)
             return
-        except (*PeerTrouble, ConnectorClosed) as error:
+        except (*BROKER_ERRORS, ConnectorClosed) as error:
             if line.ranges is None:
                 refused = error if isinstance(error, AuthenticationException) else None
-                self._told(Failed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
+                self._told(RequestFailed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
                 self._end_line(Failure.DISCONNECTED)
             else:
-                self._told(Failed(send.request, Failure.UNSUPPORTED), send, now_ms)
+                self._told(RequestFailed(send.request, Failure.UNSUPPORTED), send, now_ms)
             return
         sent_at_ms = self._clock.now_ms()
         talk = self._talk_for(line, send)
         try:
             pending = talk.connection.send(api, version, send.body, send.timeout_ms)
-        except (*PeerTrouble, ConnectorClosed):
-            self._told(Failed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
+        except (*BROKER_ERRORS, ConnectorClosed):
+            self._told(RequestFailed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
             self._end_line(Failure.DISCONNECTED)
         except UsageError as error:
             words = f"{api.name} v{version}, the highest of {talk.connection.host}:{talk.connection.port}: {error}"
-            self._told(Failed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms)
+            self._told(
+                RequestFailed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms
+            )
         else:
-            talk.asked.append(_Asked(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
+            talk.asked.append(_InFlightRequest(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
 
     def _receive(self) -> None:
         """What has been answered, or will be in a moment; and what will not be answered any more."""
@@ -300,7 +304,7 @@ class Network:
                 if talk.asked:
                     self._answers(talk, wait_ms)
                     wait_ms = 0
-        except (*PeerTrouble, ConnectorClosed):
+        except (*BROKER_ERRORS, ConnectorClosed):
             self._end_line(Failure.DISCONNECTED)
             return
         if line.joining is not None and not line.joining.asked:
@@ -308,7 +312,7 @@ class Network:
             with self._lock:
                 line.joining = None
 
-    def _answers(self, talk: _Conversation, wait_ms: int) -> None:
+    def _answers(self, talk: _PipelinedConnection, wait_ms: int) -> None:
         """What has been answered on this connection."""
         while talk.asked and talk.connection.has_response(wait_ms):
             asked = talk.asked[0]

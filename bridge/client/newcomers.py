@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from zkconsumer.types import TopicPartition
 
 
-class Newcomers:
+class CoordinatorNewPartitions:
     """``counts`` are those of the topics that are subscribed to: 0 for one that there is not, None while not known."""
 
     def __init__(self) -> None:

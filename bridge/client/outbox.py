@@ -1,7 +1,7 @@
 """What a machine says in answer to one event, and which of its requests wait for an answer.  Pure.
 
-Everybody who sends something keeps a ``Sent`` with it, which carries the generation and the coordinator of that moment:
-an answer is judged by what was true when it was asked for.
+Everybody who sends something keeps a ``SentRequest`` with it, which carries the generation and the coordinator of that
+moment: an answer is judged by what was true when it was asked for.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bridge.client.commands import CancelTimer, Command, Note, Send, SetTimer
+from bridge.client.commands import CancelMemberTimer, Command, LogMemberEvent, Send, SetMemberTimer
 from bridge.client.events import RequestId, TimerKind
 from bridge.client.generation import Generation
 
 VERSION_ANY = 0x7FFF
 
 
-class What(Enum):
+class RequestKind(Enum):
     """What a request is for."""
 
     FIND_COORDINATOR = "FindCoordinator"
@@ -31,21 +31,21 @@ class What(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """A request that is on its way.  ``incarnation`` counts coordinators; ``number`` is that of who asked."""
 
-    what: What
+    what: RequestKind
     generation: Generation
     incarnation: int
     number: int = 0
 
 
-class Outbox:
+class PendingCommands:
     """Commands in their order; ``open`` says for what each unanswered request is."""
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.in_flight: dict[RequestId, Sent] = {}
+        self.in_flight: dict[RequestId, SentRequest] = {}
         self.command_count = 0
         """How many commands were ever said."""
         self._commands: list[Command] = []
@@ -64,10 +64,16 @@ class Outbox:
 
     def log_event(self, what: str, **fields: object) -> None:
         """To be logged and counted."""
-        self.add(Note(what, tuple(fields.items())))
+        self.add(LogMemberEvent(what, tuple(fields.items())))
 
     def send(
-        self, sent: Sent, node: int | None, api_key: int, body: Any, timeout_ms: int, version_most: int = VERSION_ANY
+        self,
+        sent: SentRequest,
+        node: int | None,
+        api_key: int,
+        body: Any,
+        timeout_ms: int,
+        version_most: int = VERSION_ANY,
     ) -> RequestId:
         """Send a request; what it is for comes back with its answer."""
         request = self.new_number()
@@ -75,15 +81,15 @@ class Outbox:
         self.add(Send(request, node, api_key, body, timeout_ms, version_most))
         return request
 
-    def answered(self, request: RequestId) -> Sent | None:
+    def answered(self, request: RequestId) -> SentRequest | None:
         """What was asked; None if it was given up, or answered before."""
         return self.in_flight.pop(request, None)
 
-    def give_up(self, *kinds: What) -> None:
+    def give_up(self, *kinds: RequestKind) -> None:
         """Nobody waits for the answers to these any more."""
         self.in_flight = {request: sent for request, sent in self.in_flight.items() if sent.what not in kinds}
 
-    def has_in_flight(self, *kinds: What) -> bool:
+    def has_in_flight(self, *kinds: RequestKind) -> bool:
         """Whether requests of these kinds are on their way."""
         return any(sent.what in kinds for sent in self.in_flight.values())
 
@@ -91,8 +97,8 @@ class Outbox:
         """These deadlines and no others; one that has passed needs no timer."""
         ahead = {kind: deadline for kind, deadline in wanted.items() if deadline > self.now_ms}
         running = {kind: deadline for kind, deadline in self._timers.items() if deadline > self.now_ms}
-        self.add(*(CancelTimer(kind) for kind in running if kind not in ahead))
-        self.add(*(SetTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
+        self.add(*(CancelMemberTimer(kind) for kind in running if kind not in ahead))
+        self.add(*(SetMemberTimer(kind, at) for kind, at in ahead.items() if self._timers.get(kind) != at))
         self._timers = ahead
 
     def take_all(self) -> list[Command]:

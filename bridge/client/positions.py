@@ -12,22 +12,22 @@ from __future__ import annotations
 from collections import deque
 
 from bridge.client.backoff import ExponentialBackoff
-from bridge.client.commands import CollectPositions
-from bridge.client.commits import Commit, Refused, Why
-from bridge.client.config import GroupConfig
+from bridge.client.commands import RequestPositions
+from bridge.client.commits import CommitErrors, CommitReason, PendingCommit
+from bridge.client.config import GroupMemberConfig
 from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
-from bridge.client.outbox import Outbox
+from bridge.client.outbox import PendingCommands
 from zkconsumer.errors import ZkConsumerError
 
 
-class PositionsDesk:
+class AutoCommitScheduler:
     """Who waits for positions; and the timer of automatic commits."""
 
-    def __init__(self, config: GroupConfig, backoff: ExponentialBackoff, outbox: Outbox) -> None:
+    def __init__(self, config: GroupMemberConfig, backoff: ExponentialBackoff, outbox: PendingCommands) -> None:
         self._interval_ms = config.auto_commit_interval_ms
         self._backoff = backoff
-        self._outbox = outbox
-        self._waiting: deque[Why] = deque()
+        self._pending_commands = outbox
+        self._waiting: deque[CommitReason] = deque()
         self._is_committing = False
         self._is_owed = False
         """Whether the last commit was refused because the group rebalanced."""
@@ -36,41 +36,41 @@ class PositionsDesk:
 
     def restart(self) -> None:
         """A generation was taken up: the interval begins now, unless a commit was due, or refused, before it."""
-        now_ms = self._outbox.now_ms
+        now_ms = self._pending_commands.now_ms
         if self._is_owed:
             self.next_ms = now_ms
         elif self.next_ms > now_ms:
             self.next_ms = now_ms + self._interval_ms
 
-    def collect(self, why: Why) -> None:
+    def collect(self, why: CommitReason) -> None:
         """Ask for positions."""
         self._waiting.append(why)
-        self._outbox.add(CollectPositions())
+        self._pending_commands.add(RequestPositions())
 
     def collect_if_due(self) -> None:
         """The timer's: one at a time."""
-        if self._outbox.now_ms < self.next_ms or self._is_committing:
+        if self._pending_commands.now_ms < self.next_ms or self._is_committing:
             return
-        self.next_ms = self._outbox.now_ms + self._interval_ms
+        self.next_ms = self._pending_commands.now_ms + self._interval_ms
         self._is_committing = True
-        self.collect(Why.AUTOMATIC)
+        self.collect(CommitReason.AUTOMATIC)
 
-    def collected(self) -> Why | None:
+    def collected(self) -> CommitReason | None:
         """For whom positions have come; None: nobody asked."""
         return self._waiting.popleft() if self._waiting else None
 
-    def committed(self, commit: Commit, error: ZkConsumerError | None, refused: Refused) -> None:
+    def committed(self, commit: PendingCommit, error: ZkConsumerError | None, refused: CommitErrors) -> None:
         """What the timer's commit came to: noted, and after a passing reason made again soon."""
         self._is_committing = False
         self._is_owed = isinstance(error, RebalanceInProgressException)
         if self._is_owed or isinstance(error, RetriableCommitFailedException):
-            self.next_ms = self._outbox.now_ms + self._backoff.backoff(self._failures)
+            self.next_ms = self._pending_commands.now_ms + self._backoff.backoff(self._failures)
             self._failures += 1
         else:
             self._failures = 0
         if self._is_owed:
-            self._outbox.log_event("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
+            self._pending_commands.log_event("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
             return
         for why in (error, *refused.values()):
             if why is not None:
-                self._outbox.log_event("auto-commit-failed", partitions=len(commit.offsets), why=str(why))
+                self._pending_commands.log_event("auto-commit-failed", partitions=len(commit.offsets), why=str(why))

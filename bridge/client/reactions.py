@@ -34,7 +34,7 @@ TOPIC_AUTHORIZATION_FAILED = 29
 UNSTABLE_OFFSET_COMMIT = 88
 
 
-class Reaction(Enum):
+class ErrorAction(Enum):
     """What is done about an error."""
 
     RETRY_IMMEDIATELY = "the same again at once"
@@ -49,80 +49,80 @@ class Reaction(Enum):
     RAISE = "the program is told"
 
 
-Table = Mapping[int, Reaction]
+ErrorPolicyTable = Mapping[int, ErrorAction]
 
-JOIN_GROUP: Table = MappingProxyType(
+JOIN_GROUP: ErrorPolicyTable = MappingProxyType(
     {
-        14: Reaction.RETRY_AFTER_BACKOFF,
-        15: Reaction.FIND_COORDINATOR,
-        16: Reaction.FIND_COORDINATOR,
-        25: Reaction.RESET_MEMBER,
-        27: Reaction.RETRY_IMMEDIATELY,
-        79: Reaction.USE_GIVEN_MEMBER_ID,
-        82: Reaction.FENCED,
+        14: ErrorAction.RETRY_AFTER_BACKOFF,
+        15: ErrorAction.FIND_COORDINATOR,
+        16: ErrorAction.FIND_COORDINATOR,
+        25: ErrorAction.RESET_MEMBER,
+        27: ErrorAction.RETRY_IMMEDIATELY,
+        79: ErrorAction.USE_GIVEN_MEMBER_ID,
+        82: ErrorAction.FENCED,
     }
 )
 """27: the coordinator could not write in time.  82 ends the member whatever changed since."""
 
-SYNC_GROUP: Table = MappingProxyType(
+SYNC_GROUP: ErrorPolicyTable = MappingProxyType(
     {
-        15: Reaction.FIND_COORDINATOR,
-        16: Reaction.FIND_COORDINATOR,
-        22: Reaction.RESET_GENERATION,
-        25: Reaction.RESET_MEMBER,
-        27: Reaction.RETRY_IMMEDIATELY,
-        82: Reaction.FENCED,
+        15: ErrorAction.FIND_COORDINATOR,
+        16: ErrorAction.FIND_COORDINATOR,
+        22: ErrorAction.RESET_GENERATION,
+        25: ErrorAction.RESET_MEMBER,
+        27: ErrorAction.RETRY_IMMEDIATELY,
+        82: ErrorAction.FENCED,
     }
 )
 """14 is not in it: Kafka's clients give up on it, so a coordinator that loads must answer 27."""
 
-HEARTBEAT: Table = MappingProxyType(
+HEARTBEAT: ErrorPolicyTable = MappingProxyType(
     {
-        15: Reaction.FIND_COORDINATOR,
-        16: Reaction.FIND_COORDINATOR,
-        22: Reaction.RESET_GENERATION,
-        25: Reaction.RESET_MEMBER,
-        27: Reaction.REJOIN,
-        82: Reaction.FENCED,
+        15: ErrorAction.FIND_COORDINATOR,
+        16: ErrorAction.FIND_COORDINATOR,
+        22: ErrorAction.RESET_GENERATION,
+        25: ErrorAction.RESET_MEMBER,
+        27: ErrorAction.REJOIN,
+        82: ErrorAction.FENCED,
     }
 )
 """27 counts only in STABLE; in the middle of a rebalance it is known."""
 
-OFFSET_COMMIT: Table = MappingProxyType(
+OFFSET_COMMIT: ErrorPolicyTable = MappingProxyType(
     {
-        3: Reaction.RETRY_AFTER_BACKOFF,
-        7: Reaction.FIND_COORDINATOR,
-        12: Reaction.PARTITION_ERROR,
-        14: Reaction.RETRY_AFTER_BACKOFF,
-        15: Reaction.FIND_COORDINATOR,
-        16: Reaction.FIND_COORDINATOR,
-        22: Reaction.RESET_GENERATION,
-        25: Reaction.RESET_MEMBER,
-        27: Reaction.REJOIN,
-        28: Reaction.PARTITION_ERROR,
-        29: Reaction.PARTITION_ERROR,
-        82: Reaction.FENCED,
+        3: ErrorAction.RETRY_AFTER_BACKOFF,
+        7: ErrorAction.FIND_COORDINATOR,
+        12: ErrorAction.PARTITION_ERROR,
+        14: ErrorAction.RETRY_AFTER_BACKOFF,
+        15: ErrorAction.FIND_COORDINATOR,
+        16: ErrorAction.FIND_COORDINATOR,
+        22: ErrorAction.RESET_GENERATION,
+        25: ErrorAction.RESET_MEMBER,
+        27: ErrorAction.REJOIN,
+        28: ErrorAction.PARTITION_ERROR,
+        29: ErrorAction.PARTITION_ERROR,
+        82: ErrorAction.FENCED,
     }
 )
 
-OFFSET_FETCH: Table = MappingProxyType(
+OFFSET_FETCH: ErrorPolicyTable = MappingProxyType(
     {
-        7: Reaction.RETRY_AFTER_BACKOFF,
-        14: Reaction.RETRY_AFTER_BACKOFF,
-        15: Reaction.FIND_COORDINATOR,
-        16: Reaction.FIND_COORDINATOR,
-        88: Reaction.RETRY_AFTER_BACKOFF,
+        7: ErrorAction.RETRY_AFTER_BACKOFF,
+        14: ErrorAction.RETRY_AFTER_BACKOFF,
+        15: ErrorAction.FIND_COORDINATOR,
+        16: ErrorAction.FIND_COORDINATOR,
+        88: ErrorAction.RETRY_AFTER_BACKOFF,
     }
 )
 """88: an open transaction has offsets for it; the coordinator will know when that has ended."""
 
 
-def error_action(table: Table, code: int) -> Reaction:
+def error_action(table: ErrorPolicyTable, code: int) -> ErrorAction:
     """What a table says of a code that is not 0."""
-    return table.get(code, Reaction.RAISE)
+    return table.get(code, ErrorAction.RAISE)
 
 
-_NAMED: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
+_EXCEPTIONS: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
     {
         23: (InconsistentGroupProtocolException, "its members have no assignor in common with this one"),
         24: (InvalidGroupIdException, "the brokers do not take this group.id"),
@@ -138,7 +138,7 @@ _NAMED: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
 
 def error_from_code(code: int, group: str, what: str) -> ZkConsumerError:
     """The error that a code means to the program; ``what`` was asked."""
-    named = _NAMED.get(code)
+    named = _EXCEPTIONS.get(code)
     if named is None:
         return BrokerError(error_code(code), f"{what} of group {group}")
     kind, why = named

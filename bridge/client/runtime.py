@@ -1,7 +1,7 @@
 """The shell of a member: one control thread that owns the machine; events in, commands out.
 
     network ----+                                      +--> network, timers
-    streams ----+--post--> ClientControl --handle------+--> handing (streams, listener)
+    streams ----+--post--> CoordinatorEventLoop --handle------+--> handing (streams, listener)
     program ----+             |  (machine)             +--> whoever waits: commits, the share, the end
     timers -----+             '-- the lease
 
@@ -20,17 +20,17 @@ from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.events import TimerKind
 from bridge.client.generation import NO_GENERATION_ID
-from bridge.client.handing import Handing, Wait
+from bridge.client.handing import AssignmentExecutor, AssignmentWait
 from bridge.client.reactions import REBALANCE_IN_PROGRESS
 from zkconsumer.core import events as ev
-from zkconsumer.runtime.control_thread import ControlThread
+from zkconsumer.runtime.control_thread import EventLoop
 from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
 
 if TYPE_CHECKING:
     from bridge.client.consumer_coordinator import ConsumerCoordinator
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
-    from zkconsumer.runtime.holder import Told
+    from zkconsumer.runtime.holder import PartitionProcessorEvent
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 """Which part of the session time-out a lease lasts, from the sending of what was answered."""
@@ -42,8 +42,8 @@ POLL_INTERVAL_MS = 1_000
 """How often the program is looked at: streams have no ``poll``.  A member that left because its program worked on one
 record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next record."""
 
-NOTED_AS_INFO = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
-NOTED_AS_WARNING = frozenset(
+INFO_EVENTS = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
+WARNING_EVENTS = frozenset(
     {
         "assignment-missing",
         "assignment-unsubscribed",
@@ -61,25 +61,25 @@ log = logging.getLogger("zkconsumer.member")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NetworkAnswer:
     """What the network heard, of what, and when that was sent."""
 
-    event: cev.Responded | cev.Failed | cev.Disconnected
+    event: cev.Responded | cev.RequestFailed | cev.Disconnected
     sent: cmd.Send | None
     sent_at_ms: int
 
 
-Item: TypeAlias = "cev.Event | Answer | Told | ev.ListenerSet | ev.ListenerReturned"
+Item: TypeAlias = "cev.Event | NetworkAnswer | PartitionProcessorEvent | ev.ListenerSet | ev.ListenerReturned"
 
 
-class Sends(Protocol):
+class CommandSender(Protocol):
     """The network."""
 
-    def perform(self, command: cmd.Send | cmd.Connect | cmd.Disconnect) -> None:
+    def perform(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
         """Do this soon; never wait."""
 
 
-class Concerned(Protocol):
+class MachineObserver(Protocol):
     """Whoever waits for what the machine says to the program, and sees what else happens; on the control thread."""
 
     def commit_done(self, command: cmd.CommitDone) -> None: ...
@@ -87,12 +87,12 @@ class Concerned(Protocol):
     def needs_metadata(self, command: cmd.NeedMetadata) -> None: ...
     def raised(self, command: cmd.Raise) -> None: ...
     def stopped(self) -> None: ...
-    def noted(self, command: cmd.Note) -> None: ...
-    def answered(self, answer: Answer) -> None: ...
+    def noted(self, command: cmd.LogMemberEvent) -> None: ...
+    def answered(self, answer: NetworkAnswer) -> None: ...
     def was_reset(self, event: ev.OffsetReset) -> None: ...
 
 
-class ClientControl(ControlThread[Item, TimerKind | Wait]):
+class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
     """The thread; everybody else posts."""
 
     def __init__(self, machine: ConsumerCoordinator, session_timeout_ms: int, lease: Lease, clock: Clock) -> None:
@@ -105,16 +105,16 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
         self._is_busy = False
         self._was_polled = False
         """Whether the program was looked at before the event that comes next."""
-        self._handing: Handing
-        self._network: Sends
-        self._concerned: Concerned
+        self._handing: AssignmentExecutor
+        self._network: CommandSender
+        self._concerned: MachineObserver
 
     def start(
         self,
         name: str,
-        handing: Handing,
-        network: Sends,
-        concerned: Concerned,
+        handing: AssignmentExecutor,
+        network: CommandSender,
+        concerned: MachineObserver,
         on_death: Callable[[str, BaseException], None],
     ) -> None:
         """Run from now on."""
@@ -125,7 +125,7 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
     def handle_event(self, event: Item) -> None:
         """Handle this now; only on the thread."""
         match event:
-            case Answer():
+            case NetworkAnswer():
                 self._extend_lease(event)
                 self._concerned.answered(event)
                 self.dispatch(event.event)
@@ -137,19 +137,19 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
                 self._concerned.was_reset(event)
             case ev.ListenerReturned():
                 self._handing.listener_returned()
-            case ev.ListenerSet() | ev.OffsetsPlaced():
+            case ev.ListenerSet() | ev.OffsetsOverwritten():
                 pass
             case _:
                 self.dispatch(event)
 
-    def handle_timer(self, timer: TimerKind | Wait, due_ms: int) -> None:
-        """See ``ControlThread``."""
-        if isinstance(timer, Wait):
+    def handle_timer(self, timer: TimerKind | AssignmentWait, due_ms: int) -> None:
+        """See ``EventLoop``."""
+        if isinstance(timer, AssignmentWait):
             self._handing.fired(timer)
         else:
-            self.dispatch(cev.TimerFired(timer, due_ms))
+            self.dispatch(cev.MemberTimerFired(timer, due_ms))
 
-    def wait(self, what: Wait, timeout_ms: int | None) -> None:
+    def wait(self, what: AssignmentWait, timeout_ms: int | None) -> None:
         """Say ``fired`` to ``handing`` after that time; None: do not."""
         if timeout_ms is None:
             self.cancel_timer(what)
@@ -187,19 +187,19 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
 
     def _perform(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Send() | cmd.Connect() | cmd.Disconnect():
+            case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
                 self._network.perform(command)
-            case cmd.SetTimer(kind, deadline_ms):
+            case cmd.SetMemberTimer(kind, deadline_ms):
                 self.set_timer(kind, deadline_ms)
-            case cmd.CancelTimer(kind):
+            case cmd.CancelMemberTimer(kind):
                 self.cancel_timer(kind)
-            case cmd.StopFetching():
+            case cmd.StopPartitions():
                 self._handing.stop_fetching(command)
-            case cmd.CollectPositions():
+            case cmd.RequestPositions():
                 self._handing.collect_positions()
             case cmd.Invoke():
                 self._handing.invoke(command)
-            case cmd.StartFetching():
+            case cmd.StartPartitions():
                 self._handing.start_fetching(command)
             case cmd.FetchDone():
                 if not self._handing.fetched(command):
@@ -210,17 +210,17 @@ class ClientControl(ControlThread[Item, TimerKind | Wait]):
                 self._concerned.needs_metadata(command)
             case cmd.Raise():
                 self._concerned.raised(command)
-            case cmd.Stopped():
+            case cmd.MemberStopped():
                 self._concerned.stopped()
-            case cmd.Note(what, fields):
+            case cmd.LogMemberEvent(what, fields):
                 self._concerned.noted(command)
                 # A member that was in no generation has none to lose: it is closed before it joined, or once more.
                 is_empty = what == "generation-reset" and dict(fields)["generation"] == NO_GENERATION_ID
-                is_news, is_trouble = what in NOTED_AS_INFO and not is_empty, what in NOTED_AS_WARNING
+                is_news, is_trouble = what in INFO_EVENTS and not is_empty, what in WARNING_EVENTS
                 level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
                 log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
 
-    def _extend_lease(self, answer: Answer) -> None:
+    def _extend_lease(self, answer: NetworkAnswer) -> None:
         """What the coordinator took from us as a member says that we were one when we asked.
 
         A heartbeat that is answered 27 says so too, but not from 0.9: while a group rebalances, it answers 27 also to

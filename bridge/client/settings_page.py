@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from bridge.client.config import MEMBER_SETTINGS, NEEDED_OF_THE_OLD, SAID_BY_THE_OLD, CoordinatorConsumerConfig
+from bridge.client.config import MEMBER_SETTINGS, REQUIRED_KEYS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig
 from bridge.client.modern_keys import assignor_names
-from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN
+from bridge.client.taken_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.config import setting_row
 from zkconsumer.config_page import outcome_table, settings_table
@@ -170,17 +170,21 @@ def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
 
     ``kafkas``: the keys of Kafka's own consumer -> a value of each; ``defaults``: the same keys -> Kafka 3.0's default.
     """
-    assert {"group.id", "bootstrap.servers"} == NEEDED_OF_THE_OLD, "what the page says"
-    said = " and ".join((", ".join(f"`{key}`" for key in list(SAID_BY_THE_OLD)[:-1]), f"`{list(SAID_BY_THE_OLD)[-1]}`"))
-    by = ", ".join(f"`{key}`" for key in SAID_BY_THE_OLD.values())
+    assert {"group.id", "bootstrap.servers"} == REQUIRED_KEYS, "what the page says"
+    said = " and ".join(
+        (", ".join(f"`{key}`" for key in list(SCALA_CONSUMER_KEYS)[:-1]), f"`{list(SCALA_CONSUMER_KEYS)[-1]}`")
+    )
+    by = ", ".join(f"`{key}`" for key in SCALA_CONSUMER_KEYS.values())
     rows = {row.key: row for row in CoordinatorConsumerConfig.describe()}
     later = {key: "" for key in java_client_keys() if key not in kafkas}
     return _PAGE.format(
         group=settings_table(setting_row(setting) for setting in MEMBER_SETTINGS.values()),
         said_by_the_old=f"{said} are said by `config` ({by})",
-        as_everywhere="\n".join(_listed(key for key in OLD if key in AS_EVERYWHERE)),
-        taken="\n".join(f"| `{key}` | {rows[key].default} | {TAKEN[key]} |" for key in OLD if key in TAKEN),
-        not_taken="\n".join(f"| `{key}` | {NOT_TAKEN[key]} |" for key in OLD if key in NOT_TAKEN),
+        as_everywhere="\n".join(_listed(key for key in OLD if key in SAME_MEANING)),
+        taken="\n".join(
+            f"| `{key}` | {rows[key].default} | {OTHER_MEANING[key]} |" for key in OLD if key in OTHER_MEANING
+        ),
+        not_taken="\n".join(f"| `{key}` | {NO_EFFECT[key]} |" for key in OLD if key in NO_EFFECT),
         as_in_kafka="\n".join(f"{key}={value}" for key, value in as_in_kafka(defaults).items()),
         kafkas=_with_defaults(
             outcome_table({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}), defaults

@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from zkconsumer.core.assignment import AssignmentContext, create_instance
-from zkconsumer.core.planner import PREFERRED
+from zkconsumer.core.planner import PREFERRED_VARIANTS
 from zkconsumer.core.subscription import ConsumerThreadId, construct_topic_count
-from zkconsumer.core.view import Subscription
+from zkconsumer.core.view import TopicSubscription
 from zkconsumer.types import TopicPartition
 
 
-class Spread:
+class StreamAssignor:
     """``strategy``: ``range`` or ``roundrobin``, ``partition.assignment.strategy`` of the old consumer."""
 
     def __init__(self, member: str, strategy: str, *, exclude_internal_topics: bool) -> None:
         self._member = member
-        self._assignor = create_instance(strategy, PREFERRED[0].compatibility)
+        self._assignor = create_instance(strategy, PREFERRED_VARIANTS[0].compatibility)
         self._exclude_internal = exclude_internal_topics
 
-    def topics(self, subscription: Subscription, existing: Sequence[str]) -> frozenset[str]:
+    def topics(self, subscription: TopicSubscription, existing: Sequence[str]) -> frozenset[str]:
         """What is subscribed to: topics by name, whether they exist or not, or those that a filter takes."""
         count = construct_topic_count(self._member, subscription.pattern, subscription.topics)
         return frozenset(count.get_consumer_thread_ids_per_topic(existing, self._exclude_internal))
 
-    def takes(self, subscription: Subscription) -> Callable[[str], bool] | None:
+    def takes(self, subscription: TopicSubscription) -> Callable[[str], bool] | None:
         """Whether a filter takes a topic, whether it is known or not; None: topics are subscribed to by name."""
         if not subscription.is_filter:
             return None
         return lambda topic: bool(self.topics(subscription, [topic]))
 
     def threads(
-        self, subscription: Subscription, partitions: Iterable[TopicPartition]
+        self, subscription: TopicSubscription, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ConsumerThreadId]:
         """Partition -> thread, of all that are subscribed to."""
         numbers: dict[str, list[int]] = {}

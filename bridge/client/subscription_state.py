@@ -11,19 +11,19 @@ from itertools import filterfalse
 
 from bridge.client.commands import NeedMetadata
 from bridge.client.events import MetadataUpdated
-from bridge.client.outbox import Outbox
+from bridge.client.outbox import PendingCommands
 from zkconsumer.types import TopicPartition
 
 
 class SubscriptionState:
     """``topics`` None: nothing is subscribed to, and whoever commits is no member of the group."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: PendingCommands) -> None:
         self.topics: frozenset[str] | None = None
         self.takes: Callable[[str], bool] | None = None
         """Whether our filter takes a topic; None where topics are subscribed to by name."""
         self.assigned: frozenset[TopicPartition] = frozenset()
-        self._outbox = outbox
+        self._pending_commands = outbox
         self._group_topics: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
@@ -94,4 +94,4 @@ class SubscriptionState:
         wanted = self._group_topics | (self.topics or frozenset())
         if wanted != self._asked:
             self._asked = wanted
-            self._outbox.add(NeedMetadata(wanted))
+            self._pending_commands.add(NeedMetadata(wanted))

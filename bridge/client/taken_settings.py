@@ -12,7 +12,7 @@ from bridge.client.config import CoordinatorConsumerConfig
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
-AS_EVERYWHERE = frozenset(
+SAME_MEANING = frozenset(
     {
         "group.id", "client.id", "socket.receive.buffer.bytes", "fetch.message.max.bytes",
         "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms", "num.consumer.fetchers", "queued.max.message.chunks",
@@ -29,7 +29,7 @@ AS_EVERYWHERE = frozenset(
 )  # fmt: skip
 """Keys that mean what they mean for a member that ZooKeeper keeps."""
 
-TAKEN = {
+OTHER_MEANING = {
     "bootstrap.servers": "Where the brokers, the coordinator and the topics are asked for. It must be given.",
     "consumer.id": "Takes the place of the generated part of this member's name in threads, metrics and log lines. The "
     "coordinator gives it another id, so two members may have the same.",
@@ -58,7 +58,7 @@ NO_ZOOKEEPER = "no ZooKeeper is asked"
 _OFFSETS_IN_KAFKA = "the offsets of such a group are in Kafka, and nowhere else"
 _NO_OWNER_NODES = "there are no owner nodes that are held, claimed or given back"
 
-NOT_TAKEN = {
+NO_EFFECT = {
     "zookeeper.connect": NO_ZOOKEEPER,
     "zookeeper.set.acl": NO_ZOOKEEPER,
     "zookeeper.ssl.client.enable": NO_ZOOKEEPER,
@@ -90,5 +90,5 @@ def settings_without_effect(config: ConsumerConfig) -> dict[str, str]:
     What says how ZooKeeper is reached is passed over: it stays in the file for those who need it.
     """
     set_aside = {key: CoordinatorConsumerConfig.why_ignored(key) or why for key, why in config.ignored.items()}
-    in_vain = {key: why.replace("`", "") for key, why in NOT_TAKEN.items() if key in config.given | set_aside.keys()}
+    in_vain = {key: why.replace("`", "") for key, why in NO_EFFECT.items() if key in config.given | set_aside.keys()}
     return {key: why for key, why in (set_aside | in_vain).items() if why != NO_ZOOKEEPER}

@@ -10,19 +10,19 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from bridge.client.events import Event, MetadataUpdated, Subscribed
-from zkconsumer.core.reminders import Reminders
-from zkconsumer.core.topic_words import missing_topic_message, filter_topics_message
+from zkconsumer.core.reminders import LogRateLimiter
+from zkconsumer.core.topic_words import filter_topics_message, missing_topic_message
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.client.spread import Spread
+    from bridge.client.spread import StreamAssignor
     from zkconsumer.base.clock import Clock
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.topic_finder import TopicFinder
 
-LOOK_EVERY_MS = 5_000
+TOPIC_CHECK_INTERVAL_MS = 5_000
 """How often it is looked whether there is something to say again about topics that are missing or refused."""
 
 log = logging.getLogger("zkconsumer.topics")
@@ -39,7 +39,7 @@ class GroupTopics:
     def __init__(
         self,
         finder: TopicFinder,
-        spread: Spread,
+        spread: StreamAssignor,
         call: Callable[[Callable[[], None]], None],
         feed: Callable[[Event], None],
         clock: Clock,
@@ -58,12 +58,12 @@ class GroupTopics:
         self._taken = taken
         self.missing: frozenset[str] = frozenset()
         """Topics that the program named and that are not there; for the control thread."""
-        self._missing_due = Reminders()
-        self._subscription: Subscription | None = None
+        self._missing_due = LogRateLimiter()
+        self._subscription: TopicSubscription | None = None
         self._subscribed: frozenset[str] | None = None
         self._needed: frozenset[str] | None = frozenset()
 
-    def subscribe(self, subscription: Subscription) -> None:
+    def subscribe(self, subscription: TopicSubscription) -> None:
         """Topics by name are subscribed to at once, those of a filter when it is known which there are."""
         self._subscription = subscription
         if subscription.is_filter:

@@ -14,27 +14,27 @@ import click
 from click.core import ParameterSource
 
 from zkconsumer.cli.console import log_to_console
-from zkconsumer.errors import UsageError, WorldError
+from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from bridge.broker.server import BrokerServer
-    from bridge.broker.settings import BrokerSettings, TlsFiles
+    from bridge.broker.settings import BrokerServerSettings, TlsFiles
 
-PORT = 9092
-TOPIC = re.compile(r"([a-zA-Z0-9._-]{1,249}):([1-9][0-9]{0,3}|10000)")
-LOOK_S = 0.5
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DEFAULT_BROKER_PORT = 9092
+TOPIC_OPTION = re.compile(r"([a-zA-Z0-9._-]{1,249}):([1-9][0-9]{0,3}|10000)")
+POLL_INTERVAL_S = 0.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-RELEASES = "0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 2.8.2, 3.9.1, 4.1.1"
+RELEASES_HELP = "0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 2.8.2, 3.9.1, 4.1.1"
 """Those that can be emulated, for the help: the table of the releases is loaded only when a broker starts."""
 
-HELLO = (
+STARTUP_NOTICE = (
     "This is a development broker: Kafka's protocol in one process, no replication, no transactions. "
     "Do not keep data in it that you cannot lose."
 )
 
 
-class _Ended(BaseException):
+class _StoppedBySignal(BaseException):
     """A signal came before the broker had started."""
 
 
@@ -44,7 +44,11 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, without --listener.")
 @click.option(
-    "--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="The first node's; 0: any."
+    "--port",
+    default=DEFAULT_BROKER_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="The first node's; 0: any.",
 )
 @click.option(
     "--listener",
@@ -73,9 +77,7 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
     show_default=True,
     help="When records go to the disk: both survive kill -9, every-append a power cut too.",
 )
-@click.option(
-    "--emulate", metavar="RELEASE", help=f"Speak and behave as Kafka {RELEASES}.  [default: 3.9.1]"
-)
+@click.option("--emulate", metavar="RELEASE", help=f"Speak and behave as Kafka {RELEASES_HELP}.  [default: 3.9.1]")
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 100), help="How many, in this process.")
 @click.option("--node-id", default=0, show_default=True, type=click.IntRange(0), help="The id of the first node.")
 @click.option(
@@ -119,21 +121,21 @@ def broker(context: click.Context, /, **options: Any) -> None:
         ended.set()
         if not is_started and len(signals) == 1:
             # A start may wait for ZooKeeper, or read a large log: whoever ends it does not wait for that.
-            raise _Ended
+            raise _StoppedBySignal
 
-    before = {number: signal.signal(number, on_signal) for number in ENDING}
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:
         try:
             server.start()
             is_started = True
             for name, partitions in topics.items():
                 server.ensure_topic(name, partitions)
-            click.echo(HELLO, err=True)
+            click.echo(STARTUP_NOTICE, err=True)
             _print_addresses(server.settings, {name: _addresses(server, name) for name in _names(server.settings)})
-            while not ended.wait(LOOK_S):
+            while not ended.wait(POLL_INTERVAL_S):
                 if not server.is_alive:
-                    raise WorldError("the broker's thread has ended; the log says why")
-        except _Ended:
+                    raise UnavailableError("the broker's thread has ended; the log says why")
+        except _StoppedBySignal:
             pass
         finally:
             server.stop()
@@ -163,11 +165,11 @@ def _addresses(server: BrokerServer, listener: str) -> str:
     return bootstrap_servers(server.addresses(listener))
 
 
-def _names(settings: BrokerSettings) -> list[str]:
+def _names(settings: BrokerServerSettings) -> list[str]:
     return [listener.name for listener in settings.listeners]
 
 
-def _print_addresses(settings: BrokerSettings, addresses: dict[str, str]) -> None:
+def _print_addresses(settings: BrokerServerSettings, addresses: dict[str, str]) -> None:
     """The first listener as a setting that can be copied; the others in words."""
     first, *others = _names(settings)
     click.echo(f"bootstrap.servers={addresses[first]}")
@@ -178,22 +180,22 @@ def _print_addresses(settings: BrokerSettings, addresses: dict[str, str]) -> Non
     sys.stdout.flush()
 
 
-def _settings(options: dict[str, Any]) -> BrokerSettings:
-    from bridge.broker.listeners import Listener, read_listener, with_advertised
+def _settings(options: dict[str, Any]) -> BrokerServerSettings:
+    from bridge.broker.listeners import BrokerListener, read_listener, with_advertised
     from bridge.broker.log.files import SyncPolicy
-    from bridge.broker.releases import NEWEST
-    from bridge.broker.settings import BrokerSettings
+    from bridge.broker.releases import DEFAULT_RELEASE
+    from bridge.broker.settings import BrokerServerSettings
 
     listeners = [read_listener(text) for text in options["listeners"]]
     if not listeners:
-        listeners = [Listener("PLAINTEXT", "PLAINTEXT", options["host"], options["port"])]
+        listeners = [BrokerListener("PLAINTEXT", "PLAINTEXT", options["host"], options["port"])]
     properties: dict[str, str] = {}
     for text in options["settings"]:
         _add(properties, text, f"{text!r} is not --set KEY=VALUE", "--set gives {} twice")
     if options["partitions"] is not None:
         properties["num.partitions"] = str(options["partitions"])
-    return BrokerSettings(
-        release=options["emulate"] or NEWEST,
+    return BrokerServerSettings(
+        release=options["emulate"] or DEFAULT_RELEASE,
         nodes=options["nodes"],
         first_node_id=options["node_id"],
         listeners=tuple(with_advertised(listeners, list(options["advertised"]))),
@@ -247,7 +249,7 @@ def _add(pairs: dict[str, str], text: str, if_none: str, if_twice: str) -> None:
 def _topics(values: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for value in values:
-        match = TOPIC.fullmatch(value)
+        match = TOPIC_OPTION.fullmatch(value)
         if match is None or match[1] in (".", ".."):
             raise UsageError(f"{value!r} is not NAME:PARTITIONS, as in clicks:4; a topic has 1 to 10000 partitions")
         if match[1] in found:

@@ -6,7 +6,7 @@ import click
 
 from zkconsumer.cli.lazy import LazyGroup
 
-LATER = {
+MIGRATE_COMMANDS = {
     "abort": "bridge.commands.migrate_status:abort",
     "apply": "bridge.commands.migrate_apply:apply",
     "complete": "bridge.commands.migrate_complete:complete",
@@ -20,7 +20,7 @@ LATER = {
 """Loaded when they are called."""
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, later=MIGRATE_COMMANDS)
 @click.pass_context
 def migrate(context: click.Context) -> None:
     """Move a group from ZooKeeper to Kafka's group coordinator, and back.

@@ -8,50 +8,66 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_common import NO_LISTS_WITH_DUAL
+from bridge.commands.migrate_common import NO_ACL_FENCE_WITH_DUAL
 from bridge.commands.migrate_confirm import check_plan_digest
 from bridge.commands.migrate_running import (
-    execute_steps,
-    execute_option,
     dry_run,
+    execute_option,
+    execute_steps,
     open_run_session,
     run_options,
 )
 from bridge.commands.migrate_words import MigrateCommand, migrate_command, remember_plan_digest
 from bridge.migration.control_access import check_control_acls
 from bridge.migration.copy import CopyOptions, copy_steps
-from bridge.migration.dual.steps import HELD, DualOptions, dual_steps
+from bridge.migration.dual.steps import STOP_AFTER_PHASES, DualOptions, dual_steps
 from bridge.migration.hooks import check_hooks
-from bridge.migration.mover import COPYING
-from bridge.migration.moving import read_accepted_plan, open_migration, caller_description
+from bridge.migration.mover import COPY_PHASES
+from bridge.migration.moving import caller_description, open_migration, read_accepted_plan
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan_text as read_kept_text
-from bridge.migration.plan_file import BadPlanFile, plan_to_bytes, plan_from_bytes, read_plan_file
+from bridge.migration.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes, read_plan_file
 from bridge.migration.preflight import next_command
 from zkconsumer.admin.words import count_text
-from zkconsumer.errors import PreconditionFailed, UnsafeName, UsageError
+from zkconsumer.errors import InvalidNameError, PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan
+    from bridge.migration.plan import MigrationPlan
 
 SCHEMA = "zkconsumer/migrate-apply/1"
 
-HOLDS = {"copy": [phase.value for phase in COPYING], "dual": [phase.value for phase in HELD]}
+STOP_AFTER_CHOICES = {
+    "copy": [phase.value for phase in COPY_PHASES],
+    "dual": [phase.value for phase in STOP_AFTER_PHASES],
+}
 
 
 @click.command(cls=MigrateCommand, short_help="Carry a plan out; again to go on after a crash.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
 @click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
-@click.option("--plan-digest", metavar="DIGEST",
-              help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.")
+@click.option(
+    "--plan-digest",
+    metavar="DIGEST",
+    help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.",
+)
 @execute_option
-@click.option("--hold-at", type=click.Choice(list(dict.fromkeys(HOLDS["copy"] + HOLDS["dual"]))),
-              help="Stop after this phase of the plan's strategy; the same command without it goes on.")
-@click.option("--accept-drift", is_flag=True,
-              help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.")
-@click.option("--hooks-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.")
+@click.option(
+    "--hold-at",
+    type=click.Choice(list(dict.fromkeys(STOP_AFTER_CHOICES["copy"] + STOP_AFTER_CHOICES["dual"]))),
+    help="Stop after this phase of the plan's strategy; the same command without it goes on.",
+)
+@click.option(
+    "--accept-drift",
+    is_flag=True,
+    help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.",
+)
+@click.option(
+    "--hooks-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.",
+)
 @click.option("--no-acl-fence", is_flag=True, help="As the plan was made with; an apply of another plan is refused.")
 @run_options
 @click.pass_context
@@ -139,13 +155,13 @@ def apply(
     execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
 
 
-def _read(file: Path) -> Plan:
+def _read(file: Path) -> MigrationPlan:
     try:
         return read_plan_file(file)
-    except BadPlanFile as error:
+    except InvalidPlanFileError as error:
         if file.exists() or not _is_group(str(file)):
             raise
-        raise BadPlanFile(
+        raise InvalidPlanFileError(
             f"{error}. If {file} is a group that is on the move, go on with the plan that it keeps: zkconsumer migrate "
             f"apply --resume {file}"
         ) from error
@@ -154,11 +170,11 @@ def _read(file: Path) -> Plan:
 def _is_group(text: str) -> bool:
     try:
         return bool(paths.check_group(text))
-    except UnsafeName:
+    except InvalidNameError:
         return False
 
 
-def _check_plan(plan: Plan, *, no_acl_fence: bool) -> None:
+def _check_plan(plan: MigrationPlan, *, no_acl_fence: bool) -> None:
     again = f"zkconsumer migrate plan {plan.group}"
     if not plan.can_be_applied:
         reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
@@ -171,11 +187,11 @@ def _check_plan(plan: Plan, *, no_acl_fence: bool) -> None:
         )
 
 
-def _check_options(plan: Plan, hold_at: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
-    if hold_at is not None and hold_at not in HOLDS[plan.strategy]:
+def _check_options(plan: MigrationPlan, hold_at: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
+    if hold_at is not None and hold_at not in STOP_AFTER_CHOICES[plan.strategy]:
         raise UsageError(
             f"--hold-at {hold_at} is no phase of strategy {plan.strategy} where a run can be held: choose "
-            f"{', '.join(HOLDS[plan.strategy])}"
+            f"{', '.join(STOP_AFTER_CHOICES[plan.strategy])}"
         )
     if accept_drift and plan.strategy == "dual":
         raise UsageError(
@@ -183,4 +199,4 @@ def _check_options(plan: Plan, hold_at: str | None, *, accept_drift: bool, no_ac
             "the plan saw"
         )
     if no_acl_fence and plan.strategy == "dual":
-        raise UsageError(NO_LISTS_WITH_DUAL)
+        raise UsageError(NO_ACL_FENCE_WITH_DUAL)

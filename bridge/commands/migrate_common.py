@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.migration.look import inspect_group
-from bridge.migration.preflight import NEXT, next_command, plan_command
-from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
-from zkconsumer.admin.groups import read_control, owner_display
+from bridge.migration.preflight import NEXT_COMMAND_MARK, next_command, plan_command
+from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
+from zkconsumer.admin.groups import owner_display, read_control
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group
@@ -20,8 +20,8 @@ from zkconsumer.cli.hints import complete_commands, given_arguments
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan, PlannedPartition
-    from bridge.migration.seen import Seen
+    from bridge.migration.plan import MigrationPlan, PlannedPartition
+    from bridge.migration.seen import GroupSnapshot
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
@@ -30,12 +30,12 @@ PLANNED_COLUMNS = (*COLUMNS, "TARGET-OFFSET", "REMARK")
 REASONS_SHOWN_MAX = 10
 PARTITIONS_NAMED_MAX = 3
 
-NO_LISTS_WITH_DUAL = (
+NO_ACL_FENCE_WITH_DUAL = (
     "--no-acl-fence is for strategy copy: with dual the members stay, whose own writes access lists would refuse, so "
     "there are none"
 )
 
-_EXAMPLES = {
+_OPTION_EXAMPLES = {
     "--offset-convention": "--offset-convention next",
     "--missing": "--missing earliest",
     "--out-of-range": "--out-of-range earliest",
@@ -47,7 +47,7 @@ _EXAMPLES = {
 _OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
 
 
-def read_group_or_exit(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> Seen:
+def read_group_or_exit(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> GroupSnapshot:
     """The group; the command ends with 1 when there is none, and with 4 when only its control znode is left."""
     seen = inspect_group(session, group, with_acls=with_acls, with_rights=True)
     if seen is not None:
@@ -57,17 +57,20 @@ def read_group_or_exit(context: click.Context, session: AdminSession, group: str
     if words:
         raise PreconditionFailed(
             f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
-            f"{with_cluster_address(context, f'{NEXT}zkconsumer groups describe {group}')}"
+            f"{with_cluster_address(context, f'{NEXT_COMMAND_MARK}zkconsumer groups describe {group}')}"
         )
     exit_no_such_group(context, session, group, only_in_zookeeper="")
 
 
-def show_rows(plan: Plan) -> None:
+def show_rows(plan: MigrationPlan) -> None:
     """The table."""
-    print_table(PLANNED_COLUMNS, ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)))
+    print_table(
+        PLANNED_COLUMNS,
+        ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)),
+    )
 
 
-def rows_json(plan: Plan) -> list[dict[str, object]]:
+def rows_json(plan: MigrationPlan) -> list[dict[str, object]]:
     """The same for programs."""
     return [
         row.to_json()
@@ -81,7 +84,7 @@ def planned_remark(planned: PlannedPartition) -> str:
     return f"REFUSED: {planned.refusal}" if planned.refusal else planned.why
 
 
-def partition_rows(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
+def partition_rows(plan: MigrationPlan) -> Iterator[tuple[GroupDescribeRow, PlannedPartition]]:
     """Each partition as ``groups describe`` has it, and what is planned for it."""
     seen = plan.snapshot
     hosts = {one.consumer_id: one.host for one in seen.members}
@@ -97,7 +100,7 @@ def partition_rows(plan: Plan) -> Iterator[tuple[Row, PlannedPartition]]:
             unknown.add("current_offset")
         consumer, kind = (None, None) if one.owner is None else owner_display(one.owner.thread, one.owner.kind)
         yield (
-            Row(
+            GroupDescribeRow(
                 plan.group,
                 one.tp.topic,
                 one.tp.partition,
@@ -129,7 +132,7 @@ def with_cluster_address(context: click.Context, sentence: str) -> str:
         command = shlex.join(given_arguments(context, without=_OPTION.findall(more))) + more
     else:
         command = complete_commands(command, context)
-    return sentence[: sentence.rindex(NEXT)] + NEXT + command
+    return sentence[: sentence.rindex(NEXT_COMMAND_MARK)] + NEXT_COMMAND_MARK + command
 
 
 def print_sentences(context: click.Context, head: str, sentences: Iterable[str]) -> list[str]:
@@ -142,7 +145,7 @@ def print_sentences(context: click.Context, head: str, sentences: Iterable[str])
     return [step for step in dict.fromkeys(steps) if step]
 
 
-def plan_refusal_lines(plan: Plan) -> list[str]:
+def plan_refusal_lines(plan: MigrationPlan) -> list[str]:
     """The partitions that are refused, a line a reason, not too many."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in plan.partitions:
@@ -158,7 +161,7 @@ def _named(tps: list[TopicPartition]) -> str:
     return ", ".join(map(str, tps[:PARTITIONS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def decision_command(context: click.Context, plan: Plan) -> str:
+def decision_command(context: click.Context, plan: MigrationPlan) -> str:
     """The command that decides what was refused, with one choice each.
 
     Empty when no partition was refused, or when no decision helps: the group is on the move.
@@ -169,5 +172,7 @@ def decision_command(context: click.Context, plan: Plan) -> str:
     if not refused or not is_here:
         return ""
     options = (option for refusal in dict.fromkeys([*plan.refusals, *refused]) for option in _OPTION.findall(refusal))
-    named = dict.fromkeys(option for option in options if option in _EXAMPLES)
-    return " ".join([shlex.join(given_arguments(context, without=tuple(named))), *(_EXAMPLES[each] for each in named)])
+    named = dict.fromkeys(option for option in options if option in _OPTION_EXAMPLES)
+    return " ".join(
+        [shlex.join(given_arguments(context, without=tuple(named))), *(_OPTION_EXAMPLES[each] for each in named)]
+    )

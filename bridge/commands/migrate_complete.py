@@ -10,11 +10,11 @@ import click
 
 from bridge.commands.migrate_running import (
     confirm_group,
-    execute_steps,
-    execute_option,
     dry_run,
-    read_control_znode,
+    execute_option,
+    execute_steps,
     open_run_session,
+    read_control_znode,
     run_options,
 )
 from bridge.commands.migrate_words import MigrateCommand, migrate_command
@@ -22,11 +22,11 @@ from bridge.migration.complete import check_can_be_completed, complete_steps
 from bridge.migration.control_access import check_control_acls
 from bridge.migration.copied import read_copied_offsets_status
 from bridge.migration.journal import read_journal
-from bridge.migration.moving import read_effective_plan, open_migration, caller_description
+from bridge.migration.moving import caller_description, open_migration, read_effective_plan
 from bridge.migration.phases import Phase
-from bridge.migration.status import PATIENCE
+from bridge.migration.status import STATUS_RETRY_POLICY
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.hints import complete_commands, command_text
+from zkconsumer.cli.hints import command_text, complete_commands
 from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
@@ -36,19 +36,27 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-complete/1"
 
 
-NO_WAY_BACK = "There is no way back."
-OLD_MEMBERS = "Old members that start then read again from the offsets of the cut-over."
+NO_ROLLBACK_TEXT = "There is no way back."
+OLD_MEMBERS_TEXT = "Old members that start then read again from the offsets of the cut-over."
 
 
 @click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
 @group_argument()
 @execute_option
-@click.option("--lift-fences", is_flag=True,
-              help="Then remove the fences and restore the access lists; works later too, in phase completed.")
-@click.option("--archive", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].")
-@click.option("--confirm", metavar="GROUP",
-              help="The group's name once more, for scripts; without it the command asks.")
+@click.option(
+    "--lift-fences",
+    is_flag=True,
+    help="Then remove the fences and restore the access lists; works later too, in phase completed.",
+)
+@click.option(
+    "--archive",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].",
+)
+@click.option(
+    "--confirm", metavar="GROUP", help="The group's name once more, for scripts; without it the command asks."
+)
 @run_options
 @click.pass_context
 def complete(
@@ -90,7 +98,7 @@ def complete(
         dry_run(context, moving, steps, again, SCHEMA, output)
         return
     if lift_fences or not is_over:
-        why = ([] if is_over else [NO_WAY_BACK]) + ([OLD_MEMBERS] if lift_fences else [])
+        why = ([] if is_over else [NO_ROLLBACK_TEXT]) + ([OLD_MEMBERS_TEXT] if lift_fences else [])
         confirm_group(group, confirm, " ".join(why))
     lift = migrate_command(context, "complete", group, "--lift-fences", "--execute")
 
@@ -109,7 +117,7 @@ def complete(
 
 def _warn_of_lost_offsets(context: click.Context, session: AdminSession, group: str) -> None:
     """The last time that Kafka's offsets are compared with the copied ones."""
-    copied = read_copied_offsets_status(session, group, read_journal(session, group), PATIENCE)
+    copied = read_copied_offsets_status(session, group, read_journal(session, group), STATUS_RETRY_POLICY)
     if copied.error:
         print_message(f"Warning: whether Kafka still has the copied offsets is not known: {copied.error}")
     for line in copied.lines:

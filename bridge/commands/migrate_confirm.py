@@ -11,14 +11,14 @@ from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan
+    from bridge.migration.plan import MigrationPlan
 
 STARTS_SHOWN_MAX = 20
 
 DIGEST_CHARS = 64
 
 
-def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool) -> None:
+def check_plan_digest(plan: MigrationPlan, given: str | None, again: str, *, do_it: bool) -> None:
     """A plan that was read from ZooKeeper is carried out only with its own digest.
 
     Shows what the plan decides where the digest is missing.  ``again``: the command with the digest.  Raises
@@ -45,7 +45,7 @@ def check_plan_digest(plan: Plan, given: str | None, again: str, *, do_it: bool)
         )
 
 
-def plan_summary(plan: Plan) -> list[str]:
+def plan_summary(plan: MigrationPlan) -> list[str]:
     """What a plan decides, without access lists."""
     decisions = plan.decisions
     made = datetime.fromtimestamp(plan.made_at_ms / 1_000, UTC)

@@ -11,12 +11,12 @@ from importlib import import_module
 
 import click
 
-from bridge.commands.migrate import LATER
+from bridge.commands.migrate import MIGRATE_COMMANDS
 from bridge.migration import errors
-from bridge.migration.errors import EXIT_PARTIAL, EXIT_VERIFICATION, EXIT_WAITED
+from bridge.migration.errors import EXIT_PARTIAL, EXIT_VERIFICATION, EXIT_WAIT_TIMEOUT
 from zkconsumer.cli.common import EXIT_DIFFERS
 from zkconsumer.cli.main import EXIT_INTERRUPTED
-from zkconsumer.errors import MayNotRead, PreconditionFailed, UsageError, ZkConsumerError
+from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError, ZkReadNotAuthorized
 
 _PAGE = """\
 # Exit codes of zkconsumer migrate
@@ -50,7 +50,7 @@ Every one ends with 1, 2 or 130 where that is due, as all of `zkconsumer` does. 
 Every other error of [the list](errors.md) is code 1.
 """
 
-CODES: Mapping[int, tuple[str, str]] = {
+EXIT_CODES: Mapping[int, tuple[str, str]] = {
     0: ("Shown, done, or nothing to do. Of `plan`: it can be applied.", "The text has the next command."),
     ZkConsumerError.exit_code: (
         "A server did not answer (ZooKeeper while the command connects; without `--execute` brokers, too: with it, "
@@ -75,7 +75,7 @@ CODES: Mapping[int, tuple[str, str]] = {
         "See to what the text names; then the same command, on any machine: it looks at what is there, and goes on. Or "
         "roll back.",
     ),
-    EXIT_WAITED: (
+    EXIT_WAIT_TIMEOUT: (
         "Waited longer than `--timeout` before anything was changed: with `copy` for members of the modern group (old "
         "ones are waited for when the control znode is there: 6), with `dual` for original members.",
         "See to whom the text names; then the same command.",
@@ -85,8 +85,8 @@ CODES: Mapping[int, tuple[str, str]] = {
 """Code -> what it says, and what to do."""
 
 
-ERRORS = [
-    MayNotRead,
+MIGRATION_ERRORS = [
+    ZkReadNotAuthorized,
     PreconditionFailed,
     UsageError,
     *(kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__),
@@ -97,16 +97,18 @@ ERRORS = [
 def render() -> str:
     """The whole page."""
     return _PAGE.format(
-        codes="\n".join(f"| {code} | {what} | {then} |" for code, (what, then) in CODES.items()),
-        commands="\n".join(f"| `zkconsumer migrate {name}` | {words} |" for name, words in sorted(exit_code_texts().items())),
-        errors="\n".join(f"| {code} | {', '.join(names)} |" for code in CODES if (names := _names(code))),
+        codes="\n".join(f"| {code} | {what} | {then} |" for code, (what, then) in EXIT_CODES.items()),
+        commands="\n".join(
+            f"| `zkconsumer migrate {name}` | {words} |" for name, words in sorted(exit_code_texts().items())
+        ),
+        errors="\n".join(f"| {code} | {', '.join(names)} |" for code in EXIT_CODES if (names := _names(code))),
     )
 
 
 def exit_code_texts() -> dict[str, str]:
     """Command -> what its help says behind ``Exit codes:``."""
     found = {}
-    for name, where in LATER.items():
+    for name, where in MIGRATE_COMMANDS.items():
         module, _, attribute = where.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         words = re.search(r"(?s)Exit codes: (.*)\.", command.help or "")
@@ -115,5 +117,5 @@ def exit_code_texts() -> dict[str, str]:
 
 
 def _names(code: int) -> list[str]:
-    kinds = {kind for kind in ERRORS if issubclass(kind, ZkConsumerError) and kind.exit_code == code}
+    kinds = {kind for kind in MIGRATION_ERRORS if issubclass(kind, ZkConsumerError) and kind.exit_code == code}
     return sorted(f"`{kind.__name__}`" for kind in kinds)

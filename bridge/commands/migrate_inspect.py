@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_common import read_group_or_exit, rows_json, show_rows, print_sentences
+from bridge.commands.migrate_common import print_sentences, read_group_or_exit, rows_json, show_rows
 from bridge.commands.migrate_words import MigrateCommand, migrate_command
 from bridge.migration.decisions import Decisions
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.preflight import next_command
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.look import unknown_log_end_texts
-from zkconsumer.admin.words import duration_text, count_text, registered_text, list_text
+from zkconsumer.admin.words import count_text, duration_text, list_text, registered_text
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json
-from zkconsumer.cli.console import printable, print_message, print_error
+from zkconsumer.cli.console import print_error, print_message, printable
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.seen import Seen
+    from bridge.migration.seen import GroupSnapshot
 
 SCHEMA = "zkconsumer/migrate-inspect/1"
 
-NOT_PLANNED = "inspect"
+INSPECT_MIGRATION_ID = "inspect"
 """Stands where a plan has its migration's id; this plan is shown and thrown away."""
 
 
@@ -53,7 +53,7 @@ def inspect(
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     seen = read_group_or_exit(context, session, group, with_acls=True)
     made = make_plan(
-        seen, Decisions(), migration_id=NOT_PLANNED, strategy="copy", made_at_ms=session.clock.wall_ms()
+        seen, Decisions(), migration_id=INSPECT_MIGRATION_ID, strategy="copy", made_at_ms=session.clock.wall_ms()
     )
     if output == "table":
         for name, words in _facts(made):
@@ -77,7 +77,7 @@ def inspect(
     context.exit(code)
 
 
-def _unknown_facts(seen: Seen) -> Iterator[str]:
+def _unknown_facts(seen: GroupSnapshot) -> Iterator[str]:
     """What a server did not tell, and what to do."""
     silent = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is None]
     if silent:
@@ -89,7 +89,7 @@ def _unknown_facts(seen: Seen) -> Iterator[str]:
     yield from unknown_log_end_texts({tp: one.log for tp, one in seen.partitions.items() if isinstance(one.log, str)})
 
 
-def _facts(made: Plan) -> Iterator[tuple[str, str]]:
+def _facts(made: MigrationPlan) -> Iterator[tuple[str, str]]:
     seen = made.snapshot
     control = seen.control
     yield "group", made.group
@@ -99,16 +99,26 @@ def _facts(made: Plan) -> Iterator[tuple[str, str]]:
     meaning = "not known" if made.convention is None else made.convention.value
     yield "offset convention", f"{meaning} ({made.convention_evidence})"
     yield "assignment in use", seen.assignment_in_use
-    yield "modern group", f"not known: {seen.coordinator_group_error}" if seen.coordinator_group is None else seen.coordinator_group.state
+    yield (
+        "modern group",
+        f"not known: {seen.coordinator_group_error}"
+        if seen.coordinator_group is None
+        else seen.coordinator_group.state,
+    )
     yield "brokers", list_text(f"{one.name} ({one.release})" for one in seen.brokers) or "none"
     yield "offsets are kept for", "not known" if seen.retention_ms is None else duration_text(seen.retention_ms)
-    yield "migration", "none" if control is None else (
-        f"{control.migration_id}, {control.strategy}, phase {control.phase}, epoch {control.epoch}, "
-        f"authority {control.authority}"
+    yield (
+        "migration",
+        "none"
+        if control is None
+        else (
+            f"{control.migration_id}, {control.strategy}, phase {control.phase}, epoch {control.epoch}, "
+            f"authority {control.authority}"
+        ),
     )
 
 
-def _json(made: Plan, steps: list[str]) -> dict[str, object]:
+def _json(made: MigrationPlan, steps: list[str]) -> dict[str, object]:
     seen = made.snapshot
     control = seen.control
     return {
@@ -129,7 +139,9 @@ def _json(made: Plan, steps: list[str]) -> dict[str, object]:
         "offset_convention_evidence": made.convention_evidence,
         "assignment_in_use": seen.assignment_in_use,
         "modern_state": None if seen.coordinator_group is None else seen.coordinator_group.state,
-        "brokers": [{"name": one.name, "has_groups": one.supports_groups, "release": one.release} for one in seen.brokers],
+        "brokers": [
+            {"name": one.name, "has_groups": one.supports_groups, "release": one.release} for one in seen.brokers
+        ],
         "retention_ms": seen.retention_ms,
         "missing_topics": list(seen.missing_topics),
         "orphans": list(map(str, seen.offsets_without_partition)),

@@ -8,15 +8,19 @@ from bridge.migration.member.acknowledgement import NO_GENERATION
 from zkconsumer.admin.words import count_text
 
 if TYPE_CHECKING:
-    from bridge.migration.dual.roster import Follower, Roster
+    from bridge.migration.dual.roster import Participant, Participants
 
 
-def participant_line(one: Follower, roster: Roster) -> str:
+def participant_line(one: Participant, roster: Participants) -> str:
     """One member in a line."""
     if one.error:
         return f"{one.consumer_id}: what it acknowledges cannot be read, {one.error}"
     if one.acknowledgement is None:
-        kind = "an original member" if one.is_scala_consumer else "no member that can follow, or one that only just started"
+        kind = (
+            "an original member"
+            if one.is_scala_consumer
+            else "no member that can follow, or one that only just started"
+        )
         return f"{one.consumer_id}: says nothing ({kind})"
     said = one.acknowledgement
     generation = "in no generation" if said.generation == NO_GENERATION else f"generation {said.generation}"
@@ -26,7 +30,7 @@ def participant_line(one: Follower, roster: Roster) -> str:
     return f"{one.consumer_id}: {said.phase}, epoch {said.epoch}, {generation}{behind}{late}{gone}"
 
 
-def participants_json(roster: Roster) -> list[dict[str, object]]:
+def participants_json(roster: Participants) -> list[dict[str, object]]:
     """The same for programs."""
     return [
         {

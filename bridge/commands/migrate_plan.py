@@ -11,24 +11,24 @@ from typing import Literal
 import click
 
 from bridge.commands.migrate_common import (
-    NO_LISTS_WITH_DUAL,
+    NO_ACL_FENCE_WITH_DUAL,
     decision_command,
-    read_group_or_exit,
     plan_refusal_lines,
+    print_sentences,
+    read_group_or_exit,
     rows_json,
     show_rows,
-    print_sentences,
 )
 from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
+from bridge.migration.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
 from bridge.migration.phases import Strategy
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import check_plan_file_target, write_plan_file
 from bridge.migration.targets import make_plan
 from zkconsumer.admin.offset_targets import parse_duration
 from zkconsumer.admin.words import count_text
 from zkconsumer.cli.common import open_zookeeper_session, print_json
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UsageError
@@ -42,31 +42,77 @@ _OFFSET = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249}):(?P<partition>[0-9]{1,10
 MINUTE_MS = 60_000
 RETENTION_DAYS_MAX = 3_650
 
-_FALLBACKS = [each.value for each in Fallback]
+_FALLBACKS = [each.value for each in OffsetFallback]
 
 
 @click.command(cls=MigrateCommand, short_help="What a move would do, and what stops it.")
 @group_argument()
-@click.option("--strategy", type=click.Choice(["copy", "dual"]), default="copy", show_default=True,
-              help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.")
-@click.option("-f", "--file", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Where the plan is written; a plan of the same group there is replaced.")
-@click.option("--offset-convention", type=click.Choice([each.value for each in OffsetConvention]),
-              help="What a stored number means: the record to be read next, or the last one read [as the group shows].")
-@click.option("--missing", type=click.Choice(_FALLBACKS), default="refuse", show_default=True,
-              help="Where a partition begins without an offset, or with one that cannot be read.")
-@click.option("--out-of-range", type=click.Choice(_FALLBACKS), default="refuse", show_default=True,
-              help="Where a partition begins whose log does not hold its offset.")
-@click.option("--existing", type=click.Choice([each.value for each in Existing]), default="refuse", show_default=True,
-              help="Which value counts where an application stored another one in Kafka.")
-@click.option("--older-than-topic", type=click.Choice(["refuse", "use"]), default="refuse", show_default=True,
-              help="use: offsets that were stored before their topic was created count (ZooKeeper was copied).")
-@click.option("--offset", "offsets", multiple=True, metavar="TOPIC:PARTITION=N",
-              help="Where one partition begins, whatever is stored: the next offset. May be repeated.")
-@click.option("--no-acl-fence", is_flag=True,
-              help="Leave access lists alone; a process that wakes from a pause may then write an old offset.")
-@click.option("--offsets-retention", metavar="PnDTnHnMnS",
-              help="How long brokers before 2.1 keep the copied offsets [P30D, or as they are set, if that is longer].")
+@click.option(
+    "--strategy",
+    type=click.Choice(["copy", "dual"]),
+    default="copy",
+    show_default=True,
+    help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.",
+)
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the plan is written; a plan of the same group there is replaced.",
+)
+@click.option(
+    "--offset-convention",
+    type=click.Choice([each.value for each in OffsetConvention]),
+    help="What a stored number means: the record to be read next, or the last one read [as the group shows].",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(_FALLBACKS),
+    default="refuse",
+    show_default=True,
+    help="Where a partition begins without an offset, or with one that cannot be read.",
+)
+@click.option(
+    "--out-of-range",
+    type=click.Choice(_FALLBACKS),
+    default="refuse",
+    show_default=True,
+    help="Where a partition begins whose log does not hold its offset.",
+)
+@click.option(
+    "--existing",
+    type=click.Choice([each.value for each in ExistingOffsetPolicy]),
+    default="refuse",
+    show_default=True,
+    help="Which value counts where an application stored another one in Kafka.",
+)
+@click.option(
+    "--older-than-topic",
+    type=click.Choice(["refuse", "use"]),
+    default="refuse",
+    show_default=True,
+    help="use: offsets that were stored before their topic was created count (ZooKeeper was copied).",
+)
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    metavar="TOPIC:PARTITION=N",
+    help="Where one partition begins, whatever is stored: the next offset. May be repeated.",
+)
+@click.option(
+    "--no-acl-fence",
+    is_flag=True,
+    help="Leave access lists alone; a process that wakes from a pause may then write an old offset.",
+)
+@click.option(
+    "--offsets-retention",
+    metavar="PnDTnHnMnS",
+    help="How long brokers before 2.1 keep the copied offsets [P30D, or as they are set, if that is longer].",
+)
 @output_option
 @cluster_options
 @click.pass_context
@@ -98,12 +144,12 @@ def plan(
     """
     paths.check_group(group)
     if strategy == "dual" and no_acl_fence:
-        raise UsageError(NO_LISTS_WITH_DUAL)
+        raise UsageError(NO_ACL_FENCE_WITH_DUAL)
     decisions = Decisions(
         convention=None if offset_convention is None else OffsetConvention(offset_convention),
-        missing=Fallback(missing),
-        out_of_range=Fallback(out_of_range),
-        existing=Existing(existing),
+        missing=OffsetFallback(missing),
+        out_of_range=OffsetFallback(out_of_range),
+        existing=ExistingOffsetPolicy(existing),
         use_older=older_than_topic == "use",
         offsets=_offsets(offsets),
         acl_fence=strategy == "copy" and not no_acl_fence,
@@ -146,7 +192,7 @@ def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
     return found
 
 
-def _print_plan_result(context: click.Context, made: Plan, file: Path, *, is_written: bool) -> list[str]:
+def _print_plan_result(context: click.Context, made: MigrationPlan, file: Path, *, is_written: bool) -> list[str]:
     """The words, and the commands that come next."""
     meaning = "not known" if made.convention is None else made.convention.value
     print_message(f"Offset convention: {meaning} ({made.convention_evidence})")
@@ -175,7 +221,7 @@ def _print_plan_result(context: click.Context, made: Plan, file: Path, *, is_wri
     return [apply, *later]
 
 
-def _json(made: Plan, file: Path | None, steps: list[str], code: int) -> dict[str, object]:
+def _json(made: MigrationPlan, file: Path | None, steps: list[str], code: int) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "group": made.group,

@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
-from bridge.commands.migrate_running import zookeeper_auth_option, execute_option, open_run_session
+from bridge.commands.migrate_running import execute_option, open_run_session, zookeeper_auth_option
 from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.archive import missing_znodes, restore_znodes, read_archive
+from bridge.migration.archive import missing_znodes, read_archive, restore_znodes
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.stores import registered_members, members_registered_text
+from zkconsumer.admin.stores import members_registered_text, registered_members
 from zkconsumer.cli.common import EXIT_DIFFERS, print_json
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, output_option
@@ -49,7 +49,9 @@ def restore(
     )
     members = registered_members(session, archive.group)
     if members:
-        raise PreconditionFailed(f"{members_registered_text(members)}, and would take up what is put back: stop it first")
+        raise PreconditionFailed(
+            f"{members_registered_text(members)}, and would take up what is put back: stop it first"
+        )
     control, version, problem = read_control(session, archive.group)
     if version is not None and (control is None or not control.is_over):
         why = problem if control is None else f"phase {control.phase}"
@@ -66,7 +68,9 @@ def restore(
         for path in wanted:
             click.echo(path)
     if do_it or not wanted:
-        print_message(f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive.")
+        print_message(
+            f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive."
+        )
         return
     print_message(f"{len(wanted)} znodes would be made. Nothing was changed. To do it: {again}")
     context.exit(EXIT_DIFFERS)

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_running import (
-    execute_steps,
-    execute_option,
     dry_run,
-    read_control_znode,
+    execute_option,
+    execute_steps,
     open_run_session,
+    read_control_znode,
     run_options,
 )
 from bridge.commands.migrate_words import MigrateCommand, migrate_command
 from bridge.migration.control_access import check_control_acls
 from bridge.migration.decisions import Decisions
-from bridge.migration.fences.nudge import OFFSETS_PATIENCE_MS
-from bridge.migration.moving import read_effective_plan, open_migration, caller_description
-from bridge.migration.plan import Plan
+from bridge.migration.fences.nudge import OFFSET_PROGRESS_TIMEOUT_MS
+from bridge.migration.moving import caller_description, open_migration, read_effective_plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import read_plan_file
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.seen import Seen
+from bridge.migration.seen import GroupSnapshot
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import group_argument
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Held
+    from bridge.migration.authority import VersionedControl
     from bridge.migration.phases import Phase
     from zkconsumer.admin.session import AdminSession
 
@@ -41,8 +41,13 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
 @click.command(cls=MigrateCommand, short_help="Take a group back to ZooKeeper.")
 @group_argument()
 @execute_option
-@click.option("--plan", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="The plan's file, where the plan beside the control znode was damaged.")
+@click.option(
+    "--plan",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The plan's file, where the plan beside the control znode was damaged.",
+)
 @run_options
 @click.pass_context
 def rollback(
@@ -70,7 +75,7 @@ def rollback(
     held = read_control_znode(session, group)
     plan = _plan(session, held, group, file)
     moving = open_migration(session, plan or _empty_plan(held, group), caller_description())
-    patience_ms = min(OFFSETS_PATIENCE_MS, round(timeout_s * 500))
+    patience_ms = min(OFFSET_PROGRESS_TIMEOUT_MS, round(timeout_s * 500))
     steps = partial(rollback_steps, moving, RollbackOptions(print_message, patience_ms, plan is not None))
     again = migrate_command(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
     if not do_it:
@@ -83,7 +88,7 @@ def rollback(
     execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
 
 
-def _plan(session: AdminSession, held: Held, group: str, file: Path | None) -> Plan | None:
+def _plan(session: AdminSession, held: VersionedControl, group: str, file: Path | None) -> MigrationPlan | None:
     if file is not None:
         plan = read_plan_file(file)
         if (plan.group, plan.migration_id) != (group, held.control.migration_id):
@@ -99,7 +104,7 @@ def _plan(session: AdminSession, held: Held, group: str, file: Path | None) -> P
         return None
 
 
-def _empty_plan(held: Held, group: str) -> Plan:
+def _empty_plan(held: VersionedControl, group: str) -> MigrationPlan:
     """What stands for a plan that was not kept whole: nothing was fenced then."""
-    nothing = Seen(group, 0, (), {})
-    return Plan(held.control.migration_id, group, held.strategy, 0, nothing, Decisions(), None, "", ())
+    nothing = GroupSnapshot(group, 0, (), {})
+    return MigrationPlan(held.control.migration_id, group, held.strategy, 0, nothing, Decisions(), None, "", ())

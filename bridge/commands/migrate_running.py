@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from bridge.commands.migrate_words import migrate_command, next_command_lines
-from bridge.migration.authority import Authority
+from bridge.migration.authority import ControlZnode
 from bridge.migration.away import is_unavailable
 from bridge.migration.journal import Journal
 from bridge.migration.login import open_fence_session as open_logged_in
-from bridge.migration.performers import Explain, Explained, Real
+from bridge.migration.performers import ApplyExecutor, DryRunExecutor, DryRunStep
 from bridge.migration.phases import Phase
-from bridge.migration.status import SEAT
-from bridge.migration.step import Run
-from zkconsumer.admin.session import AdminSession, Doors
+from bridge.migration.status import PLACEHOLDER_ENTRY
+from bridge.migration.step import StepRunner
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_DIFFERS, missing_address_error, print_json
-from zkconsumer.cli.console import log_to_console, printable, print_message
+from zkconsumer.cli.console import log_to_console, print_message, printable
 from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.options import cluster_options, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Held
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.authority import VersionedControl
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
 
-TIMEOUT_S = 600.0
+WAIT_TIMEOUT_S = 600.0
 """How long a run waits for others altogether, unless it is told otherwise."""
 
-WHO_WORKS = {
+PHASE_HINTS = {
     ("copy", Phase.SWITCHED): "Start the new members now. Until the migration is completed there is a way back.",
     ("copy", Phase.UNDONE): "Old members may work now. Nothing keeps modern ones out: see that none is started.",
     ("dual", Phase.SWITCHED): "The members go on, by Kafka. Until the migration is completed there is a way back.",
@@ -56,9 +56,14 @@ def execute_option(command: F) -> F:
 def timeout_option(command: F) -> F:
     """``--timeout``."""
     return click.option(
-        "--timeout", "timeout_s", type=click.FloatRange(min=0, max=1_000_000), default=TIMEOUT_S, show_default=True,
-        metavar="S", help="Seconds to wait altogether: members that leave, sessions that end, stores that are away.",
-    )(command)  # fmt: skip
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, max=1_000_000),
+        default=WAIT_TIMEOUT_S,
+        show_default=True,
+        metavar="S",
+        help="Seconds to wait altogether: members that leave, sessions that end, stores that are away.",
+    )(command)
 
 
 def zookeeper_auth_option(command: F) -> F:
@@ -76,9 +81,9 @@ def run_options(command: F) -> F:
     return command
 
 
-def read_control_znode(session: AdminSession, group: str) -> Held:
+def read_control_znode(session: AdminSession, group: str) -> VersionedControl:
     """The control znode of a group that is on the move, or was.  Raises ``PreconditionFailed`` for any other."""
-    held = Authority(session, group, "").read()
+    held = ControlZnode(session, group, "").read()
     if held is None:
         raise PreconditionFailed(
             f"group {group} is not on the move: there is no {paths.control(group)}. Correct the name, or look at the "
@@ -100,7 +105,7 @@ def open_run_session(
     log_to_console()
     if zookeeper is None and config_file is None:
         raise missing_address_error()
-    doors = context.find_object(Doors)
+    doors = context.find_object(AdminDependencies)
     if doors is not None and doors.store is not None:  # servers of another world have logins of their own
         session = AdminSession.open(zookeeper, config_file, doors, bootstrap_servers)
     else:
@@ -113,15 +118,15 @@ def open_run_session(
 
 def dry_run(
     context: click.Context,
-    moving: Moving,
-    steps: Callable[[], Iterator[Step]],
+    moving: MigrationContext,
+    steps: Callable[[], Iterator[MigrationStep]],
     again: str,
     schema: str,
     output: Literal["table", "json"],
 ) -> None:
     """The dry run.  Ends the command: 0 nothing to do, 3 it would change something, or the code of what refuses it."""
-    performer = Explain()
-    _step_runner(moving, performer, TIMEOUT_S, again).run_with_retry(steps)
+    performer = DryRunExecutor()
+    _step_runner(moving, performer, WAIT_TIMEOUT_S, again).run_with_retry(steps)
     error = performer.error
     words = "" if error is None else complete_commands(str(error), context)
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
@@ -156,14 +161,14 @@ def dry_run(
     context.exit(code)
 
 
-def _lines(context: click.Context, step: Explained) -> list[str]:
+def _lines(context: click.Context, step: DryRunStep) -> list[str]:
     return [complete_commands(line, context) for line in step.lines]
 
 
 def execute_steps(
     context: click.Context,
-    moving: Moving,
-    steps: Callable[[], Iterator[Step]],
+    moving: MigrationContext,
+    steps: Callable[[], Iterator[MigrationStep]],
     again: str,
     timeout_s: float,
     schema: str,
@@ -174,10 +179,10 @@ def execute_steps(
 
     ``steps`` derives them from where the migration stands: once more each time when a store was away.
     """
-    real = Real(print_message, moving.placeholder.heartbeat_if_due, StopSignal().wait, moving.session.clock)
+    real = ApplyExecutor(print_message, moving.placeholder.heartbeat_if_due, StopSignal().wait, moving.session.clock)
     error: ZkConsumerError | None = None
 
-    def derive() -> Iterator[Step]:
+    def derive() -> Iterator[MigrationStep]:
         moving.control_znode.reset_lock()
         return steps()
 
@@ -218,7 +223,7 @@ def execute_steps(
         print_message(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
     else:
         print_message(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
-        words = WHO_WORKS.get((moving.plan.strategy, phase)) if phase is not None else None
+        words = PHASE_HINTS.get((moving.plan.strategy, phase)) if phase is not None else None
         if words is not None:
             print_message(words)
     for line in next_command_lines(phase, following):
@@ -231,10 +236,12 @@ def _print(report: dict[str, object], output: Literal["table", "json"]) -> None:
         print_json(report)
 
 
-def _step_runner(moving: Moving, performer: Real | Explain, timeout_s: float, again: str) -> Run:
+def _step_runner(
+    moving: MigrationContext, performer: ApplyExecutor | DryRunExecutor, timeout_s: float, again: str
+) -> StepRunner:
     has_changed = moving.phase is not None
     is_aborted = moving.control_znode.is_abort_requested
-    return Run(performer, moving.session.clock, round(timeout_s * 1_000), again, is_aborted, has_changed)
+    return StepRunner(performer, moving.session.clock, round(timeout_s * 1_000), again, is_aborted, has_changed)
 
 
 def _is_store_unavailable(error: ZkConsumerError | None) -> bool:
@@ -242,7 +249,7 @@ def _is_store_unavailable(error: ZkConsumerError | None) -> bool:
     return error is not None and isinstance(error.__cause__, ZkConsumerError) and is_unavailable(error.__cause__)
 
 
-def _phase_of(moving: Moving) -> tuple[Phase | None, str]:
+def _phase_of(moving: MigrationContext) -> tuple[Phase | None, str]:
     """Where the migration stands, and why that cannot be told."""
     try:
         return moving.phase, ""
@@ -250,7 +257,7 @@ def _phase_of(moving: Moving) -> tuple[Phase | None, str]:
         return None, str(error)
 
 
-def _report_placeholder(moving: Moving) -> None:
+def _report_placeholder(moving: MigrationContext) -> None:
     """A seat that is left standing holds for so long; whoever asks for the status is told."""
     sitting = moving.placeholder.joined
     if sitting is None:
@@ -258,7 +265,7 @@ def _report_placeholder(moving: Moving) -> None:
     left_ms = sitting.session_end_ms - moving.session.clock.now_ms()
     until_ms = moving.session.clock.wall_ms() + left_ms
     with suppress(ZkConsumerError):
-        Journal(moving.control_znode, moving.caller).append(SEAT, {"until_ms": str(until_ms)})
+        Journal(moving.control_znode, moving.caller).append(PLACEHOLDER_ENTRY, {"until_ms": str(until_ms)})
     print_message(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
 
 

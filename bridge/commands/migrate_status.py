@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_members import participants_json, participant_line
+from bridge.commands.migrate_members import participant_line, participants_json
 from bridge.commands.migrate_words import MigrateCommand, migrate_command, next_command_lines
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copies import copies_of
-from bridge.migration.dual.comparing import COMPARED, CompareStores, compare_repeatedly
+from bridge.migration.dual.comparing import COMPARED_PHASES, CompareStores, compare_repeatedly
 from bridge.migration.errors import EXIT_VERIFICATION
-from bridge.migration.fences.behind_switch import FenceWhatIsFree
+from bridge.migration.fences.behind_switch import FenceUnownedPartitions
 from bridge.migration.fences.owner_nodes import format_partitions
-from bridge.migration.fences.standing import FencesStand
-from bridge.migration.mover import COPYING
-from bridge.migration.moving import read_effective_plan, open_migration, caller_description
+from bridge.migration.fences.standing import CheckFences
+from bridge.migration.mover import COPY_PHASES
+from bridge.migration.moving import caller_description, open_migration, read_effective_plan
 from bridge.migration.phases import Phase
 from bridge.migration.status import read_migration_status
-from bridge.migration.step import Refused
-from bridge.migration.verify import VerifyCopy
+from bridge.migration.step import StepRefused
+from bridge.migration.verify import VerifyCopiedOffsets
 from zkconsumer.admin.words import count_text, list_text
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
-from zkconsumer.cli.console import printable, print_message
+from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
@@ -36,21 +36,21 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.copied import CopiedOffsets
-    from bridge.migration.moving import Moving
-    from bridge.migration.status import Status
+    from bridge.migration.copied import CopiedOffsetsStatus
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.status import MigrationStatus
 
 STATUS_SCHEMA = "zkconsumer/migrate-status/1"
 VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"
 ABORT_SCHEMA = "zkconsumer/migrate-abort/1"
-INTERVAL_MS = 2_000
-LOOKS_MAX = 10
+WATCH_INTERVAL_MS = 2_000
+COMPARISONS_MAX = 10
 """At both stores of a group whose members commit."""
-LOOK_AGAIN_MS = 200
+COMPARISON_INTERVAL_MS = 200
 JOURNAL_SHOWN = 5
-ONLY_FENCES = (Phase.FENCED, Phase.SWITCHED)
+PHASES_WITHOUT_COMPARISON = (Phase.FENCED, Phase.SWITCHED)
 """Phases in which the stores need not agree: before the copy, and where modern members commit."""
-COMPARED_EVERY = 15
+COMPARE_EVERY_POLLS = 15
 """Looks of ``--watch``: so often, every half minute, the copied offsets are read again."""
 
 
@@ -79,9 +79,9 @@ def status(
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     pause = StopSignal()
     shown: list[tuple[str, str]] = []
-    copied: CopiedOffsets | None = None
+    copied: CopiedOffsetsStatus | None = None
     for number in count():
-        found = read_migration_status(session, group, copied if number % COMPARED_EVERY else None)
+        found = read_migration_status(session, group, copied if number % COMPARE_EVERY_POLLS else None)
         if not found.group_exists:
             exit_no_such_group(context, session, group, only_in_zookeeper="")
         copied = found.copied
@@ -102,10 +102,10 @@ def status(
             context.exit(EXIT_FAILED if found.not_known else 0)
         if found.is_over:
             return
-        pause.wait(INTERVAL_MS)
+        pause.wait(WATCH_INTERVAL_MS)
 
 
-def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
+def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str, str]]:
     yield "group", found.group
     if found.control is None:
         yield "migration", "none: ZooKeeper has the offsets"
@@ -124,8 +124,15 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
             yield "member", participant_line(one, found.participants)
         for words in found.waiting_for if not found.is_over else ():
             yield "waits for", words
-    yield "fences", f"{count_text(found.fences, 'owner node')}, {count_text(found.owned_partitions, 'claim')} of members"
-    until = "" if found.placeholder_until_ms is None else f", until {utc_text(found.placeholder_until_ms)} as its last run said"
+    yield (
+        "fences",
+        f"{count_text(found.fences, 'owner node')}, {count_text(found.owned_partitions, 'claim')} of members",
+    )
+    until = (
+        ""
+        if found.placeholder_until_ms is None
+        else f", until {utc_text(found.placeholder_until_ms)} as its last run said"
+    )
     unknown = f"not known: {found.coordinator_error}" if found.coordinator_error else ""
     yield "seat", f"{found.placeholder}{until}" if found.placeholder else unknown or "none"
     yield "modern members", unknown or _coordinator_members_text(found) or "none"
@@ -140,7 +147,7 @@ def _facts(context: click.Context, found: Status) -> Iterator[tuple[str, str]]:
         yield "journal", f"{utc_text(entry.at_ms)} {entry.who}: {entry.what}"
 
 
-def _coordinator_members_text(found: Status) -> str:
+def _coordinator_members_text(found: MigrationStatus) -> str:
     """Who is in the coordinator's group: with ``dual`` the members above as well, so only the others are named."""
     modern = None if found.participants is None else found.participants.coordinator_group
     if modern is None:
@@ -149,19 +156,21 @@ def _coordinator_members_text(found: Status) -> str:
     return f"{len(modern.members)}, the group is {modern.state}{others}"
 
 
-def _copied_facts(copied: CopiedOffsets) -> Iterator[tuple[str, str]]:
+def _copied_facts(copied: CopiedOffsetsStatus) -> Iterator[tuple[str, str]]:
     if copied.error:
         yield "copied offsets", f"not known: {copied.error}"
         return
     lost = len(copied.lost)
-    until = copied.retention_text if copied.kept_until_ms is None else f"until {utc_text(copied.kept_until_ms)} at least"
+    until = (
+        copied.retention_text if copied.kept_until_ms is None else f"until {utc_text(copied.kept_until_ms)} at least"
+    )
     yield "copied offsets", f"{copied.count - lost} of {copied.count} are in Kafka"
     yield "Kafka keeps them", until
     for line in copied.lines:
         yield "lost", line
 
 
-def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
+def _copied_json(copied: CopiedOffsetsStatus | None) -> dict[str, object] | None:
     if copied is None:
         return None
     return {
@@ -173,7 +182,7 @@ def _copied_json(copied: CopiedOffsets | None) -> dict[str, object] | None:
     }
 
 
-def _json(found: Status, steps: list[str]) -> dict[str, object]:
+def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
     control = None if found.control is None else found.control.control
     return {
         "schema": STATUS_SCHEMA,
@@ -208,7 +217,7 @@ def _json(found: Status, steps: list[str]) -> dict[str, object]:
     }
 
 
-def _coordinator_group_json(found: Status) -> dict[str, object] | None:
+def _coordinator_group_json(found: MigrationStatus) -> dict[str, object] | None:
     """The coordinator's group of ``dual``; None where it is not known, and with ``copy``."""
     modern = None if found.participants is None else found.participants.coordinator_group
     return None if modern is None else {"state": modern.state, "members": len(modern.members)}
@@ -238,7 +247,7 @@ def verify(
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     moving = open_migration(session, read_effective_plan(session, group), caller_description())
     phase, plan = moving.phase, moving.plan
-    phases = (*(COMPARED if plan.strategy == "dual" else COPYING), Phase.SWITCHED)
+    phases = (*(COMPARED_PHASES if plan.strategy == "dual" else COPY_PHASES), Phase.SWITCHED)
     if phase not in phases:
         raise PreconditionFailed(
             f"group {group} is in phase {'none' if phase is None else phase.value}, and with {plan.strategy} the "
@@ -256,7 +265,7 @@ def verify(
                 "group": group,
                 "phase": phase.value,
                 "partitions": len(copies),
-                "compared_offsets": phase not in ONLY_FENCES,
+                "compared_offsets": phase not in PHASES_WITHOUT_COMPARISON,
                 "differences": differences,
                 "exit_code": code,
                 "next_steps": steps,
@@ -265,7 +274,11 @@ def verify(
     else:
         for line in differences:
             click.echo(printable(line))
-        what = "the fences" if phase in ONLY_FENCES else f"{count_text(len(copies), 'partition')} and the fences"
+        what = (
+            "the fences"
+            if phase in PHASES_WITHOUT_COMPARISON
+            else f"{count_text(len(copies), 'partition')} and the fences"
+        )
         print_message(f"Compared {what}: {count_text(len(differences), 'difference')}.")
         if phase is Phase.SWITCHED:
             print_message("The modern group commits since the switch, so its offsets are not compared any more.")
@@ -274,21 +287,21 @@ def verify(
     context.exit(code)
 
 
-def _differences(moving: Moving, phase: Phase) -> list[str]:
+def _differences(moving: MigrationContext, phase: Phase) -> list[str]:
     """In what the group is not as its phase has it."""
     authority, plan = moving.control_znode, moving.plan
     if plan.strategy == "dual" and phase is Phase.SWITCHED:
-        left = FenceWhatIsFree(authority, moving.topics).unfenced(authority.require_phase(phase))
+        left = FenceUnownedPartitions(authority, moving.topics).unfenced(authority.require_phase(phase))
         return [f"neither a claim nor a fence: {format_partitions([tp for tp, _ in left])}"] if left else []
     if plan.strategy == "dual":
         pause = StopSignal()
-        looks = (number and pause.wait(LOOK_AGAIN_MS) for number in range(LOOKS_MAX))
+        looks = (number and pause.wait(COMPARISON_INTERVAL_MS) for number in range(COMPARISONS_MAX))
         epoch = authority.require_phase(phase).control.epoch
         return [str(one) for one in compare_repeatedly(CompareStores(moving, phase), epoch, looks)]
-    fences = FencesStand(authority, tuple(plan.snapshot.partitions), "the plan").check()
-    differences = [str(fences.error)] if isinstance(fences, Refused) else []
-    if phase not in ONLY_FENCES:
-        compare = VerifyCopy(moving.stores, copies_of(plan), frozenset(plan.snapshot.partitions))
+    fences = CheckFences(authority, tuple(plan.snapshot.partitions), "the plan").check()
+    differences = [str(fences.error)] if isinstance(fences, StepRefused) else []
+    if phase not in PHASES_WITHOUT_COMPARISON:
+        compare = VerifyCopiedOffsets(moving.stores, copies_of(plan), frozenset(plan.snapshot.partitions))
         differences += map(str, compare.differences())
     return differences
 

@@ -17,7 +17,7 @@ class MigrateCommand(click.Command):
     """A command of ``migrate``: ``plan`` is named with a file, ``apply --resume`` with the digest that is confirmed."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
-        """See ``hints.CompletesHints``."""
+        """See ``hints.HintCompleter``."""
         if self.name == "plan" and words and not {"-f", "--file"}.intersection(words):
             return ["-f", f"{words[0]}.plan"]
         is_resumed = self.name == "apply" and {"--resume", "--execute"}.issubset(words)

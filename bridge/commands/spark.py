@@ -6,14 +6,14 @@ import click
 
 from zkconsumer.cli.lazy import LazyGroup
 
-LATER = {
-    "starting-offsets": "bridge.commands.spark_starting:starting",
+SPARK_COMMANDS = {
+    "starting-offsets": "bridge.commands.spark_starting:starting_offsets_command",
     "reconcile": "bridge.commands.spark_reconcile:reconcile",
     "claims": "bridge.commands.spark_claims:claims",
 }
 """Loaded when they are called."""
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, later=SPARK_COMMANDS)
 def spark() -> None:
     """Where Spark starts, what it claimed, and order after a crash."""

@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
-from bridge.spark.claims_list import ListedClaim, delete_claim_records, list_claims, plan_forget
+from bridge.spark.claims_list import ListedClaimRecord, delete_claim_records, list_claims, plan_forget
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import duration_text, count_text
+from zkconsumer.admin.words import count_text, duration_text
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_zookeeper_session, print_json, print_table, utc_text
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option
@@ -19,7 +19,7 @@ from zkconsumer.cli.options import cluster_options, group_argument, output_optio
 from zkconsumer.errors import UsageError
 
 SCHEMA = "zkconsumer/spark-claims/1"
-HEADS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-OFFSET", "OWNER", "AGE", "REMARK"
+CLAIM_COLUMNS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-OFFSET", "OWNER", "AGE", "REMARK"
 
 
 @click.command(short_help="Show or forget what queries claimed.")
@@ -62,9 +62,7 @@ def claims(
     context.exit(EXIT_FAILED if any(claim.problem for claim in found) else 0)
 
 
-def _forget(
-    context: click.Context, session: AdminSession, group: str, query: str, output: str, *, do_it: bool
-) -> int:
+def _forget(context: click.Context, session: AdminSession, group: str, query: str, output: str, *, do_it: bool) -> int:
     planned = plan_forget(session, group, query)
     _print_claims(session, group, planned.claims, output)
     count = count_text(len(planned.claims), "record")
@@ -72,25 +70,27 @@ def _forget(
         print_error(f"{planned.blocked_by}. Nothing was deleted.")
         return EXIT_PRECONDITION
     if not do_it:
-        print_message(f"Nothing was deleted; {count} of query {query} would be. To do it: {rerun_with_execute(context)}")
+        print_message(
+            f"Nothing was deleted; {count} of query {query} would be. To do it: {rerun_with_execute(context)}"
+        )
         return EXIT_DIFFERS
     delete_claim_records(session, group, planned)
     print_message(f"{count} of query {query} deleted.")
     return 0
 
 
-def _print_claims(session: AdminSession, group: str, found: list[ListedClaim], output: str) -> None:
+def _print_claims(session: AdminSession, group: str, found: list[ListedClaimRecord], output: str) -> None:
     now_ms = session.clock.wall_ms()
     if output == "json":
         print_json({"schema": SCHEMA, "group": group, "claims": [_json(claim) for claim in found]})
     elif found:
-        print_table(HEADS, (_cells(claim, now_ms) for claim in found))
+        print_table(CLAIM_COLUMNS, (_cells(claim, now_ms) for claim in found))
     for claim in found:
         if claim.problem:
             print_message(claim.problem)
 
 
-def _cells(claim: ListedClaim, now_ms: int) -> tuple[object, ...]:
+def _cells(claim: ListedClaimRecord, now_ms: int) -> tuple[object, ...]:
     latest = claim.latest
     batch, first, end, since = (None,) * 4 if latest is None else (
         latest.batch, latest.first, latest.end, duration_text(now_ms - latest.wall_ms)
@@ -99,7 +99,7 @@ def _cells(claim: ListedClaim, now_ms: int) -> tuple[object, ...]:
     return claim.query, *at, batch, first, end, claim.group_offset, claim.owner, since, claim_remark(claim)
 
 
-def claim_remark(claim: ListedClaim) -> str:
+def claim_remark(claim: ListedClaimRecord) -> str:
     """What a person should know of a row."""
     if claim.problem:
         return "unreadable"
@@ -112,7 +112,7 @@ def claim_remark(claim: ListedClaim) -> str:
     return ""
 
 
-def _json(claim: ListedClaim) -> dict[str, object]:
+def _json(claim: ListedClaimRecord) -> dict[str, object]:
     latest = claim.latest
     return {
         "query": claim.query,

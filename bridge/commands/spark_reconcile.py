@@ -8,33 +8,46 @@ from typing import Literal
 import click
 
 from bridge.spark.reconcile import ReconcileReport, execute_reconcile, plan_reconcile
-from bridge.spark.reconcile_plan import Row
-from bridge.spark.starts import Convention
-from zkconsumer.admin.offset_lines import Store
-from zkconsumer.admin.offset_plan import REFUSALS_SHOWN_MAX, partitions_text
+from bridge.spark.reconcile_plan import ReconcileRow
+from bridge.spark.starts import StoredOffsetConvention
+from zkconsumer.admin.offset_lines import OffsetStoreName
+from zkconsumer.admin.offset_plan import REJECTIONS_SHOWN_MAX, partitions_text
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_zookeeper_session, print_json, print_table
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.offsets_common import offset_count_text, execute_option, store_option, selected_stores
+from zkconsumer.cli.offsets_common import execute_option, offset_count_text, selected_stores, store_option
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.types import TopicPartition
 
 SCHEMA = "zkconsumer/spark-reconcile/1"
-HEADS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CLAIMED", "NEW-OFFSET", "DECISION"
+RECONCILE_COLUMNS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CLAIMED", "NEW-OFFSET", "DECISION"
 
 
 @click.command(short_help="Bring a group and a checkpoint together.")
 @group_argument()
-@click.option("--checkpoint", required=True, metavar="DIR",
-              help="The query's checkpointLocation: a folder of this machine, or a file: URI.")
-@click.option("--rewind", is_flag=True,
-              help="For a checkpoint that is given up: set the group back before what was claimed and is not done.")
+@click.option(
+    "--checkpoint",
+    required=True,
+    metavar="DIR",
+    help="The query's checkpointLocation: a folder of this machine, or a file: URI.",
+)
+@click.option(
+    "--rewind",
+    is_flag=True,
+    help="For a checkpoint that is given up: set the group back before what was claimed and is not done.",
+)
 @click.option("--source", metavar="N", help="Only this source of the query, by its number or name in the checkpoint.")
 @store_option("Where the offsets are written; both: for groups with dual commit.")
-@click.option("--offset-convention", "convention", type=click.Choice(["next", "last-consumed"]), default="next",
-              show_default=True, help="What the group's offsets mean now; the next one is what is written.")
+@click.option(
+    "--offset-convention",
+    "convention",
+    type=click.Choice(["next", "last-consumed"]),
+    default="next",
+    show_default=True,
+    help="What the group's offsets mean now; the next one is what is written.",
+)
 @click.option("--allow-members", is_flag=True, help="Though somebody is in the group: only what nobody owns.")
 @execute_option
 @output_option
@@ -47,7 +60,7 @@ def reconcile(
     rewind: bool,
     source: str | None,
     store: str,
-    convention: Convention,
+    convention: StoredOffsetConvention,
     allow_members: bool,
     do_it: bool,
     output: Literal["table", "json"],
@@ -70,7 +83,7 @@ def reconcile(
         source=source, allow_members=allow_members,
     )  # fmt: skip
     if output == "table" and report.rows:
-        print_table(HEADS, map(_cells, report.rows))
+        print_table(RECONCILE_COLUMNS, map(_cells, report.rows))
     code = _exit_code_without_write(context, report, do_it=do_it)
     if code is None:
         code = _write_offsets(context, session, report, allow_members=allow_members)
@@ -94,7 +107,10 @@ def _exit_code_without_write(context: click.Context, report: ReconcileReport, *,
         print_message(f"Nothing was changed. Then: {rerun_with_execute(context)}")
         return EXIT_PRECONDITION
     if not do_it:
-        print_message(f"Nothing was changed; {offset_count_text(len(report.changes))} would be. To do it: {rerun_with_execute(context)}")
+        print_message(
+            f"Nothing was changed; {offset_count_text(len(report.changes))} would be. To do it: "
+            f"{rerun_with_execute(context)}"
+        )
         return EXIT_DIFFERS
     return None
 
@@ -104,30 +120,37 @@ def reconcile_refusal_lines(report: ReconcileReport) -> list[str]:
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in report.refused:
         by_reason.setdefault(row.refusal, []).append(row.tp)
-    return [f"{partitions_text(tps)} cannot be set: {why}" for why, tps in by_reason.items()][:REFUSALS_SHOWN_MAX]
+    return [f"{partitions_text(tps)} cannot be set: {why}" for why, tps in by_reason.items()][:REJECTIONS_SHOWN_MAX]
 
 
-def _write_offsets(context: click.Context, session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> int:
+def _write_offsets(
+    context: click.Context, session: AdminSession, report: ReconcileReport, *, allow_members: bool
+) -> int:
     execute_reconcile(session, report, allow_members=allow_members)
     done = report.write_reports
     if not done.stopped_by:
         print_message(f"Group {report.group}: {offset_count_text(done.written)} written.")
         return 0
-    print_message(f"Group {report.group}: {done.written} of {offset_count_text(len(report.changes))} written, because {done.stopped_by}.")
+    print_message(
+        f"Group {report.group}: {done.written} of {offset_count_text(len(report.changes))} written, because "
+        f"{done.stopped_by}."
+    )
     for tp in done.unknown:
         print_message(f"  {tp}: unknown, the answer never came")
     print_message(f"The same command does the rest: {rerun_with_execute(context)}")
     return EXIT_PARTIAL if done.written or done.unknown else EXIT_PRECONDITION
 
 
-def _cells(row: Row) -> tuple[object, ...]:
+def _cells(row: ReconcileRow) -> tuple[object, ...]:
     claimed = None if row.claim is None else f"{row.claim.first}-{row.claim.end}"
     decision = f"REFUSED: {row.refusal}" if row.refusal else row.decision
     return row.tp.topic, row.tp.partition, row.store, row.group_offset, row.committed, claimed, row.new_offset, decision
 
 
 def _json(report: ReconcileReport, code: int, *, executed: bool) -> dict[str, object]:
-    written: set[tuple[Store, TopicPartition]] = {("zookeeper", tp) for tp in report.write_reports.zookeeper.written}
+    written: set[tuple[OffsetStoreName, TopicPartition]] = {
+        ("zookeeper", tp) for tp in report.write_reports.zookeeper.written
+    }
     written |= {("kafka", tp) for tp in report.write_reports.kafka.written}
     return {
         "schema": SCHEMA,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bridge.spark.starting import read_starts
-from bridge.spark.starts import Convention, Missing, OffsetStore, OutOfRange
+from bridge.spark.starts import MissingOffsetPolicy, OffsetStore, OutOfRangePolicy, StoredOffsetConvention
 from zkconsumer.cli.common import open_zookeeper_session
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, group_argument
@@ -16,16 +16,42 @@ from zkconsumer.cli.options import cluster_options, group_argument
 
 @click.command(name="starting-offsets", short_help="Print where a group stands, for startingOffsets.")
 @group_argument()
-@click.option("--topic", "topics", multiple=True, metavar="T",
-              help="A topic that Spark reads; may be repeated [every topic that the group has an offset of].")
-@click.option("--store", type=click.Choice(["auto", "zookeeper", "kafka", "both"]), default="auto", show_default=True,
-              help="Where the group's offsets are; auto: as the --config file says, or where there are some.")
-@click.option("--offset-convention", "convention", type=click.Choice(["next", "last-consumed"]), default="next",
-              show_default=True, help="What offsets in ZooKeeper mean; ReliableKafkaReceiver wrote the last consumed.")
-@click.option("--missing", type=click.Choice(["earliest", "latest", "refuse"]), default="earliest", show_default=True,
-              help="Where a partition begins that the group has no offset of.")
-@click.option("--out-of-range", type=click.Choice(["refuse", "earliest", "latest", "keep"]), default="refuse",
-              show_default=True, help="What to do with an offset that the log does not hold any more.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T",
+    help="A topic that Spark reads; may be repeated [every topic that the group has an offset of].",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["auto", "zookeeper", "kafka", "both"]),
+    default="auto",
+    show_default=True,
+    help="Where the group's offsets are; auto: as the --config file says, or where there are some.",
+)
+@click.option(
+    "--offset-convention",
+    "convention",
+    type=click.Choice(["next", "last-consumed"]),
+    default="next",
+    show_default=True,
+    help="What offsets in ZooKeeper mean; ReliableKafkaReceiver wrote the last consumed.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["earliest", "latest", "refuse"]),
+    default="earliest",
+    show_default=True,
+    help="Where a partition begins that the group has no offset of.",
+)
+@click.option(
+    "--out-of-range",
+    type=click.Choice(["refuse", "earliest", "latest", "keep"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with an offset that the log does not hold any more.",
+)
 @click.option("--allow-members", is_flag=True, help="Also while members are registered, who read the same records.")
 @cluster_options
 @click.pass_context
@@ -34,9 +60,9 @@ def starting_offsets_command(
     group: str,
     topics: Sequence[str],
     store: OffsetStore,
-    convention: Convention,
-    missing: Missing,
-    out_of_range: OutOfRange,
+    convention: StoredOffsetConvention,
+    missing: MissingOffsetPolicy,
+    out_of_range: OutOfRangePolicy,
     allow_members: bool,
     bootstrap_servers: str | None,
     zookeeper: str | None,

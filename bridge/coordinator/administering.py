@@ -5,12 +5,12 @@ What is deleted is answered once the log says so: a coordinator that is restarte
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import AnswerGroupDelete, AnswerOffsetDelete, GroupDeletions
+from bridge.coordinator.continuations import AnswerGroupDelete, AnswerOffsetDelete, PendingGroupDeletions
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Request
+from bridge.coordinator.events import RequestReceived
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupMetadata
-from bridge.coordinator.member_metadata import MemberMetadata, Parked
-from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata
+from bridge.coordinator.rebalancing import GroupRebalance
 from bridge.coordinator.results import describe_group_error
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, OFFSET_DELETE
@@ -32,16 +32,16 @@ from zkconsumer.wire.schemas.offset_delete import (
 GROUP_TYPE = "classic"
 """What ListGroups calls all groups of this protocol (from version 5, 3.8); those of KIP-848 are of other types."""
 
-UNKNOWN_GROUP_FROM = 6
+DESCRIBE_GROUP_ID_NOT_FOUND_FROM = 6
 """The version of DescribeGroups from which a group that there is not is an error (4.0)."""
 
 
-class Administering(Rebalancing):
+class AdminRequests(GroupRebalance):
     """DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def handle_describe_group(self, request: Request) -> None:
+    def handle_describe_group(self, request: RequestReceived) -> None:
         """How groups stand.  One that is named more than once is told of once.
 
         So did Kafka until 2.2; since then it tells of it as often as it is named, and a short question may have an
@@ -49,7 +49,7 @@ class Administering(Rebalancing):
         """
         body: DescribeGroupsRequest = request.body
         groups = [self._describe(group_id, request.version) for group_id in dict.fromkeys(body.groups)]
-        self.reply(Parked(request.token, request.version), DescribeGroupsResponse(groups=groups))
+        self.reply(DelayedRequest(request.token, request.version), DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         refused = self.validate_group_status(group_id, DESCRIBE_GROUPS.key)
@@ -57,7 +57,7 @@ class Administering(Rebalancing):
             return describe_group_error(group_id, refused)
         group = self._visible_group(group_id)
         if group is None:
-            if version < UNKNOWN_GROUP_FROM:
+            if version < DESCRIBE_GROUP_ID_NOT_FOUND_FROM:
                 return describe_group_error(group_id, Errors.NONE, DEAD.value)
             words = f"Group {group_id} not found."
             return describe_group_error(group_id, Errors.GROUP_ID_NOT_FOUND, DEAD.value, words)
@@ -70,7 +70,7 @@ class Administering(Rebalancing):
             members=[_described_member(member, protocol) for member in group.members.values()],
         )
 
-    def handle_list_groups(self, request: Request) -> None:
+    def handle_list_groups(self, request: RequestReceived) -> None:
         """The groups of this broker; while some are not loaded yet the answer has what there is, and says so (14)."""
         body: ListGroupsRequest = request.body
         states = {state.lower() for state in body.states_filter}
@@ -90,7 +90,7 @@ class Administering(Rebalancing):
         error = Errors.COORDINATOR_LOAD_IN_PROGRESS if self.manager.loading_partitions else Errors.NONE
         if not self.is_active:
             error, groups = Errors.COORDINATOR_NOT_AVAILABLE, []
-        self.reply(Parked(request.token, request.version), ListGroupsResponse(error_code=error, groups=groups))
+        self.reply(DelayedRequest(request.token, request.version), ListGroupsResponse(error_code=error, groups=groups))
 
     def _visible_group(self, group_id: str) -> GroupMetadata | None:
         """A group as others see it: not one that is dead, nor (4.0) one of which the log says nothing yet."""
@@ -104,15 +104,15 @@ class Administering(Rebalancing):
 
     # --- forgetting groups -------------------------------------------------------------------------------------------
 
-    def handle_delete_groups(self, request: Request) -> None:
+    def handle_delete_groups(self, request: RequestReceived) -> None:
         """Forget groups that nobody is in, and their offsets."""
         body: DeleteGroupsRequest = request.body
-        deletions = GroupDeletions(Parked(request.token, request.version), {})
+        deletions = PendingGroupDeletions(DelayedRequest(request.token, request.version), {})
         for group_id in dict.fromkeys(body.groups_names):
             deletions.errors[group_id] = self._delete_group(group_id, deletions)
         self._maybe_reply_deletions(deletions)
 
-    def _delete_group(self, group_id: str, deletions: GroupDeletions) -> int:
+    def _delete_group(self, group_id: str, deletions: PendingGroupDeletions) -> int:
         refused = self.validate_group_status(group_id, DELETE_GROUPS.key)
         if refused is not Errors.NONE:
             return refused
@@ -132,17 +132,17 @@ class Administering(Rebalancing):
         deleted.deletions.waiting.discard(deleted.group_id)
         self._maybe_reply_deletions(deleted.deletions)
 
-    def _maybe_reply_deletions(self, deletions: GroupDeletions) -> None:
+    def _maybe_reply_deletions(self, deletions: PendingGroupDeletions) -> None:
         if not deletions.waiting:
             rows = [DeletedGroup(group_id=group_id, error_code=code) for group_id, code in deletions.errors.items()]
             self.reply(deletions.parked, DeleteGroupsResponse(results=rows))
 
     # --- forgetting offsets ------------------------------------------------------------------------------------------
 
-    def handle_delete_offsets(self, request: Request) -> None:
+    def handle_delete_offsets(self, request: RequestReceived) -> None:
         """Forget offsets, but for topics that somebody in the group reads."""
         body: OffsetDeleteRequest = request.body
-        parked = Parked(request.token, request.version)
+        parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, OFFSET_DELETE.key)
         group = self.get_group(body.group_id) if refused is Errors.NONE else None
         if refused is Errors.NONE and (group is None or group.is_(DEAD)):

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.errors import Errors
 from zkconsumer.errors import UsageError
 
-NEWEST = "4.1.1"
-OLDEST = "0.9.0.1"
+NEWEST_RELEASE = "4.1.1"
+OLDEST_RELEASE = "0.9.0.1"
 COLUMNS = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.6.0", "3.9.1", "4.1.1")
 """One release of each kind, oldest first."""
 
@@ -28,20 +28,20 @@ class Behaviour:
     ``has_empty_state``: a group without members stays, until its offsets are gone.  Without: it is gone at once, with a
     tombstone, and what is left are offsets that belong to no group.
     ``has_initial_delay``: who joins an empty group waits for others (KIP-134).
-    ``extends_delay_of_refilled``: also in a group that has had generations.
+    ``extends_delay_of_emptied_group``: also in a group that has had generations.
     ``limits_new_members``: a new member that stays away while its JoinGroup is parked is dropped after five minutes,
     members without an id are given one first (KIP-394), and ``group.max.size`` holds (KIP-389).
     ``times_out_syncs``: who does not send SyncGroup within the rebalance timeout is dropped (KAFKA-12487).
-    ``checks_owner_first``: the order of the gates, see ``GroupCoordinator``.
+    ``checks_coordinator_first``: the order of the gates, see ``GroupCoordinator``.
     ``heartbeat_while_completing``: the answer to a member that has joined and waits for its part.
     ``heartbeat_checks_state_first``: any unstable group answers 27, whoever asks.
     ``dead_group_error``: the answer of a group that is going away just now.
     ``commit_checks_state_first``: a group that waits for its leader answers 27 to everybody's commit.
-    ``unknown_commit_error``: from OffsetCommit v9 on, the answer to a member of a group that there is not.
-    ``refuses_empty_protocol_type``: JoinGroup must name one.
-    ``refused_join_generation``: the generation in the answer to a JoinGroup that is refused.
+    ``unknown_group_commit_error``: from OffsetCommit v9 on, the answer to a member of a group that there is not.
+    ``rejects_empty_protocol_type``: JoinGroup must name one.
+    ``join_error_generation``: the generation in the answer to a JoinGroup that is refused.
     ``completing_state_name``: as DescribeGroups tells it.
-    ``describes_committed``: a group is told of once something of it is in the log.
+    ``describes_committed_only``: a group is told of once something of it is in the log.
     ``writes_new_groups``: a record without members is written when a group is made.
     ``group_value_version``, ``offset_value_version``: how records are written.
     ``always_writes_expiry``: each offset carries its end, and ends whether its group lives or not (before KIP-211).
@@ -70,9 +70,9 @@ class Behaviour:
     group_max_session_timeout_ms: int
     offsets_retention_minutes: int
 
-    def default_config(self) -> GroupConfig:
+    def default_config(self) -> GroupCoordinatorConfig:
         """The defaults of the release, where they were others."""
-        return GroupConfig(
+        return GroupCoordinatorConfig(
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,
             offsets_retention_minutes=self.offsets_retention_minutes,
         )
@@ -82,19 +82,19 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
     {
         "has_empty_state": {"0.9": False, "0.10.2": True},
         "has_initial_delay": {"0.9": False, "0.11": True},
-        "extends_delay_of_refilled": {"0.9": False, "4.0": True},
+        "extends_delay_of_emptied_group": {"0.9": False, "4.0": True},
         "limits_new_members": {"0.9": False, "2.2": True},
         "times_out_syncs": {"0.9": False, "2.8.1": True},
-        "checks_owner_first": {"0.9": True, "2.0": False},
+        "checks_coordinator_first": {"0.9": True, "2.0": False},
         "heartbeat_while_completing": {"0.9": Errors.REBALANCE_IN_PROGRESS, "2.7": Errors.NONE},
         "heartbeat_checks_state_first": {"0.9": True, "0.10": False},
         "dead_group_error": {"0.9": Errors.UNKNOWN_MEMBER_ID, "2.3": Errors.COORDINATOR_NOT_AVAILABLE},
         "commit_checks_state_first": {"0.9": True, "2.4": False},
-        "unknown_commit_error": {"0.9": Errors.ILLEGAL_GENERATION, "4.0": Errors.GROUP_ID_NOT_FOUND},
-        "refuses_empty_protocol_type": {"0.9": False, "1.0": True},
-        "refused_join_generation": {"0.9": 0, "2.2": -1},
+        "unknown_group_commit_error": {"0.9": Errors.ILLEGAL_GENERATION, "4.0": Errors.GROUP_ID_NOT_FOUND},
+        "rejects_empty_protocol_type": {"0.9": False, "1.0": True},
+        "join_error_generation": {"0.9": 0, "2.2": -1},
         "completing_state_name": {"0.9": "AwaitingSync", "1.0": "CompletingRebalance"},
-        "describes_committed": {"0.9": False, "4.0": True},
+        "describes_committed_only": {"0.9": False, "4.0": True},
         "writes_new_groups": {"0.9": False, "4.0": True},
         "group_value_version": {"0.9": 0, "0.10.1": 1, "2.1": 2, "2.3": 3},
         "offset_value_version": {"0.9": 1, "2.1": 3, "4.1": 4},
@@ -106,14 +106,14 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
 """Field of ``Behaviour`` → release from which on → answer; releases in ascending order."""
 
 
-def behaviour_of(release: str = NEWEST) -> Behaviour:
+def behaviour_of(release: str = NEWEST_RELEASE) -> Behaviour:
     """The column of a release: ``0.9.0.1`` or later, also only the first numbers of one (``2.8``).
 
     Raises ``UsageError`` for what is no release, or one before the group coordinator (0.9).
     """
     asked = _numbers(release)
     if asked < (0, 9):
-        raise UsageError(f"release {release} has no group coordinator: name {OLDEST} or a later one")
+        raise UsageError(f"release {release} has no group coordinator: name {OLDEST_RELEASE} or a later one")
     answers = {
         row: [answer for since, answer in steps.items() if _numbers(since) <= asked][-1] for row, steps in ROWS.items()
     }
@@ -124,4 +124,4 @@ def _numbers(release: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in release.split("."))
     except ValueError as error:
-        raise UsageError(f"{release!r} is no release: name one as {NEWEST}") from error
+        raise UsageError(f"{release!r} is no release: name one as {NEWEST_RELEASE}") from error

@@ -11,17 +11,18 @@ from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
 
-Reply: TypeAlias = Callable[[Any], None]
-Handler: TypeAlias = Callable[["Call"], None]
+ResponseCallback: TypeAlias = Callable[[Any], None]
+ApiHandler: TypeAlias = Callable[["ApiRequest"], None]
 
 NO_TRANSACTIONS = "this development broker has no transactions"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiRequest:
     """One request, and where its answer goes: ``reply`` is called once, now or later, with a response of its API.
 
-    ``when_gone(forget)``: who lets a request wait says here how it is forgotten when the client is gone before that.
+    ``on_disconnect(forget)``: who lets a request wait says here how it is forgotten when the client is gone before
+    that.
     """
 
     api: Api[Any, Any]
@@ -31,11 +32,11 @@ class Call:
     client_host: str
     principal: str
     listener: str
-    reply: Reply
+    reply: ResponseCallback
     on_disconnect: Callable[[Callable[[], object]], None] = lambda forget: None
 
 
-class Operation(Enum):
+class AclOperation(Enum):
     """What somebody wants to do with a group or a topic."""
 
     READ = "Read"
@@ -48,15 +49,15 @@ class Operation(Enum):
 class Authorizer(Protocol):
     """Who may do what."""
 
-    def __call__(self, principal: str, operation: Operation, resource: str, name: str) -> bool:
+    def __call__(self, principal: str, operation: AclOperation, resource: str, name: str) -> bool:
         """``resource`` is ``group`` or ``topic``."""
 
 
-Found: TypeAlias = int | ErrorCode | None
+ZooKeeperOffset: TypeAlias = int | ErrorCode | None
 """What ZooKeeper says of a partition: an offset, None where there is none, or why that is not known."""
 
 
-class OffsetsInZooKeeper(Protocol):
+class LegacyOffsetStore(Protocol):
     """The store of OffsetCommit and OffsetFetch v0: ``/consumers/G/offsets/T/P``, decimal text."""
 
     def commit(
@@ -65,12 +66,15 @@ class OffsetsInZooKeeper(Protocol):
         """Write; ``done`` is given an error code for each."""
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, ZooKeeperOffset]], None],
     ) -> None:
         """Read; ``done`` is given what was found of each."""
 
 
-class Broker(Protocol):
+class BrokerServices(Protocol):
     """What is asked of the broker around the coordinator."""
 
     def partition_count(self, topic: str) -> int | None:
@@ -82,11 +86,11 @@ class Broker(Protocol):
     def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
         """Who leads a partition of ``__consumer_offsets``, where a client of this listener reaches it."""
 
-    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
         """Give a request to this broker's ``GroupCoordinator``."""
 
     @property
-    def legacy_offset_store(self) -> OffsetsInZooKeeper | None:
+    def legacy_offset_store(self) -> LegacyOffsetStore | None:
         """None: there is no ZooKeeper."""
 
     @property

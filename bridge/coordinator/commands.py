@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bridge.coordinator.events import LogRecord, TimerKey, Token
+from bridge.coordinator.events import CoordinatorRecord, TimerKey, Token
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SendResponse:
     """Answer a request.  ``body`` is a response of its API, to be written in the version that was asked in."""
 
     token: Token
@@ -22,12 +22,12 @@ class Append:
 
     partition: int
     epoch: int
-    records: tuple[LogRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     token: Token
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadPartition:
     """Read the partition's log and say ``Loaded`` with the same epoch."""
 
     partition: int
@@ -35,7 +35,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetGroupTimer:
     """Say ``TimerFired`` with this key and deadline once it has passed; takes the place of one with the same key."""
 
     key: TimerKey
@@ -43,18 +43,18 @@ class SetTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelGroupTimer:
     """Nobody waits for this any more."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogGroupEvent:
     """Something to be logged and counted: a word and its fields."""
 
     name: str
     fields: tuple[tuple[str, Any], ...] = ()
 
 
-Command: TypeAlias = Reply | Append | Load | SetTimer | CancelTimer | Note
+Command: TypeAlias = SendResponse | Append | LoadPartition | SetGroupTimer | CancelGroupTimer | LogGroupEvent

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bridge.coordinator.continuations import AnswerCommit
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Request
+from bridge.coordinator.events import RequestReceived
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, EMPTY, GroupMetadata
-from bridge.coordinator.member_metadata import Parked
-from bridge.coordinator.rebalancing import Rebalancing
-from bridge.coordinator.records import OffsetAndMetadata
+from bridge.coordinator.member_metadata import DelayedRequest
+from bridge.coordinator.rebalancing import GroupRebalance
+from bridge.coordinator.records import StoredOffsetValue
 from bridge.coordinator.results import commit_response, committed_partitions, missing_offset, missing_topic_offsets
 from bridge.coordinator.subscriptions import java_length
 from zkconsumer.types import TopicPartition
@@ -31,19 +31,19 @@ from zkconsumer.wire.schemas.offset_fetch import (
 )
 
 NO_TIMESTAMP = -1
-UNKNOWN_COMMIT_FROM = 9
+COMMIT_GROUP_ID_NOT_FOUND_FROM = 9
 """The version of OffsetCommit from which new coordinators say that there is no such group (KIP-848)."""
 
 
-class Committing(Rebalancing):
+class OffsetRequests(GroupRebalance):
     """OffsetCommit, OffsetFetch."""
 
     # --- OffsetCommit ------------------------------------------------------------------------------------------------
 
-    def handle_commit_offsets(self, request: Request) -> None:
+    def handle_commit_offsets(self, request: RequestReceived) -> None:
         """Write offsets; the answer comes when the log has them."""
         body: OffsetCommitRequest = request.body
-        parked = Parked(request.token, request.version)
+        parked = DelayedRequest(request.token, request.version)
         asked = committed_partitions(body)
         refused: int = self.validate_group_status(body.group_id, OFFSET_COMMIT.key)
         group = None
@@ -64,7 +64,11 @@ class Committing(Rebalancing):
         if group is None:
             if generation_id < 0:
                 return Errors.NONE
-            return self.behaviour.unknown_group_commit_error if version >= UNKNOWN_COMMIT_FROM else Errors.ILLEGAL_GENERATION
+            return (
+                self.behaviour.unknown_group_commit_error
+                if version >= COMMIT_GROUP_ID_NOT_FOUND_FROM
+                else Errors.ILLEGAL_GENERATION
+            )
         if group.is_(DEAD):
             return self.behaviour.dead_group_error
         if generation_id < 0 and group.is_(EMPTY):
@@ -83,9 +87,9 @@ class Committing(Rebalancing):
         group: GroupMetadata,
         body: OffsetCommitRequest,
         asked: tuple[tuple[str, tuple[int, ...]], ...],
-        parked: Parked,
+        parked: DelayedRequest,
     ) -> None:
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        offsets: dict[TopicPartition, StoredOffsetValue] = {}
         too_large: set[TopicPartition] = set()
         for topic in body.topics:
             for row in topic.partitions:
@@ -101,7 +105,7 @@ class Committing(Rebalancing):
         else:
             self.reply(parked, commit_response(asked, Errors.NONE, dict(instead)))
 
-    def _offset_and_metadata(self, row: OffsetCommitPartition, retention_time_ms: int) -> OffsetAndMetadata:
+    def _offset_and_metadata(self, row: OffsetCommitPartition, retention_time_ms: int) -> StoredOffsetValue:
         given_ms = None if row.commit_timestamp == NO_TIMESTAMP else row.commit_timestamp
         if self.behaviour.always_writes_expiry:
             retention_ms = retention_time_ms
@@ -113,7 +117,7 @@ class Committing(Rebalancing):
             committed_ms = self.now_ms if given_ms is None else given_ms
             is_default = retention_time_ms == BROKER_RETENTION
             expires_ms = None if is_default else _within_int64(self.now_ms + retention_time_ms)
-        return OffsetAndMetadata(
+        return StoredOffsetValue(
             offset=row.committed_offset,
             leader_epoch=row.committed_leader_epoch,
             metadata=row.committed_metadata or "",
@@ -128,7 +132,7 @@ class Committing(Rebalancing):
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
-    def handle_fetch_offsets(self, request: Request) -> None:
+    def handle_fetch_offsets(self, request: RequestReceived) -> None:
         """Tell what is stored; of several groups from version 8 on."""
         body: OffsetFetchRequest = request.body
         if request.version >= BATCHED_FROM:
@@ -141,7 +145,7 @@ class Committing(Rebalancing):
                 answer = OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
             else:
                 answer = OffsetFetchResponse(topics=_empty_topics(body.topics or [], found.error_code))
-        self.reply(Parked(request.token, request.version), answer)
+        self.reply(DelayedRequest(request.token, request.version), answer)
 
     def _fetch(self, asked: OffsetFetchGroup, require_stable: bool) -> OffsetFetchGroupResponse:
         refused = self.validate_group_status(asked.group_id, OFFSET_FETCH.key)

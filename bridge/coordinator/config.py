@@ -1,6 +1,6 @@
 """What an operator sets of a group coordinator: Kafka's keys of ``server.properties``, with Kafka's defaults.  Pure.
 
-``read_group_config`` takes them as text; the defaults of an old release come from its ``Behaviour``.
+``read_group_coordinator_config`` takes them as text; the defaults of an old release come from its ``Behaviour``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ def _key(name: str, default: int, lowest: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupConfig:
-    """Kafka's ``GroupConfig`` and ``OffsetConfig``.  ``offsets_topic_partitions`` must never change on a live log."""
+class GroupCoordinatorConfig:
+    """Kafka's ``GroupCoordinatorConfig`` and ``OffsetConfig``.  ``offsets_topic_partitions`` must never change on a
+    live log.
+    """
 
     offsets_topic_partitions: int = _key("offsets.topic.num.partitions", 50, 1)
     group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", 6_000, 0)
@@ -40,16 +42,18 @@ class GroupConfig:
 
 def group_coordinator_keys() -> list[str]:
     """The keys that are the coordinator's."""
-    return [column.metadata[_KEY] for column in fields(GroupConfig)]
+    return [column.metadata[_KEY] for column in fields(GroupCoordinatorConfig)]
 
 
-def read_group_coordinator_config(properties: Mapping[str, str], defaults: GroupConfig | None = None) -> GroupConfig:
+def read_group_coordinator_config(
+    properties: Mapping[str, str], defaults: GroupCoordinatorConfig | None = None
+) -> GroupCoordinatorConfig:
     """The coordinator's keys out of a broker's properties; other keys are others' matter.
 
     Raises ``UsageError`` for a value that is no number, or too small.
     """
     given: dict[str, int] = {}
-    for column in fields(GroupConfig):
+    for column in fields(GroupCoordinatorConfig):
         key, lowest = column.metadata[_KEY], column.metadata["lowest"]
         text = properties.get(key)
         if text is None:
@@ -61,7 +65,7 @@ def read_group_coordinator_config(properties: Mapping[str, str], defaults: Group
         if not lowest <= value <= _INT_MAX:
             raise UsageError(f"{key} is {value}; it takes {lowest} to {_INT_MAX}")
         given[column.name] = value
-    config = replace(defaults or GroupConfig(), **given)
+    config = replace(defaults or GroupCoordinatorConfig(), **given)
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise UsageError(
             f"group.min.session.timeout.ms ({config.group_min_session_timeout_ms}) is above "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.coordinator.member_metadata import Parked, Protocols
+from bridge.coordinator.member_metadata import DelayedRequest, Protocols
 from zkconsumer.types import TopicPartition
 
 
@@ -20,7 +20,7 @@ class DeliverAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class AdmitToNewGroup:
+class ConfirmNewGroup:
     """The first record of a new group: if it fails, whoever waits in the group is told, and the group is gone."""
 
 
@@ -28,7 +28,7 @@ class AdmitToNewGroup:
 class AnswerStaticMember:
     """A static member came back under a new id, in a stable group: answer it, or undo that."""
 
-    parked: Parked
+    parked: DelayedRequest
     generation_id: int
     group_instance_id: str
     old_member_id: str
@@ -43,13 +43,13 @@ class AnswerStaticMember:
 class AnswerCommit:
     """Offsets: answer who committed them.  ``topics``: what was asked, in order.  ``too_large``: refused at once."""
 
-    delayed_request: Parked
+    delayed_request: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]
     too_large: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class NoteFailure:
+class LogAppendFailure:
     """Nobody waits for this; a failure is noted.  ``why`` it was written: what has expired is found again."""
 
     why: str
@@ -59,16 +59,16 @@ class NoteFailure:
 class AnswerOffsetDelete:
     """Tombstones of offsets: answer who deleted them, in this order, with the errors that are known already."""
 
-    parked: Parked
+    parked: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]
     refused: tuple[tuple[TopicPartition, int], ...]
 
 
 @dataclass(slots=True)
-class GroupDeletions:
+class PendingGroupDeletions:
     """One DeleteGroups: it is answered when the last of its groups is settled.  ``errors``: group → error so far."""
 
-    parked: Parked
+    parked: DelayedRequest
     errors: dict[str, int]
     waiting: set[str] = field(default_factory=set)
 
@@ -78,15 +78,15 @@ class AnswerGroupDelete:
     """The tombstones of one group of a DeleteGroups."""
 
     group_id: str
-    deletions: GroupDeletions
+    deletions: PendingGroupDeletions
 
 
 Continuation: TypeAlias = (
     DeliverAssignment
-    | AdmitToNewGroup
+    | ConfirmNewGroup
     | AnswerStaticMember
     | AnswerCommit
-    | NoteFailure
+    | LogAppendFailure
     | AnswerOffsetDelete
     | AnswerGroupDelete
 )

@@ -20,15 +20,15 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.coordinator.behaviour import Behaviour
-from bridge.coordinator.commands import Command, Note, Reply
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.commands import Command, LogGroupEvent, SendResponse
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.delayed_heartbeat import member_key
 from bridge.coordinator.delayed_join import join_key
 from bridge.coordinator.delayed_sync import sync_key
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
 from bridge.coordinator.group_metadata_manager import GroupMetadataManager
-from bridge.coordinator.member_metadata import MemberMetadata, Parked
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata
 from bridge.coordinator.purgatory import DelayedOperationPurgatory
 from bridge.coordinator.results import JoinGroupResult, join_response, sync_response
 from zkconsumer.wire.schemas import (
@@ -47,14 +47,16 @@ GROUP_ID_BYTES_MAX = 0x7FFF
 _MAY_BE_EMPTY = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key})
 """APIs that know a group of the empty name: offsets without members, as 0.8 allowed."""
 
-_CHECKED_OF_OLD = frozenset({JOIN_GROUP.key, DELETE_GROUPS.key})
+_NAME_CHECKED_BEFORE_2_0 = frozenset({JOIN_GROUP.key, DELETE_GROUPS.key})
 """APIs that looked at the name at all before 2.0."""
 
 
 class CoordinatorBase:
     """``new_member_id`` makes a member id of the client id, or the group instance id, and never the same twice."""
 
-    def __init__(self, config: GroupConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]) -> None:
+    def __init__(
+        self, config: GroupCoordinatorConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]
+    ) -> None:
         self.config = config
         self.behaviour = behaviour
         self.new_member_id = new_member_id
@@ -90,7 +92,7 @@ class CoordinatorBase:
     def _is_valid_group_id(self, group_id: str, api_key: int) -> bool:
         if len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX:
             return False
-        if self.behaviour.checks_coordinator_first and api_key not in _CHECKED_OF_OLD:
+        if self.behaviour.checks_coordinator_first and api_key not in _NAME_CHECKED_BEFORE_2_0:
             return True
         return group_id != "" or api_key in _MAY_BE_EMPTY
 
@@ -118,11 +120,11 @@ class CoordinatorBase:
 
     # --- what is said ------------------------------------------------------------------------------------------------
 
-    def reply(self, parked: Parked, body: Any) -> None:
+    def reply(self, parked: DelayedRequest, body: Any) -> None:
         """Answer a request."""
-        self.out.append(Reply(parked.token, body))
+        self.out.append(SendResponse(parked.token, body))
 
-    def reply_join(self, parked: Parked, result: JoinGroupResult) -> None:
+    def reply_join(self, parked: DelayedRequest, result: JoinGroupResult) -> None:
         """Answer a JoinGroup."""
         if result.error:
             result = replace(result, generation_id=self.behaviour.join_error_generation)
@@ -130,7 +132,7 @@ class CoordinatorBase:
 
     def log_event(self, what: str, **fields: Any) -> None:
         """Something worth a line of log."""
-        self.out.append(Note(what, tuple(fields.items())))
+        self.out.append(LogGroupEvent(what, tuple(fields.items())))
 
     def maybe_reply_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
         """Answer the JoinGroup that a member has parked, if it has."""
@@ -168,5 +170,5 @@ class CoordinatorBase:
             self.remove_heartbeat_for_leaving_member(group, member_id)
 
 
-LOADING_ANSWERS = {SYNC_GROUP.key: Errors.REBALANCE_IN_PROGRESS, HEARTBEAT.key: Errors.NONE}
+LOADING_ERRORS = {SYNC_GROUP.key: Errors.REBALANCE_IN_PROGRESS, HEARTBEAT.key: Errors.NONE}
 """What a group that is loading is said to be, where clients cannot bear the truth (14)."""

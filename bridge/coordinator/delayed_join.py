@@ -46,4 +46,4 @@ class InitialDelayedJoin:
         return InitialDelayedJoin(self.step_ms, delay_ms, max(self.remaining_ms - delay_ms, 0))
 
 
-Delayed: TypeAlias = DelayedJoin | InitialDelayedJoin
+AnyDelayedJoin: TypeAlias = DelayedJoin | InitialDelayedJoin

@@ -44,7 +44,7 @@ class Errors(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
 
 
-_OF_ANY_APPEND: dict[int, int] = {
+_ANY_APPEND_ERRORS: dict[int, int] = {
     Errors.UNKNOWN_TOPIC_OR_PARTITION: Errors.COORDINATOR_NOT_AVAILABLE,
     Errors.NOT_ENOUGH_REPLICAS: Errors.COORDINATOR_NOT_AVAILABLE,
     Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Errors.COORDINATOR_NOT_AVAILABLE,
@@ -53,19 +53,22 @@ _OF_ANY_APPEND: dict[int, int] = {
 }
 _TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
 
-_OF_GROUP_APPEND: dict[int, int] = {
-    **_OF_ANY_APPEND,
+_GROUP_APPEND_ERRORS: dict[int, int] = {
+    **_ANY_APPEND_ERRORS,
     Errors.REQUEST_TIMED_OUT: Errors.REBALANCE_IN_PROGRESS,
     **dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR),
 }
-_OF_OFFSET_APPEND: dict[int, int] = {**_OF_ANY_APPEND, **dict.fromkeys(_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE)}
+_OFFSET_APPEND_ERRORS: dict[int, int] = {
+    **_ANY_APPEND_ERRORS,
+    **dict.fromkeys(_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE),
+}
 
 
 def group_append_error(code: int) -> int:
     """What a member is told when the log refused its group's record: ``storeGroup`` of Kafka 0.9 to 3.9."""
-    return _OF_GROUP_APPEND.get(code, code)
+    return _GROUP_APPEND_ERRORS.get(code, code)
 
 
 def offset_append_error(code: int) -> int:
     """What a member is told when the log refused its offsets: ``storeOffsets`` of Kafka 0.9 to 3.9."""
-    return _OF_OFFSET_APPEND.get(code, code)
+    return _OFFSET_APPEND_ERRORS.get(code, code)

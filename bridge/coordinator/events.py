@@ -18,7 +18,7 @@ TimerKey: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LogRecord:
+class CoordinatorRecord:
     """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone.
 
     ``producer_id``: of the transaction that it is part of.  ``is_marker``: it is a control record, which ends the
@@ -32,7 +32,7 @@ class LogRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestReceived:
     """Somebody asks.  ``body`` is a message of ``zkconsumer.wire.schemas`` of this API and version.
 
     What the API layer decides (rights, topics that there are not) was decided before.
@@ -47,7 +47,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerFired:
+class GroupTimerFired:
     """A deadline has passed; one that was cancelled, or set anew, may still come, and is passed over."""
 
     key: TimerKey
@@ -55,7 +55,7 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendCompleted:
     """What became of an ``Append``: 0 or the log's error code, and the offset of its first record (-1: none)."""
 
     token: Token
@@ -65,19 +65,19 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker leads the partition from now on: it is loading until ``Loaded``."""
+    """This broker leads the partition from now on: it is loading until ``PartitionLoaded``."""
 
     partition: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class PartitionLoaded:
     """The partition's whole log, in order, as (offset, record)."""
 
     partition: int
     epoch: int
-    records: Sequence[tuple[int, LogRecord]]
+    records: Sequence[tuple[int, CoordinatorRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +100,13 @@ class ShutDown:
     """The broker goes down: what is parked is answered, and from now on everything is (15)."""
 
 
-Event: TypeAlias = Request | TimerFired | Appended | Elected | Loaded | Resigned | TopicsDeleted | ShutDown
+Event: TypeAlias = (
+    RequestReceived
+    | GroupTimerFired
+    | AppendCompleted
+    | Elected
+    | PartitionLoaded
+    | Resigned
+    | TopicsDeleted
+    | ShutDown
+)

@@ -13,38 +13,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from bridge.coordinator.administering import Administering
+from bridge.coordinator.administering import AdminRequests
 from bridge.coordinator.behaviour import Behaviour
 from bridge.coordinator.commands import Command
-from bridge.coordinator.committing import Committing
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.committing import OffsetRequests
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.continuations import (
-    AdmitToNewGroup,
     AnswerCommit,
     AnswerGroupDelete,
     AnswerOffsetDelete,
     AnswerStaticMember,
+    ConfirmNewGroup,
     DeliverAssignment,
-    NoteFailure,
+    LogAppendFailure,
 )
 from bridge.coordinator.errors import group_append_error, offset_append_error
 from bridge.coordinator.events import (
-    Appended,
+    AppendCompleted,
     Elected,
     Event,
-    Loaded,
-    Request,
+    GroupTimerFired,
+    PartitionLoaded,
+    RequestReceived,
     Resigned,
     ShutDown,
-    TimerFired,
     TopicsDeleted,
 )
 from bridge.coordinator.group_metadata import GroupMetadata
-from bridge.coordinator.joining import Joining
-from bridge.coordinator.leading import EXPIRY_KEY, Leading
-from bridge.coordinator.staying import Staying
-from bridge.coordinator.syncing import Syncing
-from zkconsumer.errors import Bug
+from bridge.coordinator.joining import JoinRequests
+from bridge.coordinator.leading import EXPIRY_KEY, CoordinatorLifecycle
+from bridge.coordinator.staying import HeartbeatAndLeaveRequests
+from bridge.coordinator.syncing import SyncRequests
+from zkconsumer.errors import InternalError
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -59,15 +59,19 @@ from zkconsumer.wire.schemas import (
 )
 
 
-class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Leading):
+class GroupCoordinator(
+    JoinRequests, SyncRequests, HeartbeatAndLeaveRequests, OffsetRequests, AdminRequests, CoordinatorLifecycle
+):
     """All groups of a broker.  ``manager`` and ``purgatory`` may be looked at; nothing but ``handle`` changes them.
 
     ``new_member_id`` makes a member id from the client id, or from the group instance id, and never the same twice.
     """
 
-    def __init__(self, config: GroupConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]) -> None:
+    def __init__(
+        self, config: GroupCoordinatorConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]
+    ) -> None:
         super().__init__(config, behaviour, new_member_id)
-        self._handlers: dict[int, Callable[[Request], None]] = {
+        self._handlers: dict[int, Callable[[RequestReceived], None]] = {
             JOIN_GROUP.key: self.handle_join_group,
             SYNC_GROUP.key: self.handle_sync_group,
             HEARTBEAT.key: self.handle_heartbeat,
@@ -83,24 +87,25 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
     def handle(self, event: Event, now_ms: int) -> list[Command]:
         """Take one event in; give back what must now be done, in order.  ``now_ms`` never goes back.
 
-        Whatever a request says is answered, never raised.  Raises ``Bug`` for an API that is not the coordinator's.
+        Whatever a request says is answered, never raised.  Raises ``InternalError`` for an API that is not the
+        coordinator's.
         """
         self.now_ms = self.manager.now_ms = now_ms
         out: list[Command] = []
         self.out = self.manager.out = self.purgatory.out = out
         match event:
-            case Request():
+            case RequestReceived():
                 if event.api_key not in self._handlers:
-                    raise Bug(f"API {event.api_key} is not one of a group coordinator")
+                    raise InternalError(f"API {event.api_key} is not one of a group coordinator")
                 self._handlers[event.api_key](event)
-            case TimerFired():
+            case GroupTimerFired():
                 if self.purgatory.is_due(event):
                     self._on_expiration(event)
-            case Appended():
+            case AppendCompleted():
                 self._on_appended(event)
             case Elected():
                 self.on_election(event)
-            case Loaded():
+            case PartitionLoaded():
                 self.on_loaded(event)
             case Resigned():
                 self.on_resignation(event)
@@ -116,7 +121,7 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
         """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
         return self.manager.partition_for(group_id)
 
-    def _on_expiration(self, fired: TimerFired) -> None:
+    def _on_expiration(self, fired: GroupTimerFired) -> None:
         if fired.key == EXPIRY_KEY:
             self.cleanup_group_metadata()
             return
@@ -135,7 +140,7 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
         if again is not None and again is not group:
             self.on_group_loaded(again)
 
-    def _on_appended(self, event: Appended) -> None:
+    def _on_appended(self, event: AppendCompleted) -> None:
         pending = self.manager.complete_append(event.token, event.error_code, event.base_offset)
         if pending is None:
             return
@@ -148,7 +153,7 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
                 self.on_assignment_stored(group, then, error)
             case AnswerStaticMember():
                 self.on_static_member_stored(group, then, error)
-            case AdmitToNewGroup():
+            case ConfirmNewGroup():
                 self.on_new_group_stored(group, error)
             case AnswerCommit():
                 self.on_offsets_stored(then, offset_append_error(event.error_code))
@@ -156,7 +161,7 @@ class GroupCoordinator(Joining, Syncing, Staying, Committing, Administering, Lea
                 self.on_group_deleted(then, error)
             case AnswerOffsetDelete():
                 self.on_offsets_deleted(then, offset_append_error(event.error_code))
-            case NoteFailure(why):
+            case LogAppendFailure(why):
                 if event.error_code:
                     self.log_event("append_failed", group=group.group_id, error=event.error_code, why=why)
             case _:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bridge.coordinator.continuations import DeliverAssignment
-from bridge.coordinator.delayed_join import Delayed
+from bridge.coordinator.delayed_join import AnyDelayedJoin
 from bridge.coordinator.group_state import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -22,11 +22,11 @@ from bridge.coordinator.group_state import (
     VALID_PREVIOUS_STATES,
     GroupState,
 )
-from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
 from bridge.coordinator.offset_commits import PendingOffsetCommits
-from bridge.coordinator.stored import StoredGroup, StoredState
+from bridge.coordinator.stored import StoredGroup, StoredGroupState
 from bridge.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from zkconsumer.errors import Bug
+from zkconsumer.errors import InternalError
 
 __all__ = ["COMPLETING_REBALANCE", "DEAD", "EMPTY", "PREPARING_REBALANCE", "STABLE", "GroupMetadata", "GroupState"]
 
@@ -34,7 +34,7 @@ __all__ = ["COMPLETING_REBALANCE", "DEAD", "EMPTY", "PREPARING_REBALANCE", "STAB
 class GroupMetadata:
     """One group; ``members`` are in the order in which they came, and the first of them leads when nobody else does."""
 
-    def __init__(self, group_id: str, now_ms: int, stored: StoredState | None = None) -> None:
+    def __init__(self, group_id: str, now_ms: int, stored: StoredGroupState | None = None) -> None:
         self.group_id = group_id
         self.state = EMPTY
         self.previous_state = EMPTY
@@ -50,14 +50,14 @@ class GroupMetadata:
         self.num_members_awaiting_join = 0
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
-        self.delayed_join: Delayed | None = None
-        self.stored = stored or StoredState()
+        self.delayed_join: AnyDelayedJoin | None = None
+        self.stored = stored or StoredGroupState()
         self.pending_offset_commits = PendingOffsetCommits()
         self.pending_assignment: DeliverAssignment | None = None
         self._supported_protocols: Counter[str] = Counter()
 
     @classmethod
-    def load_group(cls, group_id: str, stored: StoredState, now_ms: int) -> GroupMetadata:
+    def load_group(cls, group_id: str, stored: StoredGroupState, now_ms: int) -> GroupMetadata:
         """The group that the log tells of: stable if it has members, empty if not, or if there are only offsets."""
         group = cls(group_id, now_ms, stored)
         value = stored.group
@@ -92,9 +92,9 @@ class GroupMetadata:
         return self.state in states
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Along the picture of ``group_state``; raises ``Bug`` for any other way."""
+        """Along the picture of ``group_state``; raises ``InternalError`` for any other way."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
-            raise Bug(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
+            raise InternalError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
         self.current_state_timestamp = now_ms
 
@@ -122,11 +122,11 @@ class GroupMetadata:
         """Whether it assigns the partitions."""
         return self.leader_id == member_id
 
-    def add(self, member: MemberMetadata, parked: Parked | None = None) -> None:
+    def add(self, member: MemberMetadata, parked: DelayedRequest | None = None) -> None:
         """A new member, that of a pending id, or one of the log; the first says what the group's protocol type is."""
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
-                raise Bug(f"static member {member.group_instance_id} is in group {self.group_id} already")
+                raise InternalError(f"static member {member.group_instance_id} is in group {self.group_id} already")
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -155,7 +155,7 @@ class GroupMetadata:
         """The member under its new id, as the last in order; the caller has answered what it had parked."""
         member = self.members.get(old_member_id)
         if member is None:
-            raise Bug(f"group {self.group_id} has no member {old_member_id} to replace")
+            raise InternalError(f"group {self.group_id} has no member {old_member_id} to replace")
         assert member.awaiting_join is None, "what the old process had parked is answered first"
         assert member.awaiting_sync is None, "what the old process had parked is answered first"
         del self.members[old_member_id]
@@ -179,7 +179,7 @@ class GroupMetadata:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def set_awaiting_join(self, member: MemberMetadata, parked: Parked | None) -> Parked | None:
+    def set_awaiting_join(self, member: MemberMetadata, parked: DelayedRequest | None) -> DelayedRequest | None:
         """Let a JoinGroup wait, or (None) no longer; gives the one that waited."""
         before, member.awaiting_join = member.awaiting_join, parked
         self.num_members_awaiting_join += (parked is not None) - (before is not None)
@@ -250,7 +250,7 @@ class GroupMetadata:
         Of two with as many votes that of the member that came first.  Kafka leaves that open.
         """
         if not self.members:
-            raise Bug(f"group {self.group_id} has no members that could choose a protocol")
+            raise InternalError(f"group {self.group_id} has no members that could choose a protocol")
         candidates = {name for name, count in self._supported_protocols.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=votes.__getitem__)

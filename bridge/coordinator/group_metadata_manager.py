@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 from bridge.coordinator.behaviour import Behaviour
 from bridge.coordinator.commands import Append
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.continuations import Continuation
-from bridge.coordinator.events import LogRecord, Token
+from bridge.coordinator.events import CoordinatorRecord, Token
 from bridge.coordinator.expiry import expired_offsets
 from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
-from bridge.coordinator.offsets_partitions import OffsetsPartitions
+from bridge.coordinator.offsets_partitions import OffsetsTopicPartitions
 from bridge.coordinator.records import (
-    OffsetAndMetadata,
     StoredGroup,
     StoredMember,
+    StoredOffsetValue,
     group_record,
     group_tombstone,
     offset_record,
@@ -41,16 +41,16 @@ class PendingAppend:
     """
 
     group: GroupMetadata
-    records: tuple[LogRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     partitions: tuple[TopicPartition, ...]
     continuation: Continuation
     deletes_group: bool = False
 
 
-class GroupMetadataManager(OffsetsPartitions):
+class GroupMetadataManager(OffsetsTopicPartitions):
     """Groups, what of them is on its way to the log, and their end."""
 
-    def __init__(self, config: GroupConfig, behaviour: Behaviour) -> None:
+    def __init__(self, config: GroupCoordinatorConfig, behaviour: Behaviour) -> None:
         super().__init__(config.offsets_topic_partitions)
         self.config = config
         self.behaviour = behaviour
@@ -85,7 +85,7 @@ class GroupMetadataManager(OffsetsPartitions):
         self._append(PendingAppend(group, (record,), (), then))
 
     def store_offsets(
-        self, group: GroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], then: Continuation
+        self, group: GroupMetadata, offsets: dict[TopicPartition, StoredOffsetValue], then: Continuation
     ) -> None:
         """Write these offsets of the group; there must be some."""
         version = self.behaviour.offset_value_version

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.coordinator.results import commit_response, committed_partitions, missing_topic_offsets, describe_group_error
+from bridge.coordinator.results import (
+    commit_response,
+    committed_partitions,
+    describe_group_error,
+    missing_topic_offsets,
+)
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,

@@ -7,9 +7,9 @@ with an id       a pending one becomes a member; a member joins again, or is tol
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import AdmitToNewGroup
+from bridge.coordinator.continuations import ConfirmNewGroup
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Request
+from bridge.coordinator.events import RequestReceived
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -18,11 +18,11 @@ from bridge.coordinator.group_metadata import (
     STABLE,
     GroupMetadata,
 )
-from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
 from bridge.coordinator.results import JoinGroupResult
-from bridge.coordinator.static_joining import StaticJoining, rebalance_timeout_ms
+from bridge.coordinator.static_joining import StaticMemberRejoin, rebalance_timeout_ms
 from zkconsumer.wire.schemas import JOIN_GROUP
-from zkconsumer.wire.schemas.join_group import MEMBER_ID_REQUIRED_FROM, NO_MEMBER, JoinGroupRequest
+from zkconsumer.wire.schemas.join_group import MEMBER_ID_REQUIRED_FROM, NO_MEMBER_ID, JoinGroupRequest
 
 NAME_BYTES_MAX = 0x7FFF
 """The longest name of a protocol, or id of a member, that a message or a record of the log can hold."""
@@ -31,13 +31,13 @@ MEMBER_ID_EXTRA_CHARS = 64
 """How much longer a member id may be than what it is made of: the client id, or the instance id."""
 
 
-class Joining(StaticJoining):
+class JoinRequests(StaticMemberRejoin):
     """JoinGroup."""
 
-    def handle_join_group(self, request: Request) -> None:
+    def handle_join_group(self, request: RequestReceived) -> None:
         """Let somebody into a group, or keep it there; mostly the answer comes when the rebalance is over."""
         body: JoinGroupRequest = request.body
-        parked = Parked(request.token, request.version)
+        parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, JOIN_GROUP.key)
         if refused is Errors.NONE and not self._is_session_timeout_valid(body.session_timeout_ms):
             refused = Errors.INVALID_SESSION_TIMEOUT
@@ -49,7 +49,7 @@ class Joining(StaticJoining):
         if refused is not Errors.NONE:
             self.reply_join(parked, JoinGroupResult(refused, body.member_id))
             return
-        is_unknown_member = body.member_id == NO_MEMBER
+        is_unknown_member = body.member_id == NO_MEMBER_ID
         group = self.get_group(body.group_id)
         if group is None and not is_unknown_member:
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID, body.member_id))
@@ -69,7 +69,7 @@ class Joining(StaticJoining):
         # Without the Empty state (0.9) offsets may be there, in a group that counts as none.
         group = self.manager.get_group(group_id) or self.manager.add_group(group_id)
         if self.behaviour.writes_new_groups:
-            self.manager.store_group(group, {}, AdmitToNewGroup())
+            self.manager.store_group(group, {}, ConfirmNewGroup())
         return group
 
     def _is_session_timeout_valid(self, session_timeout_ms: int) -> bool:
@@ -94,7 +94,7 @@ class Joining(StaticJoining):
     # --- new ones ----------------------------------------------------------------------------------------------------
 
     def _do_new_member_join_group(
-        self, group: GroupMetadata, request: Request, body: JoinGroupRequest, parked: Parked
+        self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
     ) -> None:
         protocols = _protocols(body)
         instance_id = body.group_instance_id
@@ -118,7 +118,7 @@ class Joining(StaticJoining):
     # --- known ones --------------------------------------------------------------------------------------------------
 
     def _do_current_member_join_group(
-        self, group: GroupMetadata, request: Request, body: JoinGroupRequest, parked: Parked
+        self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
     ) -> None:
         protocols = _protocols(body)
         member_id = body.member_id
@@ -146,7 +146,7 @@ class Joining(StaticJoining):
             self.update_member_and_rebalance(group, member, protocols, rebalance_ms, body.session_timeout_ms, parked)
 
     def _do_pending_member_join_group(
-        self, group: GroupMetadata, request: Request, body: JoinGroupRequest, parked: Parked
+        self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
     ) -> None:
         if body.group_instance_id is not None:
             # Pending ids are given to dynamic members alone.  Kafka: IllegalStateException.
@@ -159,7 +159,7 @@ def _protocols(body: JoinGroupRequest) -> Protocols:
     return tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
 
 
-def _member(member_id: str, request: Request, body: JoinGroupRequest, protocols: Protocols) -> MemberMetadata:
+def _member(member_id: str, request: RequestReceived, body: JoinGroupRequest, protocols: Protocols) -> MemberMetadata:
     return MemberMetadata(
         member_id=member_id,
         group_instance_id=body.group_instance_id,

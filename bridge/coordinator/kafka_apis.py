@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.calls import NO_TRANSACTIONS, Authorizer, Broker, Call, Handler, Operation
+from bridge.coordinator.calls import NO_TRANSACTIONS, AclOperation, ApiHandler, ApiRequest, Authorizer, BrokerServices
 from bridge.coordinator.group_refusals import error_response
 from bridge.coordinator.offset_apis import OffsetApis
 from bridge.coordinator.partitioning import partition_for
@@ -39,7 +39,7 @@ from zkconsumer.wire.schemas import (
     SYNC_GROUP,
 )
 from zkconsumer.wire.schemas.delete_groups import DeletedGroup
-from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM, KEY_IS_GROUP, Coordinator, FindCoordinatorResponse
+from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM, KEY_TYPE_GROUP, Coordinator, FindCoordinatorResponse
 
 KEY_IS_TRANSACTIONAL_ID = 1
 
@@ -47,11 +47,11 @@ KEY_IS_TRANSACTIONAL_ID = 1
 class KafkaApis:
     """One broker's.  ``handlers``: API key → what answers it; ``others`` are those that no group is concerned with."""
 
-    def __init__(self, broker: Broker, may: Authorizer, others: Mapping[int, Handler]) -> None:
+    def __init__(self, broker: BrokerServices, may: Authorizer, others: Mapping[int, ApiHandler]) -> None:
         self._broker = broker
         self._may = may
         offsets = OffsetApis(broker, may)
-        self.handlers: dict[int, Handler] = {
+        self.handlers: dict[int, ApiHandler] = {
             **others,
             FIND_COORDINATOR.key: self.handle_find_coordinator_request,
             JOIN_GROUP.key: self.handle_group_member_request,
@@ -66,13 +66,13 @@ class KafkaApis:
             OFFSET_DELETE.key: offsets.handle_offset_delete_request,
         }
 
-    def handle(self, call: Call) -> None:
+    def handle(self, call: ApiRequest) -> None:
         """Answer a request of an API that this broker's release has, now or later."""
         self.handlers[call.api.key](call)
 
     # --- who coordinates ----------------------------------------------------------------------------------------
 
-    def handle_find_coordinator_request(self, call: Call) -> None:
+    def handle_find_coordinator_request(self, call: ApiRequest) -> None:
         """Several keys from version 4 on, one before."""
         body = call.body
         keys = body.coordinator_keys if call.version >= BATCHED_FROM else [body.key]
@@ -91,12 +91,12 @@ class KafkaApis:
             )
         )
 
-    def _coordinator(self, call: Call, key_type: int, key: str) -> Coordinator:
+    def _coordinator(self, call: ApiRequest, key_type: int, key: str) -> Coordinator:
         if key_type == KEY_IS_TRANSACTIONAL_ID:
             return _coordinator_error(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-        if key_type != KEY_IS_GROUP:
+        if key_type != KEY_TYPE_GROUP:
             return _coordinator_error(key, INVALID_REQUEST, f"a coordinator of kind {key_type} is not known here")
-        if not self._may(call.principal, Operation.DESCRIBE, "group", key):
+        if not self._may(call.principal, AclOperation.DESCRIBE, "group", key):
             return _coordinator_error(key, GROUP_AUTHORIZATION_FAILED)
         partitions = self._broker.ensure_offsets_topic()
         if partitions is None:
@@ -108,29 +108,33 @@ class KafkaApis:
 
     # --- members and groups -------------------------------------------------------------------------------------
 
-    def handle_group_member_request(self, call: Call) -> None:
+    def handle_group_member_request(self, call: ApiRequest) -> None:
         """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: for whoever may read with the group."""
-        if self._may(call.principal, Operation.READ, "group", call.body.group_id):
+        if self._may(call.principal, AclOperation.READ, "group", call.body.group_id):
             self._broker.submit_to_coordinator(call, call.body, call.reply)
         else:
             call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
 
-    def handle_list_groups_request(self, call: Call) -> None:
+    def handle_list_groups_request(self, call: ApiRequest) -> None:
         """Only the groups that the asker may see."""
 
         def reply(body: Any) -> None:
-            body.groups = [g for g in body.groups if self._may(call.principal, Operation.DESCRIBE, "group", g.group_id)]
+            body.groups = [
+                g for g in body.groups if self._may(call.principal, AclOperation.DESCRIBE, "group", g.group_id)
+            ]
             call.reply(body)
 
         self._broker.submit_to_coordinator(call, call.body, reply)
 
-    def handle_describe_groups_request(self, call: Call) -> None:
+    def handle_describe_groups_request(self, call: ApiRequest) -> None:
         """The coordinator is asked for those that the asker may see."""
-        denied = self._denied_groups(call, Operation.DESCRIBE, call.body.groups)
+        denied = self._denied_groups(call, AclOperation.DESCRIBE, call.body.groups)
 
         def reply(body: Any) -> None:
             told = {group.group_id: group for group in body.groups}
-            barred = error_response(call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED)
+            barred = error_response(
+                call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED
+            )
             told |= {group.group_id: group for group in barred.groups}
             body.groups = [told[name] for name in dict.fromkeys(call.body.groups)]
             call.reply(body)
@@ -141,9 +145,9 @@ class KafkaApis:
         allowed = [name for name in call.body.groups if name not in denied]
         self._broker.submit_to_coordinator(call, replace(call.body, groups=allowed), reply)
 
-    def handle_delete_groups_request(self, call: Call) -> None:
+    def handle_delete_groups_request(self, call: ApiRequest) -> None:
         """The coordinator is asked for those that the asker may delete."""
-        denied = self._denied_groups(call, Operation.DELETE, call.body.groups_names)
+        denied = self._denied_groups(call, AclOperation.DELETE, call.body.groups_names)
 
         def reply(body: Any) -> None:
             body.results = [
@@ -153,9 +157,11 @@ class KafkaApis:
             call.reply(body)
 
         allowed = [name for name in call.body.groups_names if name not in denied]
-        self._broker.submit_to_coordinator(call, replace(call.body, groups_names=allowed), reply if denied else call.reply)
+        self._broker.submit_to_coordinator(
+            call, replace(call.body, groups_names=allowed), reply if denied else call.reply
+        )
 
-    def _denied_groups(self, call: Call, operation: Operation, names: list[str]) -> list[str]:
+    def _denied_groups(self, call: ApiRequest, operation: AclOperation, names: list[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if not self._may(call.principal, operation, "group", name)]
 
 

@@ -6,17 +6,17 @@ wait (15), instead of running into their time-outs.
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import NoteFailure
+from bridge.coordinator.continuations import LogAppendFailure
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Elected, Loaded, Resigned, ShutDown, TimerKey, TopicsDeleted
+from bridge.coordinator.events import Elected, PartitionLoaded, Resigned, ShutDown, TimerKey, TopicsDeleted
 from bridge.coordinator.group_metadata import DEAD, GroupMetadata
-from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.rebalancing import GroupRebalance
 from bridge.coordinator.results import JoinGroupResult
 
 EXPIRY_KEY: TimerKey = ("expiry",)
 
 
-class Leading(Rebalancing):
+class CoordinatorLifecycle(GroupRebalance):
     """What the cluster does with this broker."""
 
     def on_election(self, event: Elected) -> None:
@@ -26,7 +26,7 @@ class Leading(Rebalancing):
         if not self.purgatory.is_watched(EXPIRY_KEY):
             self._schedule_expiry()
 
-    def on_loaded(self, event: Loaded) -> None:
+    def on_loaded(self, event: PartitionLoaded) -> None:
         """The groups of a partition are here: their members have their sessions from now on."""
         groups = self.manager.on_loaded(event)
         for group in groups:
@@ -76,7 +76,7 @@ class Leading(Rebalancing):
         for group in self.manager.current_groups():
             if not group.is_(DEAD):
                 expired = self.manager.expired_offsets(group)
-                self.manager.remove_offsets(group, expired, NoteFailure("expired"))
+                self.manager.remove_offsets(group, expired, LogAppendFailure("expired"))
                 removed += len(expired)
         if removed:
             self.log_event("offsets_expired", offsets=removed)
@@ -90,7 +90,7 @@ class Leading(Rebalancing):
         for group in self.manager.current_groups():
             gone = [at for at in group.stored.offsets if at.topic in event.topics]
             if gone and not group.is_(DEAD):
-                self.manager.remove_offsets(group, gone, NoteFailure("topic deleted"))
+                self.manager.remove_offsets(group, gone, LogAppendFailure("topic deleted"))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

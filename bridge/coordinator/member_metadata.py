@@ -16,7 +16,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class DelayedRequest:
     """A request that is answered later, in its version."""
 
     token: Token
@@ -36,8 +36,8 @@ class MemberMetadata:
     protocol_type: str
     supported_protocols: Protocols
     assignment: bytes = b""
-    awaiting_join: Parked | None = None
-    awaiting_sync: Parked | None = None
+    awaiting_join: DelayedRequest | None = None
+    awaiting_sync: DelayedRequest | None = None
     is_new: bool = False
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.calls import Authorizer, Broker, Call, Found, Operation
+from bridge.coordinator.calls import AclOperation, ApiRequest, Authorizer, BrokerServices, ZooKeeperOffset
 from bridge.coordinator.group_refusals import commit_error_response, error_response
 from bridge.coordinator.results import commit_response, committed_partitions, missing_topic_offsets
 from zkconsumer.kafka.error_codes import (
@@ -35,14 +35,14 @@ from zkconsumer.wire.schemas.offset_fetch import (
 class OffsetApis:
     """One broker's."""
 
-    def __init__(self, broker: Broker, may: Authorizer) -> None:
+    def __init__(self, broker: BrokerServices, may: Authorizer) -> None:
         self._broker = broker
         self._may = may
 
-    def handle_offset_commit_request(self, call: Call) -> None:
+    def handle_offset_commit_request(self, call: ApiRequest) -> None:
         """Version 0 goes to ZooKeeper; the rest, for topics that are there, to the coordinator."""
         body = call.body
-        if not self._may(call.principal, Operation.READ, "group", body.group_id):
+        if not self._may(call.principal, AclOperation.READ, "group", body.group_id):
             call.reply(commit_error_response(body, GROUP_AUTHORIZATION_FAILED))
             return
         checks_partitions = call.version == 0 or self._broker.checks_partitions_of_commits
@@ -50,7 +50,7 @@ class OffsetApis:
         for topic in body.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
-                code = self._topic_error(call, tp, Operation.READ, checks_partitions)
+                code = self._topic_error(call, tp, AclOperation.READ, checks_partitions)
                 if code is not NONE:
                     wrong[tp] = code.code
         right = [
@@ -76,7 +76,7 @@ class OffsetApis:
 
             self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
 
-    def _commit_in_zookeeper(self, call: Call, topics: list[Any], wrong: dict[TopicPartition, int]) -> None:
+    def _commit_in_zookeeper(self, call: ApiRequest, topics: list[Any], wrong: dict[TopicPartition, int]) -> None:
         store = self._broker.legacy_offset_store
         if store is None:
             call.reply(commit_error_response(call.body, UNSUPPORTED_VERSION))
@@ -88,13 +88,13 @@ class OffsetApis:
         }
         store.commit(call.body.group_id, offsets, lambda codes: call.reply(_commit_response(call.body, wrong | codes)))
 
-    def handle_offset_fetch_request(self, call: Call) -> None:
+    def handle_offset_fetch_request(self, call: ApiRequest) -> None:
         """Version 0 reads ZooKeeper; the rest is asked of the coordinator."""
         if call.version == 0:
             self._fetch_from_zookeeper(call)
             return
         names = [group.group_id for group in call.body.groups] or [call.body.group_id]
-        if any(not self._may(call.principal, Operation.DESCRIBE, "group", name) for name in names):
+        if any(not self._may(call.principal, AclOperation.DESCRIBE, "group", name) for name in names):
             call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
             return
 
@@ -105,25 +105,27 @@ class OffsetApis:
 
         self._broker.submit_to_coordinator(call, call.body, reply)
 
-    def _hide_unauthorized_topic(self, call: Call, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
+    def _hide_unauthorized_topic(self, call: ApiRequest, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
         """Offsets of a topic that the asker may not see are not told."""
-        if self._may(call.principal, Operation.DESCRIBE, "topic", topic.name):
+        if self._may(call.principal, AclOperation.DESCRIBE, "topic", topic.name):
             return topic
-        return missing_topic_offsets(topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code)
+        return missing_topic_offsets(
+            topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code
+        )
 
-    def _fetch_from_zookeeper(self, call: Call) -> None:
+    def _fetch_from_zookeeper(self, call: ApiRequest) -> None:
         body = call.body
         store = self._broker.legacy_offset_store
-        if not self._may(call.principal, Operation.DESCRIBE, "group", body.group_id):
+        if not self._may(call.principal, AclOperation.DESCRIBE, "group", body.group_id):
             call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
             return
         if store is None:
             call.reply(error_response(call.api, call.version, body, UNSUPPORTED_VERSION))
             return
         asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
-        errors = {tp: self._topic_error(call, tp, Operation.DESCRIBE, True) for tp in asked}
+        errors = {tp: self._topic_error(call, tp, AclOperation.DESCRIBE, True) for tp in asked}
 
-        def told(tp: TopicPartition, found: Found) -> OffsetFetchPartitionResponse:
+        def told(tp: TopicPartition, found: ZooKeeperOffset) -> OffsetFetchPartitionResponse:
             if errors[tp] is not NONE:
                 found = errors[tp]
             elif found is None:
@@ -133,7 +135,7 @@ class OffsetApis:
                 partition_index=tp.partition, committed_offset=offset, error_code=code.code
             )
 
-        def reply(offsets: dict[TopicPartition, Found]) -> None:
+        def reply(offsets: dict[TopicPartition, ZooKeeperOffset]) -> None:
             topics = [
                 OffsetFetchTopicResponse(
                     name=topic.name,
@@ -148,10 +150,10 @@ class OffsetApis:
 
         store.fetch(body.group_id, [tp for tp in asked if errors[tp] is NONE], reply)
 
-    def handle_offset_delete_request(self, call: Call) -> None:
+    def handle_offset_delete_request(self, call: ApiRequest) -> None:
         """For topics that are there and that the asker may read."""
         body = call.body
-        if not self._may(call.principal, Operation.DELETE, "group", body.group_id):
+        if not self._may(call.principal, AclOperation.DELETE, "group", body.group_id):
             call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
             return
         wrong: list[OffsetDeleteTopicResponse] = []
@@ -160,7 +162,7 @@ class OffsetApis:
             kept, barred = [], []
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
-                code = self._topic_error(call, tp, Operation.READ, True)
+                code = self._topic_error(call, tp, AclOperation.READ, True)
                 if code is NONE:
                     kept.append(partition)
                 else:
@@ -177,7 +179,9 @@ class OffsetApis:
 
         self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
 
-    def _topic_error(self, call: Call, tp: TopicPartition, operation: Operation, checks_partition: bool) -> ErrorCode:
+    def _topic_error(
+        self, call: ApiRequest, tp: TopicPartition, operation: AclOperation, checks_partition: bool
+    ) -> ErrorCode:
         if not self._may(call.principal, operation, "topic", tp.topic):
             return TOPIC_AUTHORIZATION_FAILED
         partitions = self._broker.partition_count(tp.topic)

@@ -8,14 +8,14 @@ An epoch is a leader's term.  What an older term says than the one that is known
 
 from __future__ import annotations
 
-from bridge.coordinator.commands import Command, Load, Note
-from bridge.coordinator.events import Elected, Loaded, Resigned
+from bridge.coordinator.commands import Command, LoadPartition, LogGroupEvent
+from bridge.coordinator.events import Elected, PartitionLoaded, Resigned
 from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.coordinator.partitioning import partition_for
 from bridge.coordinator.stored import StoredPartition
 
 
-class OffsetsPartitions:
+class OffsetsTopicPartitions:
     """``out`` is where commands go, ``now_ms`` the time of the event that is being handled."""
 
     def __init__(self, partitions: int) -> None:
@@ -78,27 +78,27 @@ class OffsetsPartitions:
         partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
         is_known = partition in self.owned_partitions or partition in self.loading_partitions
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(Note("election_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(LogGroupEvent("election_is_old", (("partition", partition), ("epoch", event.epoch))))
             return []
         if is_known and not is_newer:
             return []
         groups = self._drop(partition)
         self.loading_partitions.add(partition)
-        self.out.append(Load(partition, event.epoch))
+        self.out.append(LoadPartition(partition, event.epoch))
         return groups
 
-    def on_loaded(self, event: Loaded) -> list[GroupMetadata]:
+    def on_loaded(self, event: PartitionLoaded) -> list[GroupMetadata]:
         """The partition's log was read: the groups that it tells of, ours from now on."""
         partition = event.partition
         if partition not in self.loading_partitions or event.epoch != self.epochs[partition]:
-            self.out.append(Note("load_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(LogGroupEvent("load_is_old", (("partition", partition), ("epoch", event.epoch))))
             return []
         stored = StoredPartition()
         for offset, record in event.records:
             passed_over = stored.replay(offset, record)
             if passed_over is not None:
                 fields = (("partition", partition), ("offset", offset), ("why", passed_over))
-                self.out.append(Note("record_passed_over", fields))
+                self.out.append(LogGroupEvent("record_passed_over", fields))
         stored.drop_empty()
         self.stored[partition] = stored
         self._groups[partition] = {
@@ -113,7 +113,7 @@ class OffsetsPartitions:
         """Another broker leads the partition: the groups that are ours no more, for the caller to unload."""
         partition = event.partition
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(Note("resignation_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(LogGroupEvent("resignation_is_old", (("partition", partition), ("epoch", event.epoch))))
             return []
         return self._drop(partition)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.coordinator.commands import CancelTimer, Command, SetTimer
-from bridge.coordinator.events import TimerFired, TimerKey
+from bridge.coordinator.commands import CancelGroupTimer, Command, SetGroupTimer
+from bridge.coordinator.events import GroupTimerFired, TimerKey
 
 
 class DelayedOperationPurgatory:
@@ -33,13 +33,13 @@ class DelayedOperationPurgatory:
         self._wanted[key] = deadline_ms
         if self._set.get(key, deadline_ms + 1) > deadline_ms:
             self._set[key] = deadline_ms
-            self.out.append(SetTimer(key, deadline_ms))
+            self.out.append(SetGroupTimer(key, deadline_ms))
 
     def cancel(self, key: TimerKey) -> None:
         """Nobody waits for this; no harm if nobody did."""
         self._wanted.pop(key, None)
         if self._set.pop(key, None) is not None:
-            self.out.append(CancelTimer(key))
+            self.out.append(CancelGroupTimer(key))
 
     def is_watched(self, key: TimerKey) -> bool:
         """Whether somebody waits for this."""
@@ -53,7 +53,7 @@ class DelayedOperationPurgatory:
         """All names."""
         return iter(self._wanted)
 
-    def is_due(self, fired: TimerFired) -> bool:
+    def is_due(self, fired: GroupTimerFired) -> bool:
         """Whether a timer that fired means anything; if so, nobody waits for it any more.
 
         One that was cancelled, or set anew before it came, is passed over.
@@ -63,7 +63,7 @@ class DelayedOperationPurgatory:
         wanted = self._wanted[fired.key]
         if wanted > fired.deadline_ms:
             self._set[fired.key] = wanted
-            self.out.append(SetTimer(fired.key, wanted))
+            self.out.append(SetGroupTimer(fired.key, wanted))
             return False
         del self._set[fired.key], self._wanted[fired.key]
         return True

@@ -9,7 +9,7 @@ In each wait a timer runs: ``join`` and ``sync`` of the group, ``heartbeat`` of 
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import NoteFailure
+from bridge.coordinator.continuations import LogAppendFailure
 from bridge.coordinator.coordinator_base import CoordinatorBase
 from bridge.coordinator.delayed_heartbeat import NEW_MEMBER_JOIN_TIMEOUT_MS
 from bridge.coordinator.delayed_join import DelayedJoin, InitialDelayedJoin, join_key
@@ -22,17 +22,17 @@ from bridge.coordinator.group_metadata import (
     STABLE,
     GroupMetadata,
 )
-from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
 from bridge.coordinator.results import JoinGroupResult
 from zkconsumer.wire.schemas.join_group import JoinGroupMember
 
 
-class Rebalancing(CoordinatorBase):
+class GroupRebalance(CoordinatorBase):
     """The life of a group between two generations."""
 
     # --- members come ------------------------------------------------------------------------------------------------
 
-    def add_member_and_rebalance(self, group: GroupMetadata, member: MemberMetadata, parked: Parked) -> None:
+    def add_member_and_rebalance(self, group: GroupMetadata, member: MemberMetadata, parked: DelayedRequest) -> None:
         """A new member, its JoinGroup parked."""
         if group.is_(PREPARING_REBALANCE) and self._may_extend(group):
             group.new_member_added = True
@@ -49,7 +49,7 @@ class Rebalancing(CoordinatorBase):
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
-        parked: Parked,
+        parked: DelayedRequest,
     ) -> None:
         """A member joins again, its JoinGroup parked; one that it had sent before is answered, Kafka forgets it."""
         group.update_member(member, protocols, rebalance_timeout_ms, session_timeout_ms)
@@ -140,9 +140,9 @@ class Rebalancing(CoordinatorBase):
     def _on_emptied(self, group: GroupMetadata) -> None:
         self.log_event("group_is_empty", group=group.group_id, generation=group.generation_id)
         if self.behaviour.has_empty_state:
-            self.manager.store_group(group, {}, NoteFailure("everybody has gone"))
+            self.manager.store_group(group, {}, LogAppendFailure("everybody has gone"))
         else:
-            self.manager.delete_group_record(group, NoteFailure("everybody has gone"))
+            self.manager.delete_group_record(group, LogAppendFailure("everybody has gone"))
 
     def _wait_for_joins(self, group: GroupMetadata, delayed: DelayedJoin | InitialDelayedJoin) -> None:
         group.delayed_join = delayed

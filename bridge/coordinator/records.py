@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from bridge.coordinator.events import LogRecord
+from bridge.coordinator.events import CoordinatorRecord
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import group_records as wire
 from zkconsumer.wire.primitives import MalformedMessage
@@ -22,12 +22,12 @@ _MARKER_KEY = struct.Struct(">hh")
 _ABORT, _COMMIT = 0, 1
 
 
-class UnreadableRecord(Exception):
+class UnreadableRecordError(Exception):
     """Why a record of the log is passed over; internal."""
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
+class StoredOffsetValue:
     """One committed offset: that of the next record to read.  ``expire_timestamp`` None: the broker's retention."""
 
     offset: int
@@ -64,29 +64,29 @@ class StoredGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupKey:
+class StoredGroupKey:
     """The record is that of a group."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetKey:
+class StoredOffsetKey:
     """The record is that of an offset."""
 
     group_id: str
     partition: TopicPartition
 
 
-Key: TypeAlias = GroupKey | OffsetKey
+StoredRecordKey: TypeAlias = StoredGroupKey | StoredOffsetKey
 
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def offset_record(group_id: str, at: TopicPartition, value: OffsetAndMetadata, version: int) -> LogRecord:
+def offset_record(group_id: str, at: TopicPartition, value: StoredOffsetValue, version: int) -> CoordinatorRecord:
     """An offset in this version, or in the one that can say when it expires."""
     expires = value.expire_timestamp
-    body = wire.OffsetValue(
+    body = wire.OffsetCommitValue(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
         metadata=value.metadata,
@@ -94,25 +94,25 @@ def offset_record(group_id: str, at: TopicPartition, value: OffsetAndMetadata, v
         expire_timestamp=wire.NO_TIMESTAMP if expires is None else expires,
     )
     written = version if expires is None else wire.EXPIRING_VALUE_VERSION
-    return LogRecord(_offset_key(group_id, at), wire.write_offset_value(body, written))
+    return CoordinatorRecord(_offset_key(group_id, at), wire.write_offset_value(body, written))
 
 
-def offset_tombstone(group_id: str, at: TopicPartition) -> LogRecord:
+def offset_tombstone(group_id: str, at: TopicPartition) -> CoordinatorRecord:
     """The offset is gone."""
-    return LogRecord(_offset_key(group_id, at), None)
+    return CoordinatorRecord(_offset_key(group_id, at), None)
 
 
-def group_record(group_id: str, value: StoredGroup, version: int) -> LogRecord:
+def group_record(group_id: str, value: StoredGroup, version: int) -> CoordinatorRecord:
     """A group in this version; what the version has no place for is lost."""
     since = value.current_state_timestamp
-    body = wire.GroupValue(
+    body = wire.GroupMetadataValue(
         protocol_type=value.protocol_type,
         generation=value.generation_id,
         protocol=value.protocol_name,
         leader=value.leader,
         current_state_timestamp=wire.NO_TIMESTAMP if since is None else since,
         members=[
-            wire.GroupMember(
+            wire.GroupMetadataMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
@@ -125,20 +125,20 @@ def group_record(group_id: str, value: StoredGroup, version: int) -> LogRecord:
             for member in value.members
         ],
     )
-    return LogRecord(_group_key(group_id), wire.write_group_value(body, version))
+    return CoordinatorRecord(_group_key(group_id), wire.write_group_value(body, version))
 
 
-def group_tombstone(group_id: str) -> LogRecord:
+def group_tombstone(group_id: str) -> CoordinatorRecord:
     """The group is gone."""
-    return LogRecord(_group_key(group_id), None)
+    return CoordinatorRecord(_group_key(group_id), None)
 
 
 def _offset_key(group_id: str, at: TopicPartition) -> bytes:
-    return wire.write_key(wire.OffsetKey(group_id, at.topic, at.partition))
+    return wire.write_key(wire.OffsetCommitKey(group_id, at.topic, at.partition))
 
 
 def _group_key(group_id: str) -> bytes:
-    return wire.write_key(wire.GroupKey(group_id))
+    return wire.write_key(wire.GroupMetadataKey(group_id))
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -148,26 +148,26 @@ def _parse(read: Callable[[bytes], T], data: bytes) -> T:
     try:
         return read(data)
     except MalformedMessage as error:
-        raise UnreadableRecord(str(error)) from error
+        raise UnreadableRecordError(str(error)) from error
 
 
-def read_key(data: bytes) -> Key:
-    """What a record is about; ``UnreadableRecord``: nothing that is known here."""
+def read_key(data: bytes) -> StoredRecordKey:
+    """What a record is about; ``UnreadableRecordError``: nothing that is known here."""
     key = _parse(wire.read_key, data)
     match key:
-        case wire.GroupKey(group):
-            return GroupKey(group)
-        case wire.OffsetKey(group, topic, partition):
-            return OffsetKey(group, TopicPartition(topic, partition))
-        case wire.UnknownKey(version):
-            raise UnreadableRecord(f"key version {version} is not known here")
+        case wire.GroupMetadataKey(group):
+            return StoredGroupKey(group)
+        case wire.OffsetCommitKey(group, topic, partition):
+            return StoredOffsetKey(group, TopicPartition(topic, partition))
+        case wire.UnknownRecordKey(version):
+            raise UnreadableRecordError(f"key version {version} is not known here")
 
 
-def read_offset_value(data: bytes) -> OffsetAndMetadata:
-    """The value behind an ``OffsetKey``; ``UnreadableRecord``."""
+def read_offset_value(data: bytes) -> StoredOffsetValue:
+    """The value behind an ``StoredOffsetKey``; ``UnreadableRecordError``."""
     body = _parse(wire.read_offset_value, data)
     expires = body.expire_timestamp
-    return OffsetAndMetadata(
+    return StoredOffsetValue(
         offset=body.offset,
         leader_epoch=body.leader_epoch,
         metadata=body.metadata,
@@ -177,7 +177,7 @@ def read_offset_value(data: bytes) -> OffsetAndMetadata:
 
 
 def read_group_value(data: bytes) -> StoredGroup:
-    """The value behind a ``GroupKey``; ``UnreadableRecord``."""
+    """The value behind a ``StoredGroupKey``; ``UnreadableRecordError``."""
     body = _parse(wire.read_group_value, data)
     since = body.current_state_timestamp
     return StoredGroup(
@@ -205,10 +205,10 @@ def read_group_value(data: bytes) -> StoredGroup:
 
 
 def is_commit_marker(key: bytes) -> bool:
-    """Whether a control record ends its transaction well; ``UnreadableRecord``: it does not say."""
+    """Whether a control record ends its transaction well; ``UnreadableRecordError``: it does not say."""
     if len(key) < _MARKER_KEY.size:
-        raise UnreadableRecord(f"a control record's key has {len(key)} bytes, not {_MARKER_KEY.size}")
+        raise UnreadableRecordError(f"a control record's key has {len(key)} bytes, not {_MARKER_KEY.size}")
     _, kind = _MARKER_KEY.unpack_from(key)
     if kind not in (_ABORT, _COMMIT):
-        raise UnreadableRecord(f"control record of kind {kind} is not known here")
+        raise UnreadableRecordError(f"control record of kind {kind} is not known here")
     return bool(kind == _COMMIT)

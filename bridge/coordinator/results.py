@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from bridge.coordinator.errors import Errors
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.describe_groups import DescribedGroup
-from zkconsumer.wire.schemas.join_group import NO_GENERATION, NO_MEMBER, JoinGroupMember, JoinGroupResponse
+from zkconsumer.wire.schemas.join_group import NO_GENERATION, NO_MEMBER_ID, JoinGroupMember, JoinGroupResponse
 from zkconsumer.wire.schemas.leave_group import (
     BATCHED_FROM,
     LeaveGroupResponse,
@@ -35,7 +35,7 @@ class JoinGroupResult:
     """Kafka's ``JoinGroupResult``."""
 
     error: int
-    member_id: str = NO_MEMBER
+    member_id: str = NO_MEMBER_ID
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -54,7 +54,7 @@ def join_response(version: int, result: JoinGroupResult) -> JoinGroupResponse:
         generation_id=result.generation_id,
         protocol_type=result.protocol_type,
         protocol_name=protocol_name,
-        leader=result.leader_id or NO_MEMBER,
+        leader=result.leader_id or NO_MEMBER_ID,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=result.members,

@@ -14,13 +14,13 @@ from __future__ import annotations
 from bridge.coordinator.continuations import AnswerStaticMember
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, GroupMetadata
-from bridge.coordinator.member_metadata import Parked, Protocols
-from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.member_metadata import DelayedRequest, Protocols
+from bridge.coordinator.rebalancing import GroupRebalance
 from bridge.coordinator.results import JoinGroupResult
 from zkconsumer.wire.schemas.join_group import SKIP_ASSIGNMENT_FROM, JoinGroupRequest
 
 
-class StaticJoining(Rebalancing):
+class StaticMemberRejoin(GroupRebalance):
     """The second life of a static member."""
 
     def update_static_member_and_rebalance(
@@ -30,7 +30,7 @@ class StaticJoining(Rebalancing):
         new_member_id: str,
         body: JoinGroupRequest,
         protocols: Protocols,
-        parked: Parked,
+        parked: DelayedRequest,
     ) -> None:
         """Put the member into its old place."""
         if not group.is_(PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE):

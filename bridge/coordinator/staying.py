@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.coordinator.coordinator_base import LOADING_ANSWERS
+from bridge.coordinator.coordinator_base import LOADING_ERRORS
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Request
+from bridge.coordinator.events import RequestReceived
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -12,27 +12,27 @@ from bridge.coordinator.group_metadata import (
     STABLE,
     GroupMetadata,
 )
-from bridge.coordinator.member_metadata import Parked
-from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.member_metadata import DelayedRequest
+from bridge.coordinator.rebalancing import GroupRebalance
 from bridge.coordinator.results import leave_response
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest, HeartbeatResponse
-from zkconsumer.wire.schemas.join_group import NO_MEMBER
+from zkconsumer.wire.schemas.join_group import NO_MEMBER_ID
 from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupRequest, LeavingMember
 
 
-class Staying(Rebalancing):
+class HeartbeatAndLeaveRequests(GroupRebalance):
     """Heartbeat, LeaveGroup."""
 
-    def handle_heartbeat(self, request: Request) -> None:
+    def handle_heartbeat(self, request: RequestReceived) -> None:
         """Somebody lives; the answer says whether it must join again (27)."""
         body: HeartbeatRequest = request.body
         refused = self.validate_group_status(body.group_id, HEARTBEAT.key)
         if refused is Errors.COORDINATOR_LOAD_IN_PROGRESS:
-            refused = LOADING_ANSWERS[HEARTBEAT.key]
+            refused = LOADING_ERRORS[HEARTBEAT.key]
         elif refused is Errors.NONE:
             refused = self._heartbeat(self.get_group(body.group_id), body)
-        self.reply(Parked(request.token, request.version), HeartbeatResponse(error_code=refused))
+        self.reply(DelayedRequest(request.token, request.version), HeartbeatResponse(error_code=refused))
 
     def _heartbeat(self, group: GroupMetadata | None, body: HeartbeatRequest) -> Errors:
         if group is None:
@@ -52,7 +52,7 @@ class Staying(Rebalancing):
         self.complete_and_schedule_next_heartbeat_expiration(group, group.get(body.member_id))
         return Errors.REBALANCE_IN_PROGRESS if group.is_(PREPARING_REBALANCE) else Errors.NONE
 
-    def handle_leave_group(self, request: Request) -> None:
+    def handle_leave_group(self, request: RequestReceived) -> None:
         """Members go; each has an error of its own."""
         body: LeaveGroupRequest = request.body
         leaving = body.members if request.version >= BATCHED_FROM else [LeavingMember(member_id=body.member_id)]
@@ -64,7 +64,7 @@ class Staying(Rebalancing):
                 refused = self.behaviour.dead_group_error
             else:
                 members = [(who, self._leave(group, who)) for who in leaving]
-        self.reply(Parked(request.token, request.version), leave_response(request.version, refused, members))
+        self.reply(DelayedRequest(request.token, request.version), leave_response(request.version, refused, members))
 
     def _leave(self, group: GroupMetadata | None, who: LeavingMember) -> Errors:
         member_id, instance_id = who.member_id, who.group_instance_id
@@ -73,9 +73,9 @@ class Staying(Rebalancing):
         if member_id in group.pending_members:
             self.remove_pending_member_and_update_group(group, member_id)
             return Errors.NONE
-        if member_id == NO_MEMBER:
+        if member_id == NO_MEMBER_ID:
             # An operator removes a static member by its instance id alone.
-            member_id = group.static_members.get(instance_id or "", NO_MEMBER)
+            member_id = group.static_members.get(instance_id or "", NO_MEMBER_ID)
         refused = self.validate_current_member(group, member_id, instance_id)
         if refused is Errors.NONE:
             self.log_event("member_leaves", group=group.group_id, member=member_id, reason=who.reason or "")

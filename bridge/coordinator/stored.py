@@ -1,6 +1,6 @@
 """What a partition of ``__consumer_offsets`` says, as the fold of its records.  Pure.
 
-    record ---> replay ---> StoredPartition: group -> StoredState (its last record, its offsets)
+    record ---> replay ---> StoredPartition: group -> StoredGroupState (its last record, its offsets)
 
 ``replay`` is the only writer: it sees every record once when the log is loaded, and every record of our own once the
 log has taken it.  The live state of a group and that of its reloaded twin are therefore made by the same lines.
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bridge.coordinator.events import LogRecord
+from bridge.coordinator.events import CoordinatorRecord
 from bridge.coordinator.records import (
-    GroupKey,
-    OffsetAndMetadata,
-    OffsetKey,
     StoredGroup,
+    StoredGroupKey,
     StoredMember,
-    UnreadableRecord,
+    StoredOffsetKey,
+    StoredOffsetValue,
+    UnreadableRecordError,
     is_commit_marker,
     read_group_value,
     read_key,
@@ -28,7 +28,7 @@ from bridge.coordinator.records import (
 )
 from zkconsumer.types import TopicPartition
 
-__all__ = ["CommitRecord", "OffsetAndMetadata", "StoredGroup", "StoredMember", "StoredPartition", "StoredState"]
+__all__ = ["CommitRecord", "StoredGroup", "StoredGroupState", "StoredMember", "StoredOffsetValue", "StoredPartition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class CommitRecord:
     """One committed offset, and where in the log it stands."""
 
     log_offset: int
-    value: OffsetAndMetadata
+    value: StoredOffsetValue
 
 
 @dataclass(slots=True)
-class StoredState:
+class StoredGroupState:
     """What the log says of one group; ``group`` None: nothing, or that it is gone."""
 
     group: StoredGroup | None = None
@@ -69,27 +69,27 @@ class StoredPartition:
     __slots__ = ("_open_transactions", "groups")
 
     def __init__(self) -> None:
-        self.groups: dict[str, StoredState] = {}
+        self.groups: dict[str, StoredGroupState] = {}
         self._open_transactions: dict[int, set[str]] = {}
 
-    def state_of(self, group_id: str) -> StoredState:
+    def state_of(self, group_id: str) -> StoredGroupState:
         """What the log says of a group; a state that will be written into if it says nothing yet."""
-        return self.groups.setdefault(group_id, StoredState())
+        return self.groups.setdefault(group_id, StoredGroupState())
 
-    def replay(self, log_offset: int, record: LogRecord) -> str | None:
+    def replay(self, log_offset: int, record: CoordinatorRecord) -> str | None:
         """Take one more record in.  Gives why it was passed over, None if it was not."""
         try:
             if record.is_marker:
                 self._end_transaction(record)
                 return None
             match read_key(record.key):
-                case GroupKey(group_id):
+                case StoredGroupKey(group_id):
                     value = None if record.value is None else read_group_value(record.value)
                     self.state_of(group_id).group = value
-                case OffsetKey(group_id, partition):
+                case StoredOffsetKey(group_id, partition):
                     commit = None if record.value is None else read_offset_value(record.value)
                     self._replay_offset(group_id, partition, log_offset, commit, record.producer_id)
-        except UnreadableRecord as unreadable:
+        except UnreadableRecordError as unreadable:
             return str(unreadable)
         return None
 
@@ -106,7 +106,7 @@ class StoredPartition:
         group_id: str,
         partition: TopicPartition,
         log_offset: int,
-        value: OffsetAndMetadata | None,
+        value: StoredOffsetValue | None,
         producer_id: int | None,
     ) -> None:
         state = self.state_of(group_id)
@@ -123,7 +123,7 @@ class StoredPartition:
             return
         state.offsets.pop(partition, None)
 
-    def _end_transaction(self, marker: LogRecord) -> None:
+    def _end_transaction(self, marker: CoordinatorRecord) -> None:
         assert marker.producer_id is not None, "a marker ends the transaction of a producer"
         is_commit = is_commit_marker(marker.key)
         for group_id in sorted(self._open_transactions.pop(marker.producer_id, ())):

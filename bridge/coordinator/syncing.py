@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from bridge.coordinator.continuations import DeliverAssignment
-from bridge.coordinator.coordinator_base import LOADING_ANSWERS
+from bridge.coordinator.coordinator_base import LOADING_ERRORS
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Request
+from bridge.coordinator.events import RequestReceived
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, GroupMetadata
-from bridge.coordinator.member_metadata import MemberMetadata, Parked
-from bridge.coordinator.rebalancing import Rebalancing
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata
+from bridge.coordinator.rebalancing import GroupRebalance
 from bridge.coordinator.results import sync_response
 from zkconsumer.wire.schemas import SYNC_GROUP
 from zkconsumer.wire.schemas.sync_group import PROTOCOL_FROM, SyncGroupRequest
 
 
-class Syncing(Rebalancing):
+class SyncRequests(GroupRebalance):
     """SyncGroup."""
 
-    def handle_sync_group(self, request: Request) -> None:
+    def handle_sync_group(self, request: RequestReceived) -> None:
         """Take the leader's assignment, or a member's wish for its part."""
         body: SyncGroupRequest = request.body
-        parked = Parked(request.token, request.version)
+        parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, SYNC_GROUP.key)
         group = None
         if refused is Errors.COORDINATOR_LOAD_IN_PROGRESS:
-            refused = LOADING_ANSWERS[SYNC_GROUP.key]
+            refused = LOADING_ERRORS[SYNC_GROUP.key]
         elif refused is Errors.NONE:
             group = self.get_group(body.group_id)
             refused = self._validate_sync_group(group, body, request.version)
@@ -55,7 +55,7 @@ class Syncing(Rebalancing):
         return Errors.REBALANCE_IN_PROGRESS if group.is_(PREPARING_REBALANCE) else Errors.NONE
 
     def _do_sync_group(
-        self, group: GroupMetadata, member: MemberMetadata, body: SyncGroupRequest, parked: Parked
+        self, group: GroupMetadata, member: MemberMetadata, body: SyncGroupRequest, parked: DelayedRequest
     ) -> None:
         self.maybe_reply_sync(member, Errors.UNKNOWN_MEMBER_ID)
         member.awaiting_sync = parked
@@ -67,7 +67,9 @@ class Syncing(Rebalancing):
             given = {row.member_id: row.assignment for row in body.assignments}
             left_out = sum(member_id not in given for member_id in group.members)
             if left_out:
-                self.log_event("members_left_out", group=group.group_id, generation=group.generation_id, members=left_out)
+                self.log_event(
+                    "members_left_out", group=group.group_id, generation=group.generation_id, members=left_out
+                )
             self.manager.store_group(group, given, group.pending_assignment)
 
     def on_assignment_stored(self, group: GroupMetadata, stored: DeliverAssignment, error: int) -> None:
@@ -91,7 +93,7 @@ class Syncing(Rebalancing):
             if parked is not None:
                 self._deliver(group, member, parked)
 
-    def _deliver(self, group: GroupMetadata, member: MemberMetadata, parked: Parked) -> None:
+    def _deliver(self, group: GroupMetadata, member: MemberMetadata, parked: DelayedRequest) -> None:
         answer = sync_response(Errors.NONE, member.assignment, group.protocol_type, group.protocol_name)
         self.reply(parked, answer)
         self.complete_and_schedule_next_heartbeat_expiration(group, member)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from bridge.migration.targets import plan_partition
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan
+    from bridge.migration.plan import MigrationPlan
 
 
-def accepted_plan_error(first: Plan, accepted: Plan) -> str:
+def accepted_plan_error(first: MigrationPlan, accepted: MigrationPlan) -> str:
     """Why it does not follow, for a person; empty when it does."""
     seen = replace(accepted.snapshot, partitions=first.snapshot.partitions)
     if replace(accepted, snapshot=seen, partitions=first.partitions, digest=first.digest) != first:

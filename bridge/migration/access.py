@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.control import ABORT, MEMBERS, PRIVATE_PIECES
+from bridge.migration.control import ABORT_CHILD, MEMBERS_CHILD, PRIVATE_PIECE_PREFIXES
 from zkconsumer.zk.requests import (
     PERM_ADMIN,
     PERM_ALL,
@@ -31,7 +31,15 @@ from zkconsumer.zk.requests import (
     PERM_WRITE,
     Acl,
 )
-from zkconsumer.zk.security import SECURE_ACL, Digest, Login, SaslDigestMd5, SaslGssapi, ZkSecurity, identities
+from zkconsumer.zk.security import (
+    SECURE_ACL,
+    DigestLogin,
+    SaslDigestMd5Login,
+    SaslGssapiLogin,
+    ZkLogin,
+    ZkSecurity,
+    identities,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,21 +48,21 @@ PRIVATE_ACL = (Acl(PERM_ALL, "auth", ""),)
 """Everything for the login that creates the node, nothing for any other."""
 
 WORLD = "world"
-MASKED = ":x"
+MASKED_DIGEST = ":x"
 """What a server shows in the place of a digest's hash to a client that may not administer the node."""
 
-_LETTERS = (
+_PERM_LETTERS = (
     (PERM_CREATE, "c"), (PERM_DELETE, "d"), (PERM_READ, "r"), (PERM_WRITE, "w"), (PERM_ADMIN, "a"),
 )  # fmt: skip
-_OTHERS_MAY = {MEMBERS: PERM_READ | PERM_CREATE | PERM_DELETE, ABORT: PERM_READ | PERM_WRITE}
+_GROUP_LOGIN_PERMS = {MEMBERS_CHILD: PERM_READ | PERM_CREATE | PERM_DELETE, ABORT_CHILD: PERM_READ | PERM_WRITE}
 """The rights of others on a child of the control znode; ``PERM_READ`` on each one that is not here."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunAccess:
+class RunAclPolicy:
     """The lists that a run gives the nodes that it creates.  ``login``: its own; None: it has none."""
 
-    login: Login | None = None
+    login: ZkLogin | None = None
 
     @property
     def is_protected(self) -> bool:
@@ -68,13 +76,13 @@ class RunAccess:
 
     def acl_of_child(self, name: str) -> tuple[Acl, ...] | None:
         """Of a child of the control znode; ``members`` and ``abort`` get the group's logins besides."""
-        if self.is_protected and name.startswith(PRIVATE_PIECES):
+        if self.is_protected and name.startswith(PRIVATE_PIECE_PREFIXES):
             return PRIVATE_ACL
         return self.acl
 
     def acl_for_group_logins(self, name: str, logins: Iterable[tuple[str, str]]) -> tuple[Acl, ...]:
         """Of ``members`` or ``abort``, for these schemes and ids."""
-        return (*SECURE_ACL, *(Acl(_OTHERS_MAY[name], scheme, who) for scheme, who in sorted(logins)))
+        return (*SECURE_ACL, *(Acl(_GROUP_LOGIN_PERMS[name], scheme, who) for scheme, who in sorted(logins)))
 
     @property
     def login_text(self) -> str:
@@ -91,7 +99,7 @@ def is_open(acl: Sequence[Acl]) -> bool:
 
 def is_unmasked(acl: Sequence[Acl]) -> bool:
     """Whether the server showed every digest, so that the list can be given to another node."""
-    return not any(entry.scheme == "digest" and entry.id.endswith(MASKED) for entry in acl)
+    return not any(entry.scheme == "digest" and entry.id.endswith(MASKED_DIGEST) for entry in acl)
 
 
 def world_perms(acl: Sequence[Acl]) -> int:
@@ -103,18 +111,18 @@ def world_perms(acl: Sequence[Acl]) -> int:
     return rights
 
 
-def matches_login(entry: Acl, login: Login) -> bool:
+def matches_login(entry: Acl, login: ZkLogin) -> bool:
     """Whether an entry can only mean this login.
 
     A server may make a longer name of a SASL user (``user/host@REALM``); who a ticket without a principal is, it alone
     knows, so any SASL entry passes then, and the right to administer is asked of the server besides.
     """
     match login:
-        case Digest():
+        case DigestLogin():
             return (entry.scheme, entry.id) in identities(login)
-        case SaslDigestMd5(user):
+        case SaslDigestMd5Login(user):
             return entry.scheme == "sasl" and _short(entry.id) == user
-        case SaslGssapi(principal):
+        case SaslGssapiLogin(principal):
             return entry.scheme == "sasl" and (principal is None or _short(entry.id) == _short(principal))
 
 
@@ -124,7 +132,10 @@ def _short(name: str) -> str:
 
 def format_acl(acl: Sequence[Acl]) -> str:
     """A list as ``zkCli.sh`` has it, without the hashes of passwords."""
-    return ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl) or "a list that this run may not see"
+    return (
+        ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl)
+        or "a list that this run may not see"
+    )
 
 
 def format_acl_logins(acl: Sequence[Acl]) -> str:
@@ -135,7 +146,7 @@ def format_acl_logins(acl: Sequence[Acl]) -> str:
 
 def format_perms(perms: int) -> str:
     """Rights as ``zkCli.sh`` writes them."""
-    return "".join(letter for perm, letter in _LETTERS if perms & perm)
+    return "".join(letter for perm, letter in _PERM_LETTERS if perms & perm)
 
 
 def _format_acl_id(entry: Acl) -> str:
@@ -148,7 +159,7 @@ def _format_acl_id(entry: Acl) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ControlAcls:
     """The lists of a control znode and of what belongs to it, by path.
 
     ``parents``: of those that exist.  ``control`` None: there is no control znode.  ``children``: by name.
@@ -160,7 +171,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class AclMismatch:
     """A node that does not belong to the run's login: the list that it has, and the one that it must have."""
 
     path: str
@@ -168,7 +179,7 @@ class Wrong:
     required: str
 
 
-def belongs_to_other_login(found: Found, access: RunAccess) -> bool:
+def belongs_to_other_login(found: ControlAcls, access: RunAclPolicy) -> bool:
     """Whether the control znode belongs to a login, and it is not this run's."""
     acl = found.control
     if acl is None or is_open(acl):
@@ -176,28 +187,30 @@ def belongs_to_other_login(found: Found, access: RunAccess) -> bool:
     return access.login is None or not is_owned_by_login(acl, access.login, PERM_READ)
 
 
-def invalid_acls(found: Found, access: RunAccess, control_path: str) -> list[Wrong]:
+def invalid_acls(found: ControlAcls, access: RunAclPolicy, control_path: str) -> list[AclMismatch]:
     """The nodes whose lists a run with a login refuses; none for a run without one."""
     if access.login is None:
         return []
     wrong = []
     for path, acl in found.parents.items():
         if world_perms(acl) & ~PERM_READ:
-            named = ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl if entry.scheme != WORLD)
-            wrong.append(Wrong(path, format_acl(acl), f"{named or 'auth::cdrwa'},world:anyone:r"))
+            named = ",".join(
+                f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl if entry.scheme != WORLD
+            )
+            wrong.append(AclMismatch(path, format_acl(acl), f"{named or 'auth::cdrwa'},world:anyone:r"))
     if found.control is not None and not is_owned_by_login(found.control, access.login, PERM_READ):
-        wrong.append(Wrong(control_path, format_acl(found.control), "auth::cdrwa,world:anyone:r"))
+        wrong.append(AclMismatch(control_path, format_acl(found.control), "auth::cdrwa,world:anyone:r"))
     for name, acl in sorted(found.children.items()):
-        is_private = name.startswith(PRIVATE_PIECES)
-        others_may = _OTHERS_MAY.get(name, 0 if is_private else PERM_READ)
-        owned = [entry for entry in acl if name not in _OTHERS_MAY or entry.perms & ~others_may]
+        is_private = name.startswith(PRIVATE_PIECE_PREFIXES)
+        others_may = _GROUP_LOGIN_PERMS.get(name, 0 if is_private else PERM_READ)
+        owned = [entry for entry in acl if name not in _GROUP_LOGIN_PERMS or entry.perms & ~others_may]
         if not is_owned_by_login(owned, access.login, others_may):
             must_have = "auth::cdrwa" if is_private else "auth::cdrwa,world:anyone:r"
-            wrong.append(Wrong(f"{control_path}/{name}", format_acl(acl), must_have))
+            wrong.append(AclMismatch(f"{control_path}/{name}", format_acl(acl), must_have))
     return wrong
 
 
-def is_owned_by_login(acl: Sequence[Acl], login: Login, world_may: int) -> bool:
+def is_owned_by_login(acl: Sequence[Acl], login: ZkLogin, world_may: int) -> bool:
     """Whether this login, and no other, has rights besides those of the world, which has no more than these."""
     named = [entry for entry in acl if entry.scheme != WORLD]
     return (

@@ -19,23 +19,23 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from bridge.migration.errors import PartlyDone
+from bridge.migration.errors import PartiallyDoneError
 from bridge.migration.fences.late_lists import acls_before_fence
 from bridge.migration.fences.list_of_made import acl_of_parent
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_fence_record
-from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
-from bridge.migration.step import Done, Standing, Todo
+from bridge.migration.json_members import InvalidJsonError, JsonObjectReader, as_list, as_number, as_text
+from bridge.migration.step import StepDone, StepPending, StepStatus
 from bridge.migration.whole_file import write_atomically
 from zkconsumer.admin.session import read_not_authorized_error, zk_error_name
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, Create, NodeExists, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.migration.authority import Authority
+    from bridge.migration.authority import ControlZnode
     from bridge.migration.fences.lists import AccessList
     from zkconsumer.admin.session import AdminSession
 
@@ -44,7 +44,7 @@ FILE_BYTES_MAX = 1024 * 1024 * 1024
 NODES_MAX = 2_000_000
 
 
-class BadArchive(PreconditionFailed):
+class InvalidArchiveError(PreconditionFailed):
     """A file is no archive of a group's znodes, or is not as it was written; take it as ``complete`` wrote it."""
 
 
@@ -59,7 +59,7 @@ class ArchivedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class ZnodeArchive:
     """A group's znodes, parents first."""
 
     group: str
@@ -69,7 +69,7 @@ class Archive:
 
 
 def read_group_znodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
-    """Everything below ``/consumers/G``, and that node.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    """Everything below ``/consumers/G``, and that node.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
     level = [paths.group_root(group)]
     found: list[ArchivedNode] = []
     while level:
@@ -85,7 +85,9 @@ def read_group_znodes(session: AdminSession, group: str) -> tuple[ArchivedNode, 
         if refused:
             raise read_not_authorized_error(refused)
         if len(found) > NODES_MAX:
-            raise WorldError(f"{paths.group_root(group)} has more than {NODES_MAX} nodes: this is no consumer group")
+            raise UnavailableError(
+                f"{paths.group_root(group)} has more than {NODES_MAX} nodes: this is no consumer group"
+            )
         below = session.children_of_many(path for path in there if nodes[path].stat.num_children)
         level = [f"{path}/{name}" for path, children in below.items() for name in sorted(children.names)]
     return tuple(found)
@@ -94,7 +96,7 @@ def read_group_znodes(session: AdminSession, group: str) -> tuple[ArchivedNode, 
 # --- the file ---------------------------------------------------------------------------------------------------
 
 
-def archive_lines(archive: Archive) -> Iterator[str]:
+def archive_lines(archive: ZnodeArchive) -> Iterator[str]:
     """The lines of the file, each with its end; ASCII."""
     digest = hashlib.sha256()
     head: dict[str, object] = {
@@ -120,58 +122,58 @@ def archive_lines(archive: Archive) -> Iterator[str]:
     yield json.dumps({"sha256": digest.hexdigest()}) + "\n"
 
 
-def write_archive(path: Path, archive: Archive) -> None:
+def write_archive(path: Path, archive: ZnodeArchive) -> None:
     """Write it so that the file is there whole or not at all.
 
-    Raises ``PreconditionFailed`` when something is there already, ``WorldError`` when it cannot be written.
+    Raises ``PreconditionFailed`` when something is there already, ``UnavailableError`` when it cannot be written.
     """
     try:
         write_atomically(path, archive_lines(archive), replace=False)
     except FileExistsError as error:
         raise PreconditionFailed(f"{path} exists: name another file for the archive, with --archive") from error
     except OSError as error:
-        raise WorldError(f"the archive cannot be written to {path}: {error.strerror or error}") from error
+        raise UnavailableError(f"the archive cannot be written to {path}: {error.strerror or error}") from error
 
 
-def read_archive(path: Path) -> Archive:
-    """The archive in a file.  Raises ``BadArchive``."""
+def read_archive(path: Path) -> ZnodeArchive:
+    """The archive in a file.  Raises ``InvalidArchiveError``."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise BadArchive(f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidArchiveError(f"{path} cannot be read: {error.strerror}") from error
     try:
         return parse_archive(data)
-    except Wrong as error:
-        raise BadArchive(f"{path}: {error}") from error
+    except InvalidJsonError as error:
+        raise InvalidArchiveError(f"{path}: {error}") from error
 
 
-def parse_archive(data: bytes) -> Archive:
-    """The archive in these bytes.  Raises ``Wrong`` for whatever else they are."""
+def parse_archive(data: bytes) -> ZnodeArchive:
+    """The archive in these bytes.  Raises ``InvalidJsonError`` for whatever else they are."""
     if len(data) > FILE_BYTES_MAX:
-        raise Wrong(f"more than {FILE_BYTES_MAX} bytes: this is no archive")
+        raise InvalidJsonError(f"more than {FILE_BYTES_MAX} bytes: this is no archive")
     body, _, last = data.removesuffix(b"\n").rpartition(b"\n")
     try:
         lines, trailer = body.decode("ascii").split("\n"), last.decode("ascii")
     except UnicodeDecodeError as error:
-        raise Wrong("not ASCII: this is no archive") from error
-    members = Members.parse(trailer, "the last line")
+        raise InvalidJsonError("not ASCII: this is no archive") from error
+    members = JsonObjectReader.parse(trailer, "the last line")
     if members.text("sha256") != hashlib.sha256(body + b"\n").hexdigest():
-        raise Wrong("it is not as it was written: the digest in its last line is another's")
-    head = Members.parse(lines[0], "line 1")
+        raise InvalidJsonError("it is not as it was written: the digest in its last line is another's")
+    head = JsonObjectReader.parse(lines[0], "line 1")
     if head.text("schema") != SCHEMA:
-        raise Wrong("line 1: no archive of this release")
+        raise InvalidJsonError("line 1: no archive of this release")
     group = head.checked("group", paths.check_group)
     migration_id, at_ms, count = head.text("migration_id", 64), head.number("at_ms"), head.number("nodes")
     head.reject_unknown_keys()
     if count != len(lines) - 1:
-        raise Wrong(f"{count} nodes are announced, and {len(lines) - 1} follow")
+        raise InvalidJsonError(f"{count} nodes are announced, and {len(lines) - 1} follow")
     root = paths.group_root(group)
-    nodes = tuple(_node(Members.parse(line, f"line {n}"), root) for n, line in enumerate(lines[1:], start=2))
-    return Archive(group, migration_id, at_ms, nodes)
+    nodes = tuple(_node(JsonObjectReader.parse(line, f"line {n}"), root) for n, line in enumerate(lines[1:], start=2))
+    return ZnodeArchive(group, migration_id, at_ms, nodes)
 
 
-def _node(members: Members, root: str) -> ArchivedNode:
+def _node(members: JsonObjectReader, root: str) -> ArchivedNode:
     path = members.text("path")
     parts = path.removeprefix(root).split("/")
     if not (path == root or path.startswith(f"{root}/")) or any(part in ("", ".", "..") for part in parts[1:]):
@@ -200,7 +202,7 @@ class WriteArchive:
     A file of this migration that is there already counts: a run before this one wrote it, and lifted fences since.
     """
 
-    control_znode: Authority
+    control_znode: ControlZnode
     planned: Mapping[str, AccessList]
     path: Path
 
@@ -211,14 +213,14 @@ class WriteArchive:
         """See ``Step``."""
         return [f"write every znode of {paths.group_root(self.control_znode.group)} to {self.path}"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        return Done() if self.path.exists() and self._is_ours() else Todo()
+        return StepDone() if self.path.exists() and self._is_ours() else StepPending()
 
     def _is_ours(self) -> bool:
         try:
             archive = read_archive(self.path)
-        except BadArchive:
+        except InvalidArchiveError:
             return False
         return (archive.group, archive.migration_id) == (self.control_znode.group, self.control_znode.migration_id)
 
@@ -232,14 +234,14 @@ class WriteArchive:
             for node in read_group_znodes(authority.session, authority.group)
         )
         at_ms = authority.session.clock.wall_ms()
-        write_archive(self.path, Archive(authority.group, authority.migration_id, at_ms, nodes))
+        write_archive(self.path, ZnodeArchive(authority.group, authority.migration_id, at_ms, nodes))
 
 
-def restore_znodes(session: AdminSession, archive: Archive) -> list[str]:
+def restore_znodes(session: AdminSession, archive: ZnodeArchive) -> list[str]:
     """Make the persistent nodes that are missing, with their data and lists; the paths that were made.
 
     Ephemeral nodes belong to sessions that have ended, and the fences of the migration to nobody any more; neither
-    comes back.  Raises ``PartlyDone`` for a node that cannot be made; the same again goes on behind it.
+    comes back.  Raises ``PartiallyDoneError`` for a node that cannot be made; the same again goes on behind it.
     """
     session.request([Create(path) for path in paths.parents(paths.group_root(archive.group))])
     made: list[str] = []
@@ -249,19 +251,20 @@ def restore_znodes(session: AdminSession, archive: Archive) -> list[str]:
         made += [node.path for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, StoreError)]
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
-                raise PartlyDone(
-                    f"{node.path} cannot be made ({zk_error_name(answer)}), {len(made)} nodes were: see to it, then do the "
+                raise PartiallyDoneError(
+                    f"{node.path} cannot be made ({zk_error_name(answer)}), {len(made)} nodes were: see to it, then "
+                    "do the "
                     "same again"
                 )
     return made
 
 
-def restorable_znodes(archive: Archive) -> list[ArchivedNode]:
+def restorable_znodes(archive: ZnodeArchive) -> list[ArchivedNode]:
     """What ``put_back`` makes where it is missing: neither what sessions held nor fences; parents first."""
     return [node for node in archive.nodes if not node.session and not _is_fence(node)]
 
 
-def missing_znodes(session: AdminSession, archive: Archive) -> list[str]:
+def missing_znodes(session: AdminSession, archive: ZnodeArchive) -> list[str]:
     """What ``put_back`` would make now."""
     wanted = [node.path for node in restorable_znodes(archive)]
     there = session.get_many(wanted)
@@ -271,4 +274,3 @@ def missing_znodes(session: AdminSession, archive: Archive) -> list[str]:
 def _is_fence(node: ArchivedNode) -> bool:
     parent = node.path.rpartition("/")[0]
     return parse_fence_record(node.data) is not None or (node.path.endswith("/fenced") and "/owners/" in parent)
-

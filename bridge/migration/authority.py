@@ -1,7 +1,7 @@
 """The control znode as one run sees it, and how the run writes so that no stale run can.
 
     look       what stands there
-    require    it stands there, it is of our migration, and in one of these phases; or ``PartlyDone``: what is done
+    require    it is there, it is of our migration, and in one of these phases; or ``PartiallyDoneError``: what is done
     stands     the same for a look, which a dry run has too: there, it may not stand so yet
     transact   operations in one multi behind a check of the control znode's version: all of them, or none
     run        an ephemeral child: whoever holds it is the only run
@@ -9,9 +9,9 @@
 
 Every write of a run goes through ``write``.  A process may be paused at any moment and for any time.  As long as the
 session that made ``run`` lives, no other run begins; once it has ended, ZooKeeper carries nothing of it out, and the
-client never sends it again in a later session.  Such a write raises ``RunLost``: the run begins with its first step,
-which takes ``run`` again.  So no multi checks ``run`` too: only a person can delete it while its session lives, and
-``is_aborted`` notices that between two steps.
+client never sends it again in a later session.  Such a write raises ``MigrationLockLostError``: the run begins with its
+first step, which takes ``run`` again.  So no multi checks ``run`` too: only a person can delete it while its session
+lives, and ``is_aborted`` notices that between two steps.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.control import ABORT, RUN, phase_of, strategy_of
+from bridge.migration.control import ABORT_CHILD, LOCK_CHILD, phase_of, strategy_of
 from bridge.migration.control_access import acl_policy_of
-from bridge.migration.errors import PartlyDone, RunLost
-from bridge.migration.fences.lists import FenceForm, fence_acl_entry
+from bridge.migration.errors import MigrationLockLostError, PartiallyDoneError
+from bridge.migration.fences.lists import FenceAclTemplate, fence_acl_entry
 from bridge.migration.phases import ENDED, can_reach
-from bridge.migration.step import Refused
+from bridge.migration.step import StepRefused
 from zkconsumer.admin.groups import read_control
 from zkconsumer.admin.session import expect_result, unexpected_result_error, zk_error_name
-from zkconsumer.admin.stores import OffsetWrite, WriteReport, write_offsets
-from zkconsumer.errors import PreconditionFailed, WorldError, ZkTimeoutException
+from zkconsumer.admin.stores import OffsetWrite, StoreWriteReport, write_offsets
+from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkTimeoutException
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Acl,
@@ -42,32 +42,32 @@ from zkconsumer.zk.requests import (
     Multi,
     MultiFailed,
     MultiOk,
-    Node,
     NoNode,
     Op,
     Request,
     Result,
-    SessionGone,
+    SessionEnded,
     SetData,
     Stat,
     StoreError,
+    ZnodeData,
 )
 from zkconsumer.zk.znodes import format_control
 
 if TYPE_CHECKING:
     from bridge.migration.phases import Phase, Strategy
     from zkconsumer.admin.session import AdminSession
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
 TRIES_MAX = 3
 """How often something is written whose answer the connection took with it; each time after a look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class VersionedControl:
     """The control znode at one moment; ``version`` is what writes are bound to."""
 
-    control: Control
+    control: ControlRecord
     version: int
 
     @property
@@ -82,7 +82,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOf:
+class MigrationLock:
     """Whose run it is: ``who`` in words, since when, and in which session."""
 
     owner: str
@@ -90,7 +90,7 @@ class RunOf:
     session_id: int
 
 
-class Authority:
+class ControlZnode:
     """One migration of one group, seen through one session.  One thread."""
 
     def __init__(self, session: AdminSession, group: str, migration_id: str) -> None:
@@ -99,7 +99,9 @@ class Authority:
         self.migration_id = migration_id
         self.acl_policy = acl_policy_of(session)
         """Which access lists the nodes get that this run creates."""
-        self.fence_acl_template = FenceForm(fence_acl_entry(migration_id) if self.acl_policy.is_protected else None)
+        self.fence_acl_template = FenceAclTemplate(
+            fence_acl_entry(migration_id) if self.acl_policy.is_protected else None
+        )
         """Which access lists the nodes of the group get as a fence."""
         self.had_lock = False
         """Whether the run was ours at some time: then somebody may have asked us to stop."""
@@ -108,13 +110,13 @@ class Authority:
         anew.  None: this run may write nothing."""
         self.fence_migration_ids: frozenset[str] = frozenset({migration_id})
         """Migrations whose owner fences are ours to change: this one, and a completed one whose fences it takes over.
-        Constant from ``open_moving`` on."""
+        Constant from ``open_migration`` on."""
 
-    def read(self) -> Held | None:
+    def read(self) -> VersionedControl | None:
         """What stands there, whoever's it is; None: nothing.
 
-        Raises ``PreconditionFailed`` for a node that this release cannot read, ``WorldError`` when ZooKeeper does not
-        tell.
+        Raises ``PreconditionFailed`` for a node that this release cannot read, ``UnavailableError`` when ZooKeeper does
+        not tell.
         """
         control, version, problem = read_control(self.session, self.group)
         if problem:
@@ -130,12 +132,12 @@ class Authority:
             raise PreconditionFailed(
                 f"{paths.control(self.group)} is of a later release ({error}): go on with that release"
             ) from error
-        return Held(control, version)
+        return VersionedControl(control, version)
 
-    def require_phase(self, *phases: Phase) -> Held:
+    def require_phase(self, *phases: Phase) -> VersionedControl:
         """What stands there, when it is ours and in one of these phases.
 
-        Raises ``PartlyDone`` when it is not: somebody else acts on this group.
+        Raises ``PartiallyDoneError`` when it is not: somebody else acts on this group.
         """
         held = self.read()
         if held is not None and held.control.migration_id == self.migration_id and held.phase in phases:
@@ -143,7 +145,7 @@ class Authority:
         wanted = " or ".join(dict.fromkeys(phase.value for phase in phases))
         raise self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}")
 
-    def check_phase(self, *phases: Phase) -> Held | Refused | None:
+    def check_phase(self, *phases: Phase) -> VersionedControl | StepRefused | None:
         """What stands there, for the ``check`` of a step that needs one of these phases.
 
         None: it is not there yet, and may come there: whoever does the step is refused, a dry run goes on.  Refused:
@@ -152,24 +154,28 @@ class Authority:
         try:
             held = self.read()
         except PreconditionFailed as error:
-            return Refused(error)
+            return StepRefused(error)
         if held is None:
             return None
         if held.control.migration_id != self.migration_id:
-            return None if held.phase in ENDED else Refused(self.concurrent_change_error(held, f"migration {self.migration_id}"))
+            return (
+                None
+                if held.phase in ENDED
+                else StepRefused(self.concurrent_change_error(held, f"migration {self.migration_id}"))
+            )
         if held.phase in phases:
             return held
         if can_reach(held.strategy, held.phase, phases):
             return None
         wanted = " or ".join(phase.value for phase in phases)
-        return Refused(self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}"))
+        return StepRefused(self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}"))
 
-    def concurrent_change_error(self, held: Held | None, wanted: str) -> PartlyDone:
+    def concurrent_change_error(self, held: VersionedControl | None, wanted: str) -> PartiallyDoneError:
         """What to raise when the control znode is not what this run left there."""
         found = "is gone"
         if held is not None:
             found = f"says migration {held.control.migration_id} in phase {held.control.phase}"
-        return PartlyDone(
+        return PartiallyDoneError(
             f"{paths.control(self.group)} {found}, and this run needs {wanted}: somebody else acts on group "
             f"{self.group}, and this run stops. See: zkconsumer migrate status {self.group}"
         )
@@ -177,21 +183,21 @@ class Authority:
     def write(self, requests: Sequence[Request]) -> list[Result]:
         """The results, in order; each is carried out in the session that holds the run, or not at all.
 
-        ``ConnectionLost`` is a result: whether that request was carried out is not known.  Raises ``RunLost`` when the
-        session has ended, ``ZkTimeoutException`` when ZooKeeper does not answer.
+        ``ConnectionLost`` is a result: whether that request was carried out is not known.  Raises
+        ``MigrationLockLostError`` when the session has ended, ``ZkTimeoutException`` when ZooKeeper does not answer.
         """
         if not requests:
             return []
         if self._lock_session_id is None:
             raise self._lock_lost()
         answers = self.session.request(requests, self._lock_session_id)
-        if any(isinstance(answer, SessionGone) for answer in answers):
+        if any(isinstance(answer, SessionEnded) for answer in answers):
             raise self._lock_lost()
         return answers
 
     def write_offsets(
         self,
-        held: Held,
+        held: VersionedControl,
         writes: Sequence[OffsetWrite],
         acl: tuple[Acl, ...] | None = None,
         *,
@@ -202,30 +208,31 @@ class Authority:
         """
         if self._lock_session_id is None:
             raise self._lock_lost()
-        report = WriteReport()
+        report = StoreWriteReport()
         write_offsets(
             self.session, self.group, writes, held.version, report, acl,
             allow_members=allow_members, in_session=self._lock_session_id,
         )  # fmt: skip
         if report.stopped_by:
-            self.require_lock_session()  # ``RunLost`` tells more than what stopped it
+            self.require_lock_session()  # ``MigrationLockLostError`` tells more than what stopped it
         return report.stopped_by
 
-    def create_lock(self, held: Held, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
+    def create_lock(self, held: VersionedControl, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
         """Make ``run`` by this operation, in that session or not at all; the answer is that of ``transact``."""
         [answer] = self.session.request([self._conditional_multi(held, [op])], session_id)
         return self._multi_result(answer, held, 1)
 
-    def transact(self, held: Held, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
+    def transact(self, held: VersionedControl, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
         """All of these operations, if the control znode is still as ``held`` says; None: unknown, so look again.
 
-        What failed first is counted without the check.  Raises ``PartlyDone`` when the control znode has changed,
-        ``RunLost`` when the session of the run has ended, ``WorldError`` for any other answer.
+        What failed first is counted without the check.  Raises ``PartiallyDoneError`` when the control znode has
+        changed, ``MigrationLockLostError`` when the session of the run has ended, ``UnavailableError`` for any other
+        answer.
         """
         [answer] = self.write([self._conditional_multi(held, ops)])
         return self._multi_result(answer, held, len(ops))
 
-    def write_control(self, held: Held, control: Control) -> bool:
+    def write_control(self, held: VersionedControl, control: ControlRecord) -> bool:
         """Write the control znode once, if it is still as ``held`` says; False: the answer was lost.
 
         Raises as ``transact`` does.
@@ -239,12 +246,12 @@ class Authority:
                 return False
             case BadVersion() | NoNode():
                 raise self.concurrent_change_error(self.read(), f"it at version {held.version}, as it read it")
-        raise WorldError(f"{path} cannot be written: {zk_error_name(answer)}")
+        raise UnavailableError(f"{path} cannot be written: {zk_error_name(answer)}")
 
-    def _conditional_multi(self, held: Held, ops: Sequence[Op]) -> Multi:
+    def _conditional_multi(self, held: VersionedControl, ops: Sequence[Op]) -> Multi:
         return Multi((CheckOp(paths.control(self.group), held.version), *ops))
 
-    def _multi_result(self, answer: Result, held: Held, count: int) -> MultiOk | MultiFailed | None:
+    def _multi_result(self, answer: Result, held: VersionedControl, count: int) -> MultiOk | MultiFailed | None:
         match answer:
             case MultiOk(results):
                 return MultiOk(results[1:])
@@ -252,15 +259,15 @@ class Authority:
                 raise self.concurrent_change_error(self.read(), f"it at version {held.version}, as it read it")
             case MultiFailed(path, failed, error):
                 return MultiFailed(path, failed - 1, error)
-            case ConnectionLost() | SessionGone():
+            case ConnectionLost() | SessionEnded():
                 return None
-        raise WorldError(f"ZooKeeper refused {count} changes of group {self.group}: {zk_error_name(answer)}")
+        raise UnavailableError(f"ZooKeeper refused {count} changes of group {self.group}: {zk_error_name(answer)}")
 
     # --- the run
 
-    def read_lock(self) -> RunOf | None:
+    def read_lock(self) -> MigrationLock | None:
         """Whose run there is; None: nobody's."""
-        node = self.session.get(paths.control_child(self.group, RUN))
+        node = self.session.get(paths.control_child(self.group, LOCK_CHILD))
         return None if node is None else _parse_lock(node)
 
     def lock_acquired(self, session_id: int) -> None:
@@ -273,7 +280,9 @@ class Authority:
         self._lock_session_id = None
 
     def require_lock_session(self) -> int:
-        """The session that holds the run, which is ours: looked at now.  Raises ``RunLost`` when it does not."""
+        """The session that holds the run, which is ours: looked at now.  Raises ``MigrationLockLostError`` when it does
+        not.
+        """
         lost = self.lock_lost_error(self.read_lock())
         if lost is not None:
             raise lost
@@ -281,7 +290,7 @@ class Authority:
             raise self._lock_lost()
         return self._lock_session_id
 
-    def lock_lost_error(self, run: RunOf | None) -> RunLost | None:
+    def lock_lost_error(self, run: MigrationLock | None) -> MigrationLockLostError | None:
         """What to raise when this run was taken and ``run``, as it is now, is not ours; None in any other case."""
         session_id = self._lock_session_id
         if session_id is None or (run is not None and run.session_id == session_id):
@@ -289,12 +298,12 @@ class Authority:
         return self._lock_lost()
 
     def check_lock(self) -> None:
-        """Raises ``RunLost`` when this run was taken and is not ours any more; looked at now."""
+        """Raises ``MigrationLockLostError`` when this run was taken and is not ours any more; looked at now."""
         if self._lock_session_id is not None:
             self.require_lock_session()
 
-    def _lock_lost(self) -> RunLost:
-        return RunLost(
+    def _lock_lost(self) -> MigrationLockLostError:
+        return MigrationLockLostError(
             f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
             "before the run is taken again"
         )
@@ -308,7 +317,7 @@ class Authority:
         run = self.read_lock()
         if run is None or run.session_id != self.session.session_id:
             return ()
-        path = paths.control_child(self.group, RUN)
+        path = paths.control_child(self.group, LOCK_CHILD)
         [acl] = self.session.request([GetAcl(path)])
         entries: tuple[Acl, ...] = () if isinstance(acl, NoNode) else expect_result(acl, tuple, path)
         return tuple(one for one in entries if one.scheme != "world")
@@ -316,13 +325,13 @@ class Authority:
     def is_abort_requested(self) -> bool:
         """Whether somebody asked this run to stop: what ``Run`` asks between two steps.
 
-        False before the run is ours, since taking it deletes what was asked of another.  Raises ``RunLost`` when it is
-        ours no more.
+        False before the run is ours, since taking it deletes what was asked of another.  Raises
+        ``MigrationLockLostError`` when it is ours no more.
         """
         if not self.had_lock:
             return False
         self.check_lock()
-        [stat] = self.session.request([Exists(paths.control_child(self.group, ABORT))])
+        [stat] = self.session.request([Exists(paths.control_child(self.group, ABORT_CHILD))])
         if isinstance(stat, StoreError):
             raise unexpected_result_error("ZooKeeper does not tell whether the run is to stop", stat)
         return isinstance(stat, Stat) and stat.data_length > 0
@@ -338,11 +347,11 @@ def format_lock(who: str, since_ms: int) -> bytes:
     return json.dumps({"who": who, "since_ms": since_ms}, ensure_ascii=True).encode()
 
 
-def _parse_lock(node: Node) -> RunOf:
+def _parse_lock(node: ZnodeData) -> MigrationLock:
     """Whatever it holds, it is somebody's run."""
     try:
         read = json.loads(node.data)
         who, since_ms = str(read["who"])[:200], int(read["since_ms"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         who, since_ms = "somebody", node.stat.ctime_ms
-    return RunOf(who, since_ms, node.stat.ephemeral_owner)
+    return MigrationLock(who, since_ms, node.stat.ephemeral_owner)

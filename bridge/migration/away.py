@@ -10,16 +10,29 @@ waits for members that leave, until its deadline.
 
 from __future__ import annotations
 
-from bridge.migration.errors import AnswerLost, MoveUnconfirmed, RunLost, SeatDelayed, SeatLost
+from bridge.migration.errors import (
+    AuthorityMoveUnconfirmedError,
+    ControlWriteUnknownError,
+    MigrationLockLostError,
+    PlaceholderLostError,
+    PlaceholderTimeoutError,
+)
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError, ZkTimeoutException
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.group_offsets import MOVED, WAIT
+from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
 
 
 def is_unavailable(error: ZkConsumerError) -> bool:
     """Whether the same may be tried again once a store is back."""
     if isinstance(error, BrokerError):
-        return error.code in MOVED | WAIT
+        return error.code in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS
     return isinstance(
-        error, ZkTimeoutException | BrokerUnreachable | SeatDelayed | SeatLost | RunLost | AnswerLost | MoveUnconfirmed
-    )  # fmt: skip
+        error,
+        ZkTimeoutException
+        | BrokerUnreachable
+        | PlaceholderTimeoutError
+        | PlaceholderLostError
+        | MigrationLockLostError
+        | ControlWriteUnknownError
+        | AuthorityMoveUnconfirmedError,
+    )

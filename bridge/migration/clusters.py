@@ -11,36 +11,36 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.errors import PlanIsStale
-from bridge.migration.seen import Clusters
-from bridge.migration.step import Done, Refused, Standing
-from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.errors import MayNotRead, PreconditionFailed
+from bridge.migration.errors import StalePlanError
+from bridge.migration.seen import ClusterIds
+from bridge.migration.step import StepDone, StepRefused, StepStatus
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
+from zkconsumer.errors import PreconditionFailed, ZkReadNotAuthorized
 from zkconsumer.kafka.metadata import fetch_cluster_id
 from zkconsumer.strict_json import read_json_object
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.moving import Moving
+    from bridge.migration.moving import MigrationContext
     from zkconsumer.admin.session import AdminSession
 
 ID_CHARS_MAX = 200
 """An id of Kafka's own has 22."""
 
 
-def read_cluster_ids(session: AdminSession) -> Clusters:
-    """Both ids.  Raises ``WorldError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
+def read_cluster_ids(session: AdminSession) -> ClusterIds:
+    """Both ids.  Raises ``UnavailableError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
     try:
         kafka = read_kafka_cluster_id(session)
-    except PeerTrouble:
+    except BROKER_REQUEST_ERRORS:
         kafka = ""
-    return Clusters(kafka, read_zookeeper_cluster_id(session))
+    return ClusterIds(kafka, read_zookeeper_cluster_id(session))
 
 
 def read_kafka_cluster_id(session: AdminSession) -> str:
     """What the first broker says that has an id; empty: none has.
 
-    Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.ask_any``.
+    Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.execute_on_any``.
     """
     found = session.brokers.execute_on_any(fetch_cluster_id, tells=bool)
     return (found or "")[:ID_CHARS_MAX]
@@ -51,16 +51,16 @@ def read_zookeeper_cluster_id(session: AdminSession) -> str:
     try:
         node = session.get(paths.CLUSTER_ID)
         found = None if node is None else read_json_object(node.data.decode()).get("id")
-    except (MayNotRead, ValueError):
+    except (ZkReadNotAuthorized, ValueError):
         return ""
     return found[:ID_CHARS_MAX] if isinstance(found, str) and found.isprintable() else ""
 
 
 @dataclass(frozen=True, slots=True)
-class SameClusters:
+class CheckClusterIds:
     """The servers are those that the plan was made with, as far as it knows."""
 
-    context: Moving
+    context: MigrationContext
 
     name = "these are the servers of the plan"
     changes = False
@@ -69,7 +69,7 @@ class SameClusters:
         """See ``Step``."""
         return ["look whether the brokers and ZooKeeper have the ids that the plan saw"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         session, planned = self.context.session, self.context.plan.snapshot.clusters
         others = []
@@ -77,14 +77,14 @@ class SameClusters:
             others += _mismatch_text("ZooKeeper of cluster", planned.zookeeper, read_zookeeper_cluster_id(session))
         if planned.kafka:
             others += _mismatch_text("brokers of cluster", planned.kafka, read_kafka_cluster_id(session))
-        return Refused(self._refusal(", and ".join(others))) if others else Done()
+        return StepRefused(self._refusal(", and ".join(others))) if others else StepDone()
 
     def _refusal(self, others: str) -> PreconditionFailed:
         moving = self.context
         words = f"the plan of group {moving.group} was made with {others}. Name the servers of the plan"
         if moving.phase is not None:
             return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is under way there")
-        return PlanIsStale(
+        return StalePlanError(
             f"{words} (--zookeeper, --bootstrap-server), or plan again for these: zkconsumer migrate plan "
             f"{moving.group}"
         )

@@ -20,22 +20,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bridge.migration.archive import WriteArchive
-from bridge.migration.control_access import ControlIsOurs
-from bridge.migration.control_steps import ControlTo, HoldRun
-from bridge.migration.dual.following import MembersFollow
-from bridge.migration.fences.acls import RestoreLists
-from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.control_access import CheckControlAcls
+from bridge.migration.control_steps import AcquireLock, AdvancePhase
+from bridge.migration.dual.following import WaitForAcknowledgements
+from bridge.migration.fences.acls import RestoreAcls
+from bridge.migration.fences.lifting import RemoveOwnerFences
 from bridge.migration.move_steps import confirm_switch_steps
 from bridge.migration.phases import Phase
-from bridge.migration.seat_steps import LeaveSeat
-from bridge.migration.step import Done
+from bridge.migration.seat_steps import RemovePlaceholder
+from bridge.migration.step import StepDone
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
 
 
 def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -> None:
@@ -48,35 +48,35 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
         )
 
 
-def complete_steps(moving: Moving, archive: Path, *, lift_fences: bool) -> Iterator[Step]:
+def complete_steps(moving: MigrationContext, archive: Path, *, lift_fences: bool) -> Iterator[MigrationStep]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.control_znode, moving.phase
     is_dual = moving.plan.strategy == "dual"
     if phase is not Phase.COMPLETED:
         check_can_be_completed(moving.group, authority.migration_id, phase)
-        yield ControlIsOurs(authority.session, moving.group)
-        yield HoldRun(authority, moving.caller)
+        yield CheckControlAcls(authority.session, moving.group)
+        yield AcquireLock(authority, moving.caller)
         yield from confirm_switch_steps(moving)
-        yield LeaveSeat(moving.placeholder)
+        yield RemovePlaceholder(moving.placeholder)
         if is_dual:
-            yield MembersFollow(authority, moving.stores, Phase.SWITCHED)
+            yield WaitForAcknowledgements(authority, moving.stores, Phase.SWITCHED)
         yield WriteArchive(authority, moving.plan.snapshot.acls, archive)
-        yield ControlTo(authority, Phase.COMPLETED)
+        yield AdvancePhase(authority, Phase.COMPLETED)
     if is_dual:
-        yield MembersFollow(authority, moving.stores, Phase.COMPLETED)
+        yield WaitForAcknowledgements(authority, moving.stores, Phase.COMPLETED)
     if lift_fences:
         yield from _fence_removal_steps(moving, holds_run=phase is not Phase.COMPLETED)
 
 
-def _fence_removal_steps(moving: Moving, *, holds_run: bool) -> Iterator[Step]:
+def _fence_removal_steps(moving: MigrationContext, *, holds_run: bool) -> Iterator[MigrationStep]:
     """``holds_run``: an earlier step of these took the run."""
     authority, plan = moving.control_znode, moving.plan
-    steps: list[Step] = [LiftOwnerFences(authority, moving.parents_to_keep)]
+    steps: list[MigrationStep] = [RemoveOwnerFences(authority, moving.parents_to_keep)]
     if plan.uses_acl_fence:
-        steps.append(RestoreLists(authority, moving.topics, plan.snapshot.acls))
+        steps.append(RestoreAcls(authority, moving.topics, plan.snapshot.acls))
     if not holds_run:
-        if all(isinstance(step.check(), Done) for step in steps):
+        if all(isinstance(step.check(), StepDone) for step in steps):
             return
-        yield ControlIsOurs(authority.session, moving.group)
-        yield HoldRun(authority, moving.caller)
+        yield CheckControlAcls(authority.session, moving.group)
+        yield AcquireLock(authority, moving.caller)
     yield from steps

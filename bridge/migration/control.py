@@ -20,77 +20,79 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.migration.phases import Phase, Strategy, authority_of, next_phases
-from zkconsumer.errors import Bug
+from zkconsumer.errors import InternalError
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 CHILD_BYTES_MAX = 512 * 1024
-JOURNAL = "journal"
-RUN = "run"
-ABORT = "abort"
-MEMBERS = paths.CONTROL_MEMBERS
-LEAVE = "leave"
+JOURNAL_CHILD = "journal"
+LOCK_CHILD = "run"
+ABORT_CHILD = "abort"
+MEMBERS_CHILD = paths.CONTROL_MEMBERS
+LEAVE_CHILD = "leave"
 
-NEW_EPOCH = frozenset(
+PHASES_WITH_NEW_EPOCH = frozenset(
     {Phase.FENCING, Phase.ARMED, Phase.LOCKED, Phase.SWITCHED, Phase.UNDOING, Phase.RETURNING, Phase.RETURNED}
 )
 """Phases that begin with a greater epoch; ``planned`` does too, where the znode was left by another migration."""
 
 
-PLAN_PIECES = "plan-"
-ACL_PIECES = "acls-"
-ACCEPTED_PIECES = "accepted-"
-RETURNED_PIECES = "returned-"
-PRIVATE_PIECES = (PLAN_PIECES, ACL_PIECES, ACCEPTED_PIECES)
+PLAN_PIECE_PREFIX = "plan-"
+ACL_PIECE_PREFIX = "acls-"
+ACCEPTED_PIECE_PREFIX = "accepted-"
+RETURNED_PIECE_PREFIX = "returned-"
+PRIVATE_PIECE_PREFIXES = (PLAN_PIECE_PREFIX, ACL_PIECE_PREFIX, ACCEPTED_PIECE_PREFIX)
 """What the names of pieces begin with that only the run's login may read: they hold access lists."""
-PIECES = (*PRIVATE_PIECES, RETURNED_PIECES)
+PIECE_PREFIXES = (*PRIVATE_PIECE_PREFIXES, RETURNED_PIECE_PREFIX)
 """The same, of all pieces."""
 
 
 def plan_piece_name(number: int) -> str:
     """The name of one piece of the plan."""
-    return f"{PLAN_PIECES}{number:04d}"
+    return f"{PLAN_PIECE_PREFIX}{number:04d}"
 
 
 def acl_piece_name(number: int) -> str:
     """The name of one piece of the access lists that were found later than the plan."""
-    return f"{ACL_PIECES}{number:04d}"
+    return f"{ACL_PIECE_PREFIX}{number:04d}"
 
 
 def accepted_piece_name(number: int) -> str:
     """The name of one piece of the plan that was accepted with its drift."""
-    return f"{ACCEPTED_PIECES}{number:04d}"
+    return f"{ACCEPTED_PIECE_PREFIX}{number:04d}"
 
 
 def returned_piece_name(number: int) -> str:
     """The name of one piece of the record of what the way back wrote to ZooKeeper."""
-    return f"{RETURNED_PIECES}{number:04d}"
+    return f"{RETURNED_PIECE_PREFIX}{number:04d}"
 
 
-def initial_control(migration_id: str, strategy: Strategy, before: Control | None) -> Control:
+def initial_control(migration_id: str, strategy: Strategy, before: ControlRecord | None) -> ControlRecord:
     """What the first run writes; ``before`` is what a migration that has ended left there."""
     epoch = 1 if before is None else before.epoch + 1
-    return Control(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
+    return ControlRecord(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
 
 
-def next_control(control: Control, phase: Phase, *, is_confirmed: bool = True) -> Control:
-    """The control znode one phase on.  Raises ``Bug`` for a phase that cannot follow, or before a move is confirmed."""
+def next_control(control: ControlRecord, phase: Phase, *, is_confirmed: bool = True) -> ControlRecord:
+    """The control znode one phase on.  Raises ``InternalError`` for a phase that cannot follow, or before a move is
+    confirmed.
+    """
     if not control.is_confirmed:
-        raise Bug(f"{phase.value} must not follow {control.phase} before that is confirmed")
+        raise InternalError(f"{phase.value} must not follow {control.phase} before that is confirmed")
     if phase not in next_phases(strategy_of(control), phase_of(control)):
-        raise Bug(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
-    epoch = control.epoch + (phase in NEW_EPOCH)
+        raise InternalError(f"{phase.value} does not follow {control.phase} in a {control.strategy} migration")
+    epoch = control.epoch + (phase in PHASES_WITH_NEW_EPOCH)
     return replace(
         control, epoch=epoch, phase=phase.value, authority=authority_of(phase), is_confirmed=is_confirmed
     )  # fmt: skip
 
 
-def phase_of(control: Control) -> Phase:
+def phase_of(control: ControlRecord) -> Phase:
     """The phase as one of ours.  Raises ``ValueError`` for a word of a later release."""
     return Phase(control.phase)
 
 
-def strategy_of(control: Control) -> Strategy:
+def strategy_of(control: ControlRecord) -> Strategy:
     """The strategy as one of ours.  Raises ``ValueError`` for a word of a later release."""
     match control.strategy:
         case "copy" | "dual" as strategy:

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bridge.migration.access import (
-    Found,
-    RunAccess,
-    group_logins,
+    ControlAcls,
+    RunAclPolicy,
     belongs_to_other_login,
-    is_open,
-    is_unmasked,
     format_acl,
     format_acl_logins,
+    group_logins,
     invalid_acls,
+    is_open,
+    is_unmasked,
 )
 from bridge.migration.fences.lists import is_fence, is_fence_acl_entry
 from bridge.migration.fences.owner_nodes import is_topic
-from bridge.migration.step import Done, Refused, Standing
+from bridge.migration.step import StepDone, StepRefused, StepStatus
 from zkconsumer.admin.session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -36,31 +36,34 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import Acl
 
 NAMED_MAX = 20
-NO_VERSION = 2**31 - 1
+IMPOSSIBLE_ACL_VERSION = 2**31 - 1
 """No list has this version: a change that names it shows whether we may administer a node, and changes nothing."""
 
 
-def acl_policy_of(session: AdminSession) -> RunAccess:
+def acl_policy_of(session: AdminSession) -> RunAclPolicy:
     """The lists that a run in this session gives its nodes: by the login of the configuration.
 
     A digest that ``login.open_session`` makes up is no login of the run's own: the next run has another one.
     """
-    return RunAccess(zk_login_of(session.config))
+    return RunAclPolicy(zk_login_of(session.config))
 
 
 def check_control_acls(session: AdminSession, group: str) -> None:
     """The control znode, its parents and its children are as a run with this session's login leaves them.
 
-    Raises ``PreconditionFailed`` with each node that is not, what it has, and what to do; ``WorldError``.
+    Raises ``PreconditionFailed`` with each node that is not, what it has, and what to do; ``UnavailableError``.
     """
     access = acl_policy_of(session)
     control = paths.control(group)
     parents = paths.parents(control)
     lists = session.get_acls([*parents, control])
-    found = Found(_known_acls({path: lists[path] for path in parents if path in lists}), _known_acls(lists).get(control), {})
+    found = ControlAcls(
+        _known_acls({path: lists[path] for path in parents if path in lists}), _known_acls(lists).get(control), {}
+    )
     if lists.get(control, ()) is None or belongs_to_other_login(found, access):
         raise PreconditionFailed(
-            f"{control} belongs to {format_acl_logins(found.control or ())}, and this run has {access.login_text}: only the "
+            f"{control} belongs to {format_acl_logins(found.control or ())}, and this run has {access.login_text}: "
+            "only the "
             f"login that began the migration of group {group} goes on with it. Nothing was changed. Give that login "
             "with --zookeeper-auth"
         )
@@ -79,7 +82,8 @@ def check_control_acls(session: AdminSession, group: str) -> None:
         more = f"\n  and {len(wrong) - NAMED_MAX} more" if len(wrong) > NAMED_MAX else ""
         commands = "".join(f"\n  setAcl {one.path} {one.required}" for one in wrong[:NAMED_MAX])
         raise PreconditionFailed(
-            f"{len(wrong)} of the nodes that decide over group {group} can be changed by others than {access.login_text}:"
+            f"{len(wrong)} of the nodes that decide over group {group} can be changed by others than "
+            f"{access.login_text}:"
             f"{shown}{more}\nNothing was changed. Look at what these nodes hold; then give them these lists with "
             f"zkCli.sh, logged in as that login (addauth), and run the same command again:{commands}"
         )
@@ -91,9 +95,9 @@ def _known_acls(lists: Mapping[str, tuple[Acl, ...] | None]) -> dict[str, tuple[
     return {path: acl or () for path, acl in lists.items()}
 
 
-def _check_may_administer(session: AdminSession, path: str, access: RunAccess) -> None:
+def _check_may_administer(session: AdminSession, path: str, access: RunAclPolicy) -> None:
     """Asked of the server, which alone knows whom it takes us for."""
-    [answer] = session.request([SetAcl(path, OPEN_ACL, NO_VERSION)])
+    [answer] = session.request([SetAcl(path, OPEN_ACL, IMPOSSIBLE_ACL_VERSION)])
     if isinstance(answer, NoAuth):
         raise PreconditionFailed(
             f"ZooKeeper does not take this run ({access.login_text}) for the login that {path} belongs to. Nothing was "
@@ -104,8 +108,8 @@ def _check_may_administer(session: AdminSession, path: str, access: RunAccess) -
 
 
 @dataclass(frozen=True, slots=True)
-class ControlIsOurs:
-    """See ``check_control_lists``."""
+class CheckControlAcls:
+    """See ``check_control_acls``."""
 
     session: AdminSession
     group: str
@@ -117,13 +121,13 @@ class ControlIsOurs:
         """See ``Step``."""
         return [f"look at the access lists of {paths.control(self.group)}, of its parents and of its children"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         try:
             check_control_acls(self.session, self.group)
         except PreconditionFailed as error:
-            return Refused(error)
-        return Done()
+            return StepRefused(error)
+        return StepDone()
 
     def do(self) -> None:
         """There is nothing to do."""
@@ -150,7 +154,9 @@ def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]
         lists = _known_acls(session.get_acls([paths.group_root(group)]))
     fenced = [[one for one in acl if not is_fence_acl_entry(one)] for acl in lists.values() if is_fence(acl)]
     found = group_logins([acl for acl in lists.values() if not is_fence(acl)], fenced)
-    hidden = [path for path, acl in lists.items() if not is_unmasked([one for one in acl if not is_fence_acl_entry(one)])]
+    hidden = [
+        path for path, acl in lists.items() if not is_unmasked([one for one in acl if not is_fence_acl_entry(one)])
+    ]
     if hidden:
         raise PreconditionFailed(
             f"ZooKeeper does not show the logins of group {group} in the access list of {hidden[0]}, since we may not "
@@ -161,7 +167,7 @@ def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class ProtectedNeedsLogin:
+class CheckLoginOfProtectedGroup:
     """A group whose nodes do not give everything to the world is moved by a run with a login of its own only.
 
     ``planned``: the lists that the plan has; empty where it has none, and the upper nodes of the group are read.
@@ -178,15 +184,17 @@ class ProtectedNeedsLogin:
         """See ``Step``."""
         return ["look whether the nodes of the group have access lists, so that the run needs a login"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         if acl_policy_of(self.session).is_protected:
-            return Done()
+            return StepDone()
         lists = self.planned or read_group_acls(self.session, self.group)
         path = first_protected_path(lists)
         if path is None:
-            return Done()
-        return Refused(PreconditionFailed(f"{login_required_text(self.group, path, lists[path])} Nothing was changed"))
+            return StepDone()
+        return StepRefused(
+            PreconditionFailed(f"{login_required_text(self.group, path, lists[path])} Nothing was changed")
+        )
 
     def do(self) -> None:
         """There is nothing to do."""

@@ -12,28 +12,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.copies import copies_of, lost_copies
-from bridge.migration.mover import COPIED_ENTRY, RETENTION_FACT
+from bridge.migration.mover import COPIED_JOURNAL_ENTRY, RETENTION_FACT
 from bridge.migration.moving import read_effective_plan
 from bridge.migration.phases import Phase
 from bridge.migration.retention import broker_retention_text
-from bridge.migration.seen import KafkaValue
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from bridge.migration.seen import CommittedOffset
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
-    from bridge.migration.copies import Difference
-    from bridge.migration.journal import Entries
-    from bridge.migration.plan import Plan
-    from zkconsumer.admin.coordinator_line import Patience
+    from bridge.migration.copies import StoreDifference
+    from bridge.migration.journal import JournalContents
+    from bridge.migration.plan import MigrationPlan
+    from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
     from zkconsumer.admin.session import AdminSession
 
-LOOKED_AT = (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
+PHASES_WITH_COPIED_OFFSETS = (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 DIGITS_MAX = 18
 LOST_SHOWN_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedOffsets:
+class CopiedOffsetsStatus:
     """``count``: how many were copied.  ``lost``: those that Kafka does not have any more.
 
     ``kept_until_ms``: until when Kafka keeps them, at least, by the wall clock; None: ``kept`` says how long, or why
@@ -41,7 +41,7 @@ class CopiedOffsets:
     """
 
     count: int = 0
-    lost: tuple[Difference, ...] = ()
+    lost: tuple[StoreDifference, ...] = ()
     kept_until_ms: int | None = None
     retention_text: str = ""
     error: str = ""
@@ -68,26 +68,32 @@ class CopiedOffsets:
         )
 
 
-def read_copied_offsets_status(session: AdminSession, group: str, entries: Entries, patience: Patience) -> CopiedOffsets:
-    """Compare now, in one of the phases ``LOOKED_AT``.  Raises nothing: what is not known is said."""
+def read_copied_offsets_status(
+    session: AdminSession, group: str, entries: JournalContents, patience: CoordinatorRetryPolicy
+) -> CopiedOffsetsStatus:
+    """Compare now, in one of the phases ``PHASES_WITH_COPIED_OFFSETS``.  Raises nothing: what is not known is said."""
     try:
         plan = read_effective_plan(session, group)
         copies = copies_of(plan)
-        found = KafkaStore(session, group, patience=patience).read_some([copy.tp for copy in copies])
+        found = KafkaOffsetAdmin(session, group, patience=patience).read_some([copy.tp for copy in copies])
     except ZkConsumerError as error:
-        return CopiedOffsets(error=str(error))
-    lost = lost_copies(copies, {tp: KafkaValue(one.offset, one.metadata) for tp, one in found.items()})
+        return CopiedOffsetsStatus(error=str(error))
+    lost = lost_copies(copies, {tp: CommittedOffset(one.offset, one.metadata) for tp, one in found.items()})
     until_ms, kept = _retention_end(plan, entries)
-    return CopiedOffsets(len(copies), tuple(lost), until_ms, kept)
+    return CopiedOffsetsStatus(len(copies), tuple(lost), until_ms, kept)
 
 
-def _retention_end(plan: Plan, entries: Entries) -> tuple[int | None, str]:
+def _retention_end(plan: MigrationPlan, entries: JournalContents) -> tuple[int | None, str]:
     """Until when, or for how long."""
     seen = plan.snapshot
     if not seen.keeps_by_commit:
-        return None, f"for {broker_retention_text(seen)} (offsets.retention.minutes) after the last member of the group has left"
+        return (
+            None,
+            f"for {broker_retention_text(seen)} (offsets.retention.minutes) after the last member of the group has "
+            "left",
+        )
     # A run that goes on commits only what is missing, so the first entry is the one that holds for every offset.
-    first = next((one for one in entries.entries if one.what == COPIED_ENTRY), None)
+    first = next((one for one in entries.entries if one.what == COPIED_JOURNAL_ENTRY), None)
     retention = "" if first is None else first.facts.get(RETENTION_FACT, "")
     if first is None or not (retention.isascii() and retention.isdigit() and len(retention) <= DIGITS_MAX):
         return None, "not known: the journal does not say when they were committed, and for how long"

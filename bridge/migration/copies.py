@@ -16,36 +16,36 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.provenance import Provenance, format_provenance
-from zkconsumer.admin.stores import MISSING, OffsetWrite
+from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan
-    from bridge.migration.seen import KafkaValue
+    from bridge.migration.plan import MigrationPlan
+    from bridge.migration.seen import CommittedOffset
     from zkconsumer.admin.groups import OffsetNode
     from zkconsumer.types import TopicPartition
 
 DIFFERENCES_SHOWN_MAX = 10
 
 
-class Copy(NamedTuple):
+class OffsetCopy(NamedTuple):
     """One partition on its way to Kafka.
 
-    ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and ``MISSING``
-    where there is none.  ``before``: what the plan saw in Kafka, and its decisions are about.
+    ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and
+    ``NO_ZNODE_VERSION`` where there is none.  ``before``: what the plan saw in Kafka, and its decisions are about.
     """
 
     tp: TopicPartition
     offset: int
     stored: int | None = None
-    version: int = MISSING
-    kafka_before: KafkaValue | None = None
+    version: int = NO_ZNODE_VERSION
+    kafka_before: CommittedOffset | None = None
 
     def metadata(self, migration_id: str, epoch: int) -> str:
         """What is committed with it."""
         return format_provenance(Provenance(migration_id, epoch, self.version))
 
 
-class Verdict(Enum):
+class CopyStatus(Enum):
     """What a value that Kafka has means to a copy."""
 
     DONE = "as it is to be"
@@ -53,33 +53,33 @@ class Verdict(Enum):
     DRIFT = "somebody else's, and not what the plan saw"
 
 
-def copies_of(plan: Plan) -> tuple[Copy, ...]:
+def copies_of(plan: MigrationPlan) -> tuple[OffsetCopy, ...]:
     """What a plan carries over, in its order."""
     seen = plan.snapshot.partitions
     return tuple(
-        Copy(row.tp, row.target, row.stored, row.version, seen[row.tp].kafka if row.tp in seen else None)
+        OffsetCopy(row.tp, row.target, row.stored, row.version, seen[row.tp].kafka if row.tp in seen else None)
         for row in plan.partitions
         if row.target is not None
     )
 
 
-def copy_status(copy: Copy, found: KafkaValue | None, migration_id: str, epoch: int) -> Verdict:
+def copy_status(copy: OffsetCopy, found: CommittedOffset | None, migration_id: str, epoch: int) -> CopyStatus:
     """What is to be done about the value that Kafka has.
 
     None is no drift whatever the plan saw: brokers forget offsets of groups that do not commit.
     """
     if found is None:
-        return Verdict.PENDING
+        return CopyStatus.PENDING
     if found.offset == copy.offset and found.metadata == copy.metadata(migration_id, epoch):
-        return Verdict.DONE
+        return CopyStatus.DONE
     whose = found.provenance
     if found == copy.kafka_before or (whose is not None and whose.is_of_migration(migration_id)):
-        return Verdict.PENDING
-    return Verdict.DRIFT
+        return CopyStatus.PENDING
+    return CopyStatus.DRIFT
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StoreDifference:
     """Where a store is not as it should be: ``where`` is ``Kafka`` or ``ZooKeeper``, the rest in words for a person."""
 
     tp: TopicPartition
@@ -93,7 +93,7 @@ class Difference:
         return f"{self.tp}: {self.store} has {self.actual}, not {self.expected}"
 
 
-def format_differences(differences: Sequence[Difference]) -> str:
+def format_differences(differences: Sequence[StoreDifference]) -> str:
     """The first of them, and how many more."""
     more = len(differences) - DIFFERENCES_SHOWN_MAX
     shown = "; ".join(map(str, differences[:DIFFERENCES_SHOWN_MAX]))
@@ -101,18 +101,25 @@ def format_differences(differences: Sequence[Difference]) -> str:
 
 
 def pending_and_drifted(
-    copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
-) -> tuple[list[Copy], list[Difference]]:
+    copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, CommittedOffset], migration_id: str, epoch: int
+) -> tuple[list[OffsetCopy], list[StoreDifference]]:
     """What is to be written, and what somebody else committed since the plan was made."""
-    left: list[Copy] = []
-    drift: list[Difference] = []
+    left: list[OffsetCopy] = []
+    drift: list[StoreDifference] = []
     for copy in copies:
         found = kafka.get(copy.tp)
         verdict = copy_status(copy, found, migration_id, epoch)
-        if verdict is Verdict.PENDING:
+        if verdict is CopyStatus.PENDING:
             left.append(copy)
-        elif verdict is Verdict.DRIFT:
-            drift.append(Difference(copy.tp, "Kafka", f"{_format_committed(copy.kafka_before)}, as the plan saw", _format_committed(found)))
+        elif verdict is CopyStatus.DRIFT:
+            drift.append(
+                StoreDifference(
+                    copy.tp,
+                    "Kafka",
+                    f"{_format_committed(copy.kafka_before)}, as the plan saw",
+                    _format_committed(found),
+                )
+            )
     return left, drift
 
 
@@ -120,56 +127,61 @@ def pending_and_drifted(
 
 
 def copy_differences(
-    copies: Sequence[Copy],
+    copies: Sequence[OffsetCopy],
     known: Collection[TopicPartition],
-    kafka: Mapping[TopicPartition, KafkaValue],
+    kafka: Mapping[TopicPartition, CommittedOffset],
     nodes: Mapping[TopicPartition, OffsetNode],
     migration_id: str,
     epoch: int,
-) -> list[Difference]:
+) -> list[StoreDifference]:
     """In what the two stores are not as a copy leaves them.
 
     Kafka: each value is the planned one, written by this migration at this epoch.  ZooKeeper: no offset znode was
     written, made or deleted since it was read; ``known`` are the partitions that were looked at then.
     """
-    found: list[Difference] = []
+    found: list[StoreDifference] = []
     for copy in copies:
         found += kafka_differences([copy], kafka, migration_id, epoch)
         node = nodes.get(copy.tp)
-        version, stored = (MISSING, None) if node is None else (node.stat.version, node.offset)
+        version, stored = (NO_ZNODE_VERSION, None) if node is None else (node.stat.version, node.offset)
         if (version, stored) != (copy.version, copy.stored):
             wanted = _format_znode(copy.version, copy.stored)
-            found.append(Difference(copy.tp, "ZooKeeper", wanted, _format_znode(version, stored)))
+            found.append(StoreDifference(copy.tp, "ZooKeeper", wanted, _format_znode(version, stored)))
     looked_at = {copy.tp for copy in copies} | set(known)
     for tp in sorted(nodes.keys() - looked_at):
         came = nodes[tp]
         found.append(
-            Difference(tp, "ZooKeeper", _format_znode(MISSING, None), _format_znode(came.stat.version, came.offset))
+            StoreDifference(
+                tp, "ZooKeeper", _format_znode(NO_ZNODE_VERSION, None), _format_znode(came.stat.version, came.offset)
+            )
         )
     return found
 
 
-def lost_copies(copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue]) -> list[Difference]:
+def lost_copies(copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, CommittedOffset]) -> list[StoreDifference]:
     """Where Kafka has no value any more, or a smaller one than was copied: members only commit greater ones."""
-    found: list[Difference] = []
+    found: list[StoreDifference] = []
     for copy in copies:
         value = kafka.get(copy.tp)
         if value is None or value.offset < copy.offset:
             wanted = f"{copy.offset} or more, as was copied"
-            found.append(Difference(copy.tp, "Kafka", wanted, _format_committed(value), copy.offset))
+            found.append(StoreDifference(copy.tp, "Kafka", wanted, _format_committed(value), copy.offset))
     return found
 
 
 def kafka_differences(
-    copies: Iterable[Copy], kafka: Mapping[TopicPartition, KafkaValue], migration_id: str, epoch: int
-) -> list[Difference]:
+    copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, CommittedOffset], migration_id: str, epoch: int
+) -> list[StoreDifference]:
     """Which values are not the planned ones, written by this migration at this epoch."""
     return [
-        Difference(
-            copy.tp, "Kafka", f"{copy.offset} ({copy.metadata(migration_id, epoch)})", _format_committed(kafka.get(copy.tp))
+        StoreDifference(
+            copy.tp,
+            "Kafka",
+            f"{copy.offset} ({copy.metadata(migration_id, epoch)})",
+            _format_committed(kafka.get(copy.tp)),
         )
         for copy in copies
-        if copy_status(copy, kafka.get(copy.tp), migration_id, epoch) is not Verdict.DONE
+        if copy_status(copy, kafka.get(copy.tp), migration_id, epoch) is not CopyStatus.DONE
     ]
 
 
@@ -184,7 +196,7 @@ def zookeeper_offset_for(offset_next: int, convention: OffsetConvention) -> int 
 
 
 def pending_zookeeper_writes(
-    kafka: Mapping[TopicPartition, KafkaValue],
+    kafka: Mapping[TopicPartition, CommittedOffset],
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
 ) -> list[OffsetWrite]:
@@ -197,32 +209,32 @@ def pending_zookeeper_writes(
         node, stored = nodes.get(tp), zookeeper_offset_for(value.offset, convention)
         found = None if node is None else node.offset
         if found != stored or (node is not None and node.problem):
-            writes.append(OffsetWrite(tp, stored, MISSING if node is None else node.stat.version))
+            writes.append(OffsetWrite(tp, stored, NO_ZNODE_VERSION if node is None else node.stat.version))
     return writes
 
 
 def zookeeper_differences(
-    kafka: Mapping[TopicPartition, KafkaValue],
+    kafka: Mapping[TopicPartition, CommittedOffset],
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
-) -> list[Difference]:
+) -> list[StoreDifference]:
     """In what ZooKeeper does not say what Kafka says."""
     found = []
     for write in pending_zookeeper_writes(kafka, nodes, convention):
         node = nodes.get(write.tp)
-        there = _format_znode(MISSING, None) if node is None else _format_znode(node.stat.version, node.offset)
+        there = _format_znode(NO_ZNODE_VERSION, None) if node is None else _format_znode(node.stat.version, node.offset)
         wanted = "no offset" if write.offset is None else str(write.offset)
-        found.append(Difference(write.tp, "ZooKeeper", wanted, there))
+        found.append(StoreDifference(write.tp, "ZooKeeper", wanted, there))
     return found
 
 
-def _format_committed(value: KafkaValue | None) -> str:
+def _format_committed(value: CommittedOffset | None) -> str:
     if value is None:
         return "nothing"
     return f"{value.offset} ({value.metadata})" if value.metadata else str(value.offset)
 
 
 def _format_znode(version: int, stored: int | None) -> str:
-    if version == MISSING:
+    if version == NO_ZNODE_VERSION:
         return "no znode"
     return f"{'no offset' if stored is None else stored} at version {version}"

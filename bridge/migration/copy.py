@@ -18,32 +18,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.accepting import AcceptDrift, PlanHolds
-from bridge.migration.authority import Authority
-from bridge.migration.clusters import SameClusters
-from bridge.migration.control_access import ControlIsOurs, ProtectedNeedsLogin
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, NothingElseMoves
+from bridge.migration.accepting import AcceptDrift, CheckPlanCurrent
+from bridge.migration.authority import ControlZnode
+from bridge.migration.clusters import CheckClusterIds
+from bridge.migration.control_access import CheckControlAcls, CheckLoginOfProtectedGroup
+from bridge.migration.control_steps import AcquireLock, AdvancePhase, CheckNoOtherMigration, CreateControlZnode
 from bridge.migration.copies import copies_of
-from bridge.migration.fences.acls import AclFence
-from bridge.migration.fences.left import CarryLists
+from bridge.migration.fences.acls import SetFenceAcls
+from bridge.migration.fences.left import StoreInheritedAcls
 from bridge.migration.fences.list_of_made import blocks_group_logins
-from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
-from bridge.migration.fences.rights import MayCarryOut, MayChangeLists
-from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
-from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.move_steps import confirm_switch_steps, authority_move_steps
-from bridge.migration.moving import WriteDown, copy_to_kafka_step
+from bridge.migration.fences.owners import CreateLateOwnerFences, owner_fence_steps
+from bridge.migration.fences.rights import CheckAclPermissions, CheckPermissions
+from bridge.migration.fences.standing import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
+from bridge.migration.hooks import AFTER_CUT_OVER, BEFORE_CUT_OVER, hook_steps
+from bridge.migration.move_steps import authority_move_steps, confirm_switch_steps
+from bridge.migration.moving import AppendJournal, copy_to_kafka_step
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import KeepPlan
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, SeatOutlivesRun, TakeSeat
-from bridge.migration.verify import VerifyCopy
+from bridge.migration.pieces import StorePlan
+from bridge.migration.seat_steps import (
+    EnsureSessionTimeouts,
+    JoinPlaceholder,
+    RemovePlaceholder,
+    WaitForEmptyCoordinatorGroup,
+)
+from bridge.migration.verify import VerifyCopiedOffsets
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class CopyOptions:
     stop_after: Phase | None = None
 
 
-def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
+def copy_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[MigrationStep]:
     """The steps from where the migration stands, up to ``hold_at`` if there is one.
 
     Each is carried out before the next is asked for.
@@ -69,85 +74,87 @@ def copy_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
         if options.stop_after is not None and moving.has_reached(options.stop_after):
             return
         yield step
-        if options.stop_after is not None and isinstance(step, ControlTo) and step.phase is options.stop_after:
+        if options.stop_after is not None and isinstance(step, AdvancePhase) and step.phase is options.stop_after:
             return  # a dry run, which reaches no phase, ends here too
 
 
-def _all_steps(moving: Moving, options: CopyOptions) -> Iterator[Step]:
+def _all_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[MigrationStep]:
     authority, acl_fence = moving.control_znode, moving.plan.uses_acl_fence
-    begin, ended = BeginControl(authority, "copy", moving.plan.snapshot), _completed_migration(moving)
-    yield ControlIsOurs(authority.session, moving.group)
-    yield SameClusters(moving)
+    begin, ended = CreateControlZnode(authority, "copy", moving.plan.snapshot), _completed_migration(moving)
+    yield CheckControlAcls(authority.session, moving.group)
+    yield CheckClusterIds(moving)
     if not moving.has_reached(Phase.SWITCHED):
-        yield SeatOutlivesRun(moving.placeholder, moving.session)
+        yield EnsureSessionTimeouts(moving.placeholder, moving.session)
     if moving.phase is None:
-        yield NothingElseMoves(begin)  # its seat would be waited for, and its fences would be taken for lacking rights
+        yield CheckNoOtherMigration(
+            begin
+        )  # its seat would be waited for, and its fences would be taken for lacking rights
         if acl_fence:
-            yield MayChangeLists(authority.session, moving.group, moving.topics)
-        yield MayCarryOut(authority.session, moving.znodes, moving.plan.snapshot.acls if ended else {})
-        yield ProtectedNeedsLogin(authority.session, moving.group, moving.plan.snapshot.acls)
-        yield NoModernMembers(moving.placeholder)
-        yield PlanHolds(moving, options.accept_drift)
+            yield CheckAclPermissions(authority.session, moving.group, moving.topics)
+        yield CheckPermissions(authority.session, moving.znodes, moving.plan.snapshot.acls if ended else {})
+        yield CheckLoginOfProtectedGroup(authority.session, moving.group, moving.plan.snapshot.acls)
+        yield WaitForEmptyCoordinatorGroup(moving.placeholder)
+        yield CheckPlanCurrent(moving, options.accept_drift)
         if ended:
-            yield HoldRun(ended, moving.caller)
-            yield CarryLists(ended, moving.plan.snapshot.acls)
+            yield AcquireLock(ended, moving.caller)
+            yield StoreInheritedAcls(ended, moving.plan.snapshot.acls)
     yield begin
-    yield HoldRun(authority, moving.caller)
+    yield AcquireLock(authority, moving.caller)
     if not moving.has_reached(Phase.SWITCHED):
-        yield KeepPlan(authority, options.plan_text)
-        yield WriteDown(moving, "apply", {"plan": moving.plan.digest, "seat": moving.placeholder.name})
+        yield StorePlan(authority, options.plan_text)
+        yield AppendJournal(moving, "apply", {"plan": moving.plan.digest, "seat": moving.placeholder.name})
         has_sat = moving.has_reached(Phase.FENCED)
         if has_sat:
-            yield TakeSeat(moving.placeholder, had_placeholder=True)
+            yield JoinPlaceholder(moving.placeholder, had_placeholder=True)
         else:
             yield from _fencing_steps(moving)
         yield from _copying_steps(moving, options, has_sat=has_sat)
     else:
         yield from confirm_switch_steps(moving, accept_drift=options.accept_drift)
-    yield LeaveSeat(moving.placeholder)
-    yield from hook_steps(moving, options.hooks_dir, AFTER)
+    yield RemovePlaceholder(moving.placeholder)
+    yield from hook_steps(moving, options.hooks_dir, AFTER_CUT_OVER)
 
 
-def _completed_migration(moving: Moving) -> Authority | None:
+def _completed_migration(moving: MigrationContext) -> ControlZnode | None:
     """The completed migration whose fences this one takes over; None: there is none."""
     seen = moving.plan.snapshot
-    return Authority(moving.session, moving.group, seen.fences_migration_id) if seen.fences_migration_id else None
+    return ControlZnode(moving.session, moving.group, seen.fences_migration_id) if seen.fences_migration_id else None
 
 
-def _fencing_steps(moving: Moving) -> Iterator[Step]:
+def _fencing_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     authority, plan = moving.control_znode, moving.plan
     acl_fence, planned = plan.uses_acl_fence, plan.snapshot.acls
-    yield ControlTo(authority, Phase.FENCING)
-    yield NobodyRegistered(authority)
+    yield AdvancePhase(authority, Phase.FENCING)
+    yield WaitForMembersToLeave(authority)
     if acl_fence:
-        yield AclFence(authority, moving.topics, planned, members_may_delete=True)
-    yield NobodyOwns(authority, acl_fence and blocks_group_logins(authority, planned))
+        yield SetFenceAcls(authority, moving.topics, planned, members_may_delete=True)
+    yield WaitForOwnershipRelease(authority, acl_fence and blocks_group_logins(authority, planned))
     if acl_fence:
-        yield AclFence(authority, moving.topics, planned, members_may_delete=False)
+        yield SetFenceAcls(authority, moving.topics, planned, members_may_delete=False)
     yield from owner_fence_steps(authority, plan.snapshot.partitions)
-    yield LateOwnerFences(authority, frozenset(plan.snapshot.partitions))
-    yield TakeSeat(moving.placeholder, had_placeholder=False)
-    yield ControlTo(authority, Phase.FENCED)
+    yield CreateLateOwnerFences(authority, frozenset(plan.snapshot.partitions))
+    yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+    yield AdvancePhase(authority, Phase.FENCED)
 
 
-def _copying_steps(moving: Moving, options: CopyOptions, *, has_sat: bool) -> Iterator[Step]:
+def _copying_steps(moving: MigrationContext, options: CopyOptions, *, has_sat: bool) -> Iterator[MigrationStep]:
     authority, stores = moving.control_znode, moving.stores
     yield _check_fences(moving)
     yield AcceptDrift(moving, options.accept_drift, has_sat)
     copies = copies_of(moving.plan)
     known = frozenset(moving.plan.snapshot.partitions)
     yield copy_to_kafka_step(moving, copies)
-    yield ControlTo(authority, Phase.COPIED)
-    yield VerifyCopy(stores, copies, known)
-    yield ControlTo(authority, Phase.VERIFIED)
-    yield from hook_steps(moving, options.hooks_dir, BEFORE)
+    yield AdvancePhase(authority, Phase.COPIED)
+    yield VerifyCopiedOffsets(stores, copies, known)
+    yield AdvancePhase(authority, Phase.VERIFIED)
+    yield from hook_steps(moving, options.hooks_dir, BEFORE_CUT_OVER)
     if options.hooks_dir is not None:
         # Programs take their time: it is looked at once more.
-        yield VerifyCopy(stores, copies, known)
+        yield VerifyCopiedOffsets(stores, copies, known)
     yield _check_fences(moving)
     yield from authority_move_steps(moving, Phase.SWITCHED)
 
 
-def _check_fences(moving: Moving) -> FencesStand:
+def _check_fences(moving: MigrationContext) -> CheckFences:
     kept = f"the plan beside {paths.control(moving.group)}"
-    return FencesStand(moving.control_znode, tuple(moving.plan.snapshot.partitions), kept)
+    return CheckFences(moving.control_znode, tuple(moving.plan.snapshot.partitions), kept)

@@ -20,7 +20,7 @@ class OffsetConvention(Enum):
     """The record read last: go_kafka_client, Spark's ReliableKafkaReceiver."""
 
 
-class Fallback(Enum):
+class OffsetFallback(Enum):
     """Where a partition begins whose offset is missing, unreadable, or outside its log."""
 
     REFUSE = "refuse"
@@ -28,7 +28,7 @@ class Fallback(Enum):
     LATEST = "latest"
 
 
-class Existing(Enum):
+class ExistingOffsetPolicy(Enum):
     """Which value wins where Kafka has one that differs, written by nobody of this migration."""
 
     REFUSE = "refuse"
@@ -45,9 +45,9 @@ class Decisions:
     """
 
     convention: OffsetConvention | None = None
-    missing: Fallback = Fallback.REFUSE
-    out_of_range: Fallback = Fallback.REFUSE
-    existing: Existing = Existing.REFUSE
+    missing: OffsetFallback = OffsetFallback.REFUSE
+    out_of_range: OffsetFallback = OffsetFallback.REFUSE
+    existing: ExistingOffsetPolicy = ExistingOffsetPolicy.REFUSE
     use_older: bool = False
     """True: an offset that was stored before its topic was created counts; else it is missing."""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.log_ranges import LogRange
-from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 from zkconsumer.admin.words import list_text
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import Plan, PlannedPartition
-    from bridge.migration.seen import KafkaValue, Seen, SeenPartition
+    from bridge.migration.plan import MigrationPlan, PlannedPartition
+    from bridge.migration.seen import CommittedOffset, GroupSnapshot, PartitionSnapshot
     from zkconsumer.types import TopicPartition
 
 LINES_MAX = 20
@@ -28,7 +28,7 @@ LINES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PlanDifference:
     """One partition that is not as it was planned; ``words`` say how."""
 
     tp: TopicPartition
@@ -38,22 +38,22 @@ class Difference:
         return f"{self.tp}: {self.text}"
 
 
-def find_drift(plan: Plan, seen: Seen) -> list[Difference]:
+def find_drift(plan: MigrationPlan, seen: GroupSnapshot) -> list[PlanDifference]:
     """Every difference, in the order of partitions."""
     planned = {row.tp: row for row in plan.partitions}
-    found: list[Difference] = []
+    found: list[PlanDifference] = []
     for tp in sorted(planned.keys() | seen.partitions.keys()):
         row, now = planned.get(tp), seen.partitions.get(tp)
         if row is None:
-            found.append(Difference(tp, "it came after the plan was made"))
+            found.append(PlanDifference(tp, "it came after the plan was made"))
         elif now is None:
-            found.append(Difference(tp, "it does not exist any more"))
+            found.append(PlanDifference(tp, "it does not exist any more"))
         else:
-            found += [Difference(tp, words) for words in _differences(plan, row, now)]
+            found += [PlanDifference(tp, words) for words in _differences(plan, row, now)]
     return found
 
 
-def unknown_broker_data(seen: Seen) -> str:
+def unknown_broker_data(seen: GroupSnapshot) -> str:
     """What brokers did not tell, for a person; empty when they told everything."""
     if seen.kafka_error:
         return f"what Kafka has stored for group {seen.group}: {seen.kafka_error}"
@@ -63,13 +63,13 @@ def unknown_broker_data(seen: Seen) -> str:
     return f"the logs of {list_text([one.tp for one in unknown])}: {unknown[0].log or 'nobody was asked'}"
 
 
-def drift_lines(differences: list[Difference]) -> list[str]:
+def drift_lines(differences: list[PlanDifference]) -> list[str]:
     """For a person: the first ``LINES_MAX``, and how many more."""
     more = len(differences) - LINES_MAX
     return [*map(str, differences[:LINES_MAX]), *([f"and {more} more"] if more > 0 else [])]
 
 
-def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Iterator[str]:
+def _differences(plan: MigrationPlan, row: PlannedPartition, now: PartitionSnapshot) -> Iterator[str]:
     if (row.stored, row.version) != (now.stored, now.version):
         yield (
             f"ZooKeeper had {_stored(row.stored, row.version)} and has {_stored(now.stored, now.version)}"
@@ -82,7 +82,7 @@ def _differences(plan: Plan, row: PlannedPartition, now: SeenPartition) -> Itera
         yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
 
 
-def _moved_back_text(row: PlannedPartition, now: SeenPartition) -> str:
+def _moved_back_text(row: PlannedPartition, now: PartitionSnapshot) -> str:
     """Who accepts that reads records twice."""
     if row.stored is None or now.stored is None or row.target is None or now.stored >= row.stored:
         return ""
@@ -92,18 +92,18 @@ def _moved_back_text(row: PlannedPartition, now: SeenPartition) -> str:
     )
 
 
-def _is_of_migration(plan: Plan, value: KafkaValue | None) -> bool:
+def _is_of_migration(plan: MigrationPlan, value: CommittedOffset | None) -> bool:
     """Whether this migration wrote it."""
     return value is not None and value.provenance is not None and value.provenance.is_of_migration(plan.migration_id)
 
 
 def _stored(offset: int | None, version: int) -> str:
-    if version == MISSING:
+    if version == NO_ZNODE_VERSION:
         return "no offset"
     return f"{'no number' if offset is None else offset} (version {version})"
 
 
-def _value(value: KafkaValue | None) -> str:
+def _value(value: CommittedOffset | None) -> str:
     return "none" if value is None else str(value.offset)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bridge.migration.phases import Phase
 
-WELCOME = frozenset({Phase.SWITCHED, Phase.COMPLETED})
+PHASES_ALLOWING_NON_ACKNOWLEDGING = frozenset({Phase.SWITCHED, Phase.COMPLETED})
 """Phases in which a guest may be there."""
 
 _PREFIX = "guest/"

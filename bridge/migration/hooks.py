@@ -19,31 +19,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.errors import HookFailed, HookVetoed
+from bridge.migration.errors import HookFailedError, HookVetoError
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from bridge.migration.moving import Moving
+    from bridge.migration.moving import MigrationContext
 
-BEFORE = "zkconsumer-on-before-cut-over"
-AFTER = "zkconsumer-on-after-cut-over"
+BEFORE_CUT_OVER = "zkconsumer-on-before-cut-over"
+AFTER_CUT_OVER = "zkconsumer-on-after-cut-over"
 
-TIMEOUT_S = 60.0
+HOOK_TIMEOUT_S = 60.0
 """Of each program."""
 
-LOOK_EVERY_S = 0.25
-PATIENCE_S = 5.0
+HOOK_POLL_INTERVAL_S = 0.25
+HOOK_KILL_TIMEOUT_S = 5.0
 """For a program that was told to end."""
 
 
 def check_hooks(folder: Path | None) -> None:
     """Before anything is changed: whether every program could be run.  Raises ``PreconditionFailed``."""
-    for event in (BEFORE, AFTER):
+    for event in (BEFORE_CUT_OVER, AFTER_CUT_OVER):
         find_hooks(folder, event)
 
 
@@ -61,10 +61,10 @@ def find_hooks(folder: Path | None, event: str) -> list[Path]:
     return found
 
 
-def hook_steps(moving: Moving, folder: Path | None, event: str) -> Iterator[RunHooks]:
+def hook_steps(moving: MigrationContext, folder: Path | None, event: str) -> Iterator[RunHooks]:
     """The step that runs the programs for an event; none where there are none."""
     step = RunHooks(moving, folder, event)
-    if isinstance(step.check(), Todo | Refused):
+    if isinstance(step.check(), StepPending | StepRefused):
         yield step
 
 
@@ -75,10 +75,10 @@ class RunHooks:
     Before the cut-over they may veto; after it one that fails leaves the rest to the next run (exit code 6).
     """
 
-    context: Moving
+    context: MigrationContext
     folder: Path | None
     event: str
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = HOOK_TIMEOUT_S
     _is_done: bool = False
 
     changes = False
@@ -92,15 +92,15 @@ class RunHooks:
         """See ``Step``."""
         return [f"run {path}" for path in find_hooks(self.folder, self.event)]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         try:
-            return Done() if self._is_done or not find_hooks(self.folder, self.event) else Todo()
+            return StepDone() if self._is_done or not find_hooks(self.folder, self.event) else StepPending()
         except PreconditionFailed as error:
-            return Refused(error)
+            return StepRefused(error)
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``HookVetoed`` or ``HookFailed``."""
+        """See ``Step``.  Raises ``HookVetoError`` or ``HookFailedError``."""
         moving = self.context
         held = moving.control_znode.require_phase(*Phase)
         environment = {
@@ -118,14 +118,14 @@ class RunHooks:
                 raise self._failed(path, problem)
         self._is_done = True
 
-    def _failed(self, path: Path, problem: str) -> HookVetoed | HookFailed:
+    def _failed(self, path: Path, problem: str) -> HookVetoError | HookFailedError:
         group = self.context.group
-        if self.event == BEFORE:
-            return HookVetoed(
+        if self.event == BEFORE_CUT_OVER:
+            return HookVetoError(
                 f"{path} {problem}: group {group} was not switched. See to what it says; then the same command goes "
                 f"on. Or go back: zkconsumer migrate rollback {group} --execute"
             )
-        return HookFailed(
+        return HookFailedError(
             f"{path} {problem}. Group {group} is switched to Kafka all the same; the same command runs the programs "
             "again"
         )
@@ -144,9 +144,9 @@ def run_hook_program(path: Path, environment: Mapping[str, str], timeout_s: floa
     except OSError as error:
         return f"cannot be run: {error.strerror}"
     try:
-        for _ in range(math.ceil(timeout_s / LOOK_EVERY_S)):
+        for _ in range(math.ceil(timeout_s / HOOK_POLL_INTERVAL_S)):
             try:
-                code = process.wait(LOOK_EVERY_S)
+                code = process.wait(HOOK_POLL_INTERVAL_S)
             except subprocess.TimeoutExpired:
                 beat()
                 continue
@@ -163,4 +163,4 @@ def _terminate(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(PATIENCE_S)
+            process.wait(HOOK_KILL_TIMEOUT_S)

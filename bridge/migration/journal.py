@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.control import CHILD_BYTES_MAX, JOURNAL
-from bridge.migration.pieces import Damaged, pack, unpack, update_child
-from zkconsumer.errors import Bug
+from bridge.migration.control import CHILD_BYTES_MAX, JOURNAL_CHILD
+from bridge.migration.pieces import DamagedPiecesError, pack, unpack, update_child
+from zkconsumer.errors import InternalError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CreateOp, Op, SetOp
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
+    from bridge.migration.authority import ControlZnode
     from zkconsumer.admin.session import AdminSession
 
 SCHEMA = "zkconsumer.migration.journal/1"
@@ -29,7 +29,7 @@ TEXT_CHARS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One intention.  ``facts``: names and values for whoever goes on, such as the id of a member."""
 
     at_ms: int
@@ -39,42 +39,52 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class JournalContents:
     """What a journal holds, oldest first; ``problem`` says why it cannot be read."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[JournalEntry, ...] = ()
     error: str = ""
 
-    def latest(self, what: str) -> Entry | None:
+    def latest(self, what: str) -> JournalEntry | None:
         """The newest entry of that name."""
         return next((entry for entry in reversed(self.entries) if entry.what == what), None)
 
 
-def read_journal(session: AdminSession, group: str) -> Entries:
-    """The journal of a group.  Raises ``WorldError`` when ZooKeeper does not tell."""
-    node = session.get(paths.control_child(group, JOURNAL))
-    return Entries() if node is None else parse_journal(node.data)
+def read_journal(session: AdminSession, group: str) -> JournalContents:
+    """The journal of a group.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+    node = session.get(paths.control_child(group, JOURNAL_CHILD))
+    return JournalContents() if node is None else parse_journal(node.data)
 
 
-def parse_journal(data: bytes) -> Entries:
+def parse_journal(data: bytes) -> JournalContents:
     """Any bytes give entries, or the reason why there are none."""
     try:
         read = json.loads(unpack([data]))
         if not isinstance(read, dict) or read.get("schema") != SCHEMA:
-            return Entries(error="it is no journal of this release")
-        return Entries(tuple(map(_entry, read["entries"])))
-    except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        return Entries(error=f"it cannot be read: {type(error).__name__}")
+            return JournalContents(error="it is no journal of this release")
+        return JournalContents(tuple(map(_entry, read["entries"])))
+    except (
+        DamagedPiecesError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
+        return JournalContents(error=f"it cannot be read: {type(error).__name__}")
 
 
-def _entry(read: Mapping[str, object]) -> Entry:
+def _entry(read: Mapping[str, object]) -> JournalEntry:
     at_ms, facts = read["at_ms"], read["facts"]
     if not isinstance(at_ms, int) or not isinstance(facts, dict):
         raise TypeError("no entry")
-    return Entry(at_ms, str(read["who"]), str(read["what"]), {str(key): str(value) for key, value in facts.items()})
+    return JournalEntry(
+        at_ms, str(read["who"]), str(read["what"]), {str(key): str(value) for key, value in facts.items()}
+    )
 
 
-def format_journal(entries: tuple[Entry, ...]) -> bytes:
+def format_journal(entries: tuple[JournalEntry, ...]) -> bytes:
     """The bytes for ZooKeeper: the newest entries, as many as one znode takes."""
     kept = entries[-ENTRIES_MAX:]
     while True:
@@ -83,7 +93,7 @@ def format_journal(entries: tuple[Entry, ...]) -> bytes:
         if not more:
             return first
         if len(kept) == 1:
-            raise Bug(f"one entry of {CHILD_BYTES_MAX} bytes must not reach the journal")
+            raise InternalError(f"one entry of {CHILD_BYTES_MAX} bytes must not reach the journal")
         kept = kept[len(kept) // 2 :]
 
 
@@ -91,23 +101,29 @@ def format_journal(entries: tuple[Entry, ...]) -> bytes:
 class Journal:
     """Where a run writes down what it is about to do; ``who``: user, host, process."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
     caller: str
 
     def append(self, what: str, facts: Mapping[str, str] | None = None) -> None:
-        """One more entry.  Raises ``PartlyDone`` when the migration is another's now, ``WorldError``."""
+        """One more entry.  Raises ``PartiallyDoneError`` when the migration is another's now, ``UnavailableError``."""
         clock = self.control_znode.session.clock
         short = {key: value[:TEXT_CHARS_MAX] for key, value in (facts or {}).items()}
-        entry = Entry(clock.wall_ms(), self.caller[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)
+        entry = JournalEntry(clock.wall_ms(), self.caller[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)
 
         def op(path: str, before: bytes | None) -> Op:
             if before is None:
-                return CreateOp(path, format_journal((entry,)), acl=self.control_znode.acl_policy.acl_of_child(JOURNAL))
+                return CreateOp(
+                    path, format_journal((entry,)), acl=self.control_znode.acl_policy.acl_of_child(JOURNAL_CHILD)
+                )
             read = parse_journal(before)
-            told = (Entry(entry.at_ms, self.caller, f"the journal before this: {read.error}"),) if read.error else ()
+            told = (
+                (JournalEntry(entry.at_ms, self.caller, f"the journal before this: {read.error}"),)
+                if read.error
+                else ()
+            )
             return SetOp(path, format_journal((*read.entries, *told, entry)))
 
         def is_done(found: bytes | None) -> bool:
             return found is not None and entry in parse_journal(found).entries
 
-        update_child(self.control_znode, JOURNAL, op, is_done)
+        update_child(self.control_znode, JOURNAL_CHILD, op, is_done)

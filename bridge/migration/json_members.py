@@ -4,9 +4,9 @@
     group = members.text("group", 1_000)
     members.end()                            # whatever is left was not expected
 
-Any bytes give the values that were asked for, or ``Wrong`` with the place, and nothing else: no key twice, no fraction,
-no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.  (Files of offsets, which
-people write, are read by ``zkconsumer.strict_json``: the whole object, with fractions.)
+Any bytes give the values that were asked for, or ``InvalidJsonError`` with the place, and nothing else: no key twice,
+no fraction, no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.  (Files of
+offsets, which people write, are read by ``zkconsumer.strict_json``: the whole object, with fractions.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias, TypeVar
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | bool | None"
+JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | bool | None"
 
 DIGITS_MAX = 20
 INT64_MAX = 2**63 - 1
@@ -25,30 +25,30 @@ TEXT_CHARS_MAX = 100_000
 T = TypeVar("T")
 
 
-class Wrong(ValueError):
+class InvalidJsonError(ValueError):
     """What was read is not what it must be; the text says where and why."""
 
 
-class Members:
+class JsonObjectReader:
     """One JSON object, from which every member is taken once."""
 
-    def __init__(self, value: Json, where: str) -> None:
+    def __init__(self, value: JsonValue, where: str) -> None:
         if not isinstance(value, dict):
-            raise Wrong(f"{where}: not a JSON object")
+            raise InvalidJsonError(f"{where}: not a JSON object")
         self._members = dict(value)
         self._where = where
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Members:
-        """The object in a text.  Raises ``Wrong``."""
+    def parse(cls, text: str, where: str) -> JsonObjectReader:
+        """The object in a text.  Raises ``InvalidJsonError``."""
         return cls(parse_json(text, where), where)
 
-    def error(self, why: str) -> Wrong:
+    def error(self, why: str) -> InvalidJsonError:
         """An error with this place."""
-        return Wrong(f"{self._where}: {why}")
+        return InvalidJsonError(f"{self._where}: {why}")
 
     def reject_unknown_keys(self) -> None:
-        """Raises ``Wrong`` when a member was not taken."""
+        """Raises ``InvalidJsonError`` when a member was not taken."""
         if self._members:
             raise self.error(f"{next(iter(self._members))[:50]!r} is not known here")
 
@@ -56,7 +56,7 @@ class Members:
         """Whether there is such a member."""
         return name in self._members
 
-    def take(self, name: str) -> Json:
+    def take(self, name: str) -> JsonValue:
         """A member, whatever it is."""
         if name not in self._members:
             raise self.error(f"{name!r} is missing")
@@ -87,15 +87,15 @@ class Members:
         """A list of texts."""
         return tuple(as_text(each, self._location(name), TEXT_CHARS_MAX) for each in self.items(name))
 
-    def items(self, name: str) -> list[Json]:
+    def items(self, name: str) -> list[JsonValue]:
         """A list."""
         return as_list(self.take(name), self._location(name))
 
-    def take_object(self, name: str) -> Members:
+    def take_object(self, name: str) -> JsonObjectReader:
         """An object."""
-        return Members(self.take(name), self._location(name))
+        return JsonObjectReader(self.take(name), self._location(name))
 
-    def take_entries(self, name: str) -> list[tuple[str, Json]]:
+    def take_entries(self, name: str) -> list[tuple[str, JsonValue]]:
         """The members of an object, whose names are data."""
         value = self.take(name)
         if not isinstance(value, dict):
@@ -125,62 +125,65 @@ class Members:
         return f"{self._where}: {name!r}"
 
 
-def parse_json(text: str, where: str) -> Json:
-    """One JSON value and nothing behind it.  Raises ``Wrong``."""
+def parse_json(text: str, where: str) -> JsonValue:
+    """One JSON value and nothing behind it.  Raises ``InvalidJsonError``."""
     try:
-        value: Json = _DECODER.decode(text)
+        value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise Wrong(f"{where}: not JSON, {error.msg} at character {error.pos}") from error
+        raise InvalidJsonError(f"{where}: not JSON, {error.msg} at character {error.pos}") from error
     except RecursionError as error:
-        raise Wrong(f"{where}: nested too deeply") from error
-    except Wrong as error:
-        raise Wrong(f"{where}: {error}") from error
+        raise InvalidJsonError(f"{where}: nested too deeply") from error
+    except InvalidJsonError as error:
+        raise InvalidJsonError(f"{where}: {error}") from error
     return value
 
 
-def as_text(value: Json, where: str, chars_max: int) -> str:
+def as_text(value: JsonValue, where: str, chars_max: int) -> str:
     """A text of at most so many characters, which has a UTF-8."""
     if not isinstance(value, str):
-        raise Wrong(f"{where} is no text")
+        raise InvalidJsonError(f"{where} is no text")
     if len(value) > chars_max:
-        raise Wrong(f"{where} has {len(value)} characters, at most {chars_max} are taken")
+        raise InvalidJsonError(f"{where} has {len(value)} characters, at most {chars_max} are taken")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Wrong(f"{where} holds half a surrogate pair")
+        raise InvalidJsonError(f"{where} holds half a surrogate pair")
     return value
 
 
-def as_number(value: Json, where: str, lowest: int = 0, highest: int = INT64_MAX) -> int:
+def as_number(value: JsonValue, where: str, lowest: int = 0, highest: int = INT64_MAX) -> int:
     """An integer between these, both included; true and false are none."""
     if type(value) is not int or not lowest <= value <= highest:
-        raise Wrong(f"{where} is no integer from {lowest} to {highest}")
+        raise InvalidJsonError(f"{where} is no integer from {lowest} to {highest}")
     return value
 
 
-def as_list(value: Json, where: str, length: int | None = None) -> list[Json]:
+def as_list(value: JsonValue, where: str, length: int | None = None) -> list[JsonValue]:
     """A list, of this length if one is given."""
     if not isinstance(value, list) or (length is not None and len(value) != length):
-        raise Wrong(f"{where} is no list{'' if length is None else f' of {length}'}")
+        raise InvalidJsonError(f"{where} is no list{'' if length is None else f' of {length}'}")
     return value
 
 
 def _integer(digits: str) -> int:
     if len(digits) > DIGITS_MAX:
-        raise Wrong(f"a number has {len(digits)} digits")
+        raise InvalidJsonError(f"a number has {len(digits)} digits")
     return int(digits)
 
 
 def _reject_fraction(text: str) -> NoReturn:
-    raise Wrong(f"{text[:DIGITS_MAX]} is no integer")
+    raise InvalidJsonError(f"{text[:DIGITS_MAX]} is no integer")
 
 
-def _reject_duplicate_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = next(name for name in members if sum(name == other for other, _ in pairs) > 1)
-        raise Wrong(f"{twice[:50]!r} stands there twice")
+        raise InvalidJsonError(f"{twice[:50]!r} stands there twice")
     return members
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_reject_duplicate_keys, parse_int=_integer, parse_float=_reject_fraction, parse_constant=_reject_fraction
+    object_pairs_hook=_reject_duplicate_keys,
+    parse_int=_integer,
+    parse_float=_reject_fraction,
+    parse_constant=_reject_fraction,
 )

@@ -6,7 +6,8 @@
     Kafka's own store   offsets with what was committed along; the modern group of the same name
     brokers             what they speak, how long they keep offsets                                      look_brokers
 
-ZooKeeper must answer.  What brokers do not tell is a sentence in ``Seen``, and a plan refuses where it needs that.
+ZooKeeper must answer.  What brokers do not tell is a sentence in ``GroupSnapshot``, and a plan refuses where it needs
+that.
 """
 
 from __future__ import annotations
@@ -18,17 +19,25 @@ from bridge.migration.fences.left import read_inherited_fences
 from bridge.migration.look_brokers import inspect_brokers
 from bridge.migration.look_logs import read_last_entries
 from bridge.migration.look_rights import inspect_acls, missing_permissions
-from bridge.migration.needed_rights import Nodes
-from bridge.migration.preflight import UNKNOWN
+from bridge.migration.needed_rights import GroupZnodes
+from bridge.migration.preflight import UNKNOWN_ASSIGNMENT
 from bridge.migration.returned import read_ended_migration
-from bridge.migration.seen import Clusters, KafkaValue, Seen, SeenBroker, SeenMember, SeenOwner, SeenPartition
-from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.groups import GroupState, read_group
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from bridge.migration.seen import (
+    BrokerSnapshot,
+    ClusterIds,
+    CommittedOffset,
+    GroupSnapshot,
+    OwnerSnapshot,
+    PartitionSnapshot,
+    RegistrationSnapshot,
+)
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
+from zkconsumer.admin.groups import ZooKeeperGroup, read_group
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.look import configured_storage
 from zkconsumer.admin.words import count_text
-from zkconsumer.core.assignment import AssignmentContext, Form, detect_variants
+from zkconsumer.core.assignment import AssignmentContext, AssignorVariant, detect_variants
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -36,25 +45,25 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.migration.returned import Ended
+    from bridge.migration.returned import EndedMigration
     from zkconsumer.admin.groups import OffsetNode
     from zkconsumer.admin.session import AdminSession
-    from zkconsumer.kafka.modern_groups import ModernGroup
+    from zkconsumer.kafka.modern_groups import CoordinatorGroup
 
-NOBODY_OWNS = "none"
+NO_ASSIGNMENT = "none"
 
-GO_KAFKA_CLIENT = "api/rebalance"
+GO_KAFKA_CLIENT_NODE = "api/rebalance"
 """Below the group; go_kafka_client makes it before it registers, and nobody else does."""
 
 
 def inspect_group(
     session: AdminSession, group: str, *, with_acls: bool = True, with_rights: bool = False
-) -> Seen | None:
+) -> GroupSnapshot | None:
     """The group now; None when ``/consumers`` does not have it.
 
     ``with_acls``: the access lists too, a packet a node.  ``with_rights``: also what we lack of the rights that a
-    move needs, with the fence of those lists or without it.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
-    does not answer or does not tell.
+    move needs, with the fence of those lists or without it.  Raises ``InvalidNameError``, and ``UnavailableError`` when
+    ZooKeeper does not answer or does not tell.
     """
     brokers, retention_ms, keeps_by_commit = inspect_brokers(session)
     silence = _unreachable_text(brokers)
@@ -64,7 +73,7 @@ def inspect_group(
     there = _existing_partitions(state)
     # Right behind the offsets: one that stands where its log ends shows what the numbers mean, and logs go on.
     logs = _logs(session, state, there, silence)
-    store = KafkaStore(session, group)
+    store = KafkaOffsetAdmin(session, group)
     # Where ZooKeeper has the topics, it tells of a cluster without an offset store.
     has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
     kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
@@ -73,8 +82,8 @@ def inspect_group(
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp), ended) for tp in there}
     acls, no_admin = inspect_acls(session, state) if with_acls else ({}, ())
     left = read_inherited_fences(session, state, acls if with_acls else None)
-    nodes = Nodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
-    return Seen(
+    nodes = GroupZnodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
+    return GroupSnapshot(
         group=group,
         at_ms=state.read_at_ms,
         members=_members(state),
@@ -97,7 +106,7 @@ def inspect_group(
         assignment_in_use=_assignment_in_use(state),
         legacy_kafka_commits=_legacy_kafka_commits(session, state, partitions, modern),
         last_offset_clients=_last_offset_clients(session, group),
-        clusters=Clusters(zookeeper=read_zookeeper_cluster_id(session)) if silence else read_cluster_ids(session),
+        clusters=ClusterIds(zookeeper=read_zookeeper_cluster_id(session)) if silence else read_cluster_ids(session),
         topic_filters=_filters(state),
         fences_migration_id=left.migration_id,
         fences_error=left.error,
@@ -108,7 +117,7 @@ def inspect_group(
 # --- partitions -------------------------------------------------------------------------------------------------
 
 
-def _existing_partitions(state: GroupState) -> list[TopicPartition]:
+def _existing_partitions(state: ZooKeeperGroup) -> list[TopicPartition]:
     """The partitions that exist; of a topic whose znode cannot be read, those that have an offset."""
     numbers = {topic: frozenset(one.partitions) for topic, one in state.topics.items()}
     unread = {topic for topic, one in state.topics.items() if one.problem}
@@ -116,7 +125,7 @@ def _existing_partitions(state: GroupState) -> list[TopicPartition]:
 
 
 def _logs(
-    session: AdminSession, state: GroupState, partitions: list[TopicPartition], silence: str
+    session: AdminSession, state: ZooKeeperGroup, partitions: list[TopicPartition], silence: str
 ) -> Mapping[TopicPartition, LogRange | str]:
     found: dict[TopicPartition, LogRange | str] = {}
     for tp in partitions:
@@ -127,26 +136,26 @@ def _logs(
         return found | dict.fromkeys(wanted, silence)
     try:
         return found | (log_ranges(session.brokers, wanted) if wanted else {})
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         return found | dict.fromkeys(wanted, str(error))
 
 
 def _partition(
-    state: GroupState, tp: TopicPartition, log: LogRange | str, kafka: KafkaValue | None, ended: Ended
-) -> SeenPartition:
+    state: ZooKeeperGroup, tp: TopicPartition, log: LogRange | str, kafka: CommittedOffset | None, ended: EndedMigration
+) -> PartitionSnapshot:
     node, owner = state.offsets.get(tp), state.owners.get(tp)
-    seen_owner = None if owner is None else SeenOwner(owner.thread, owner.kind)
+    seen_owner = None if owner is None else OwnerSnapshot(owner.thread, owner.kind)
     is_returned = ended.has_returned(tp, kafka)
     if node is None:
-        return SeenPartition(tp, owner=seen_owner, kafka=kafka, log=log, is_returned=is_returned)
+        return PartitionSnapshot(tp, owner=seen_owner, kafka=kafka, log=log, is_returned=is_returned)
     is_ours = owner is not None and owner.kind == "zkconsumer" and node.stat.mzxid > owner.stat.czxid
-    return SeenPartition(
+    return PartitionSnapshot(
         tp, node.offset, node.stat.version, node.problem, node.stat.mtime_ms, _is_older(state, node), is_ours,
         seen_owner, kafka, log, is_returned=is_returned,
     )  # fmt: skip
 
 
-def _is_older(state: GroupState, node: OffsetNode) -> bool:
+def _is_older(state: ZooKeeperGroup, node: OffsetNode) -> bool:
     """Whether it was written before its topic was created; where brokers tell of topics, that is not known."""
     birth = state.topics[node.tp.topic].stat
     return birth is not None and node.stat.mzxid < birth.czxid
@@ -155,7 +164,7 @@ def _is_older(state: GroupState, node: OffsetNode) -> bool:
 # --- Kafka ------------------------------------------------------------------------------------------------------
 
 
-def _unreachable_text(brokers: tuple[SeenBroker, ...]) -> str:
+def _unreachable_text(brokers: tuple[BrokerSnapshot, ...]) -> str:
     """Why nothing else is asked of the brokers: each question would wait for all of them anew.  Empty: one answers.
 
     Where none is known, whatever asks says so at once, and better.
@@ -166,29 +175,29 @@ def _unreachable_text(brokers: tuple[SeenBroker, ...]) -> str:
 
 
 def _kafka_values(
-    store: KafkaStore, partitions: list[TopicPartition]
-) -> tuple[dict[TopicPartition, KafkaValue], str]:
+    store: KafkaOffsetAdmin, partitions: list[TopicPartition]
+) -> tuple[dict[TopicPartition, CommittedOffset], str]:
     wanted = frozenset(partitions)
     try:
         stored = store.read_offsets()
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         return {}, str(error)
-    return {tp: KafkaValue(one.offset, one.metadata) for tp, one in stored.items() if tp in wanted}, ""
+    return {tp: CommittedOffset(one.offset, one.metadata) for tp, one in stored.items() if tp in wanted}, ""
 
 
-def _coordinator_group(store: KafkaStore) -> tuple[ModernGroup | None, str]:
+def _coordinator_group(store: KafkaOffsetAdmin) -> tuple[CoordinatorGroup | None, str]:
     """The modern group, or why that is not known."""
     try:
         return store.coordinator_group(), ""
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         return None, f"its coordinator does not tell ({error})"
 
 
 def _legacy_kafka_commits(
     session: AdminSession,
-    state: GroupState,
-    partitions: Mapping[TopicPartition, SeenPartition],
-    modern: ModernGroup | None,
+    state: ZooKeeperGroup,
+    partitions: Mapping[TopicPartition, PartitionSnapshot],
+    modern: CoordinatorGroup | None,
 ) -> str:
     """What shows that old members store in Kafka: their file says it, or values that no modern member committed.
 
@@ -217,14 +226,14 @@ def _legacy_kafka_commits(
 # --- the group --------------------------------------------------------------------------------------------------
 
 
-def _members(state: GroupState) -> tuple[SeenMember, ...]:
+def _members(state: ZooKeeperGroup) -> tuple[RegistrationSnapshot, ...]:
     return tuple(
-        SeenMember(name, one.kind, one.host, one.subscription_pattern, one.threads, one.problem)
+        RegistrationSnapshot(name, one.kind, one.host, one.subscription_pattern, one.threads, one.problem)
         for name, one in sorted(state.members.items())
     )
 
 
-def _filters(state: GroupState) -> tuple[str, ...]:
+def _filters(state: ZooKeeperGroup) -> tuple[str, ...]:
     found = {
         f"{one.registration.pattern} {pattern!r}": None
         for one in state.members.values()
@@ -234,7 +243,7 @@ def _filters(state: GroupState) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _assignment_in_use(state: GroupState) -> str:
+def _assignment_in_use(state: ZooKeeperGroup) -> str:
     """Which forms explain every claim of a registered member: the present owners recomputed in all of them."""
     claims = {
         tp: one.thread
@@ -242,18 +251,18 @@ def _assignment_in_use(state: GroupState) -> str:
         if one.kind != "persistent" and one.consumer_id in state.members
     }
     if not claims:
-        return NOBODY_OWNS
+        return NO_ASSIGNMENT
     if any(one.registration is not None and name not in state.subscriptions for name, one in state.members.items()):
-        return UNKNOWN
+        return UNKNOWN_ASSIGNMENT
     numbers = {topic: one.partitions for topic, one in state.topics.items()}
     try:
         context = AssignmentContext("", state.subscriptions, numbers, topics=state.all_topics)
     except MalformedZnode:
-        return UNKNOWN
+        return UNKNOWN_ASSIGNMENT
     found = detect_variants(claims, context)
-    return " or ".join(form.value for form in Form if form in found) or UNKNOWN
+    return " or ".join(form.value for form in AssignorVariant if form in found) or UNKNOWN_ASSIGNMENT
 
 
 def _last_offset_clients(session: AdminSession, group: str) -> tuple[str, ...]:
-    path = f"{paths.group_root(group)}/{GO_KAFKA_CLIENT}"
+    path = f"{paths.group_root(group)}/{GO_KAFKA_CLIENT_NODE}"
     return (path,) if session.get(path) is not None else ()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import is_fence
-from bridge.migration.needed_rights import RIGHT_WORDS
+from bridge.migration.needed_rights import PERMISSION_NAMES
 from zkconsumer.admin.session import chunks, unexpected_result_error
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -30,20 +30,20 @@ from zkconsumer.zk.requests import (
     NoNode,
     SetOp,
 )
-from zkconsumer.zk.security import Login, SaslGssapi, identities, zk_login_of
+from zkconsumer.zk.security import SaslGssapiLogin, ZkLogin, identities, zk_login_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.migration.needed_rights import Nodes
-    from zkconsumer.admin.groups import GroupState
+    from bridge.migration.needed_rights import GroupZnodes
+    from zkconsumer.admin.groups import ZooKeeperGroup
     from zkconsumer.admin.session import AdminSession
 
 ANYONE = ("world", "anyone")
-SUPER = "super"
+SUPER_USER = "super"
 """A digest user of this name has every right, if the server knows one."""
 
-ONLY_THE_SERVER_KNOWS = ("ip", "x509", "host", "auth")
+SERVER_CHECKED_SCHEMES = ("ip", "x509", "host", "auth")
 
 NO_VERSION = -2
 """No node has this data version (ZooKeeper counts from 0), and ZooKeeper does not read it as "any version" (-1)."""
@@ -59,12 +59,10 @@ TRIES_MAX = 3
 """How often a packet is sent whose answer a broken connection lost.  It changed nothing: a server always refuses it."""
 
 
-def inspect_acls(
-    session: AdminSession, state: GroupState
-) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
+def inspect_acls(session: AdminSession, state: ZooKeeperGroup) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
     """Path → list of the nodes that are there, and the paths whose list we may not change.
 
-    Raises ``WorldError`` when ZooKeeper does not tell.
+    Raises ``UnavailableError`` when ZooKeeper does not tell.
     """
     lists = session.get_acls(_fenced_paths(state))
     login = zk_login_of(session.config)
@@ -75,12 +73,12 @@ def inspect_acls(
 
 
 def missing_permissions(
-    session: AdminSession, nodes: Nodes, before: Mapping[str, tuple[Acl, ...]] | None = None
+    session: AdminSession, nodes: GroupZnodes, before: Mapping[str, tuple[Acl, ...]] | None = None
 ) -> tuple[str, ...]:
     """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
 
     ``before``: lists that come back before the rights are needed, of nodes that have a fence's list now.
-    Raises ``WorldError`` when ZooKeeper does not tell.
+    Raises ``UnavailableError`` when ZooKeeper does not tell.
     """
     before = before or {}
     written = [path for path in nodes.written if path not in before]
@@ -88,18 +86,18 @@ def missing_permissions(
     lists = session.get_acls([*nodes.all_paths, *by_list])
     needed = nodes.required_perms(lists) | {path: PERM_WRITE for path in by_list if path in lists}
     login = zk_login_of(session.config)
-    found = [f"{path} ({RIGHT_WORDS[PERM_WRITE]})" for path in unwritable(session, written)]
+    found = [f"{path} ({PERMISSION_NAMES[PERM_WRITE]})" for path in unwritable(session, written)]
     known: dict[tuple[object, int], bool] = {}
     for path, perms in needed.items():
         acl = _acl_without_fence(path, lists, before) if before else lists[path]
         if acl is None:  # we may not even look at it: told elsewhere
             continue
         lacking = []
-        for perm in (perm for perm in RIGHT_WORDS if perms & perm):
+        for perm in (perm for perm in PERMISSION_NAMES if perms & perm):
             if (acl, perm) not in known:
                 known[acl, perm] = has_permission(acl, login, perm)
             if not known[acl, perm]:
-                lacking.append(RIGHT_WORDS[perm])
+                lacking.append(PERMISSION_NAMES[perm])
         if lacking:
             found.append(f"{path} ({', '.join(lacking)})")
     return tuple(sorted(found))
@@ -113,7 +111,7 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
     first node that we may not write, and the failure of the last operation says that we may write all of them (seen
     with ZooKeeper 3.4.6 and 3.8.4).  So the server decides, also for logins by address, certificate or Kerberos.
 
-    Raises ``MayNotRead`` for nodes that we may not read, ``WorldError`` when ZooKeeper does not tell.
+    Raises ``ZkReadNotAuthorized`` for nodes that we may not read, ``UnavailableError`` when ZooKeeper does not tell.
     """
     nodes = session.get_many(wanted)
     short = [(path, node.data) for path, node in nodes.items() if len(node.data) <= DATA_BYTES_IN_ONE_PACKET]
@@ -157,22 +155,22 @@ def _acl_without_fence(
     return before.get(path) or (_acl_without_fence(above, lists, before) if above in lists else acl)
 
 
-def has_permission(acl: tuple[Acl, ...], login: Login | None, perm: int) -> bool:
+def has_permission(acl: tuple[Acl, ...], login: ZkLogin | None, perm: int) -> bool:
     """Whether whoever is logged in so has this right by a list, as far as that can be told here: in doubt, yes."""
     own = identities(login)
-    if ("digest", SUPER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
+    if ("digest", SUPER_USER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
         return True
     for entry in acl:
         if entry.perms & perm and (
             (entry.scheme, entry.id) in (ANYONE, *own)
-            or entry.scheme in ONLY_THE_SERVER_KNOWS
-            or (entry.scheme == "sasl" and isinstance(login, SaslGssapi))
+            or entry.scheme in SERVER_CHECKED_SCHEMES
+            or (entry.scheme == "sasl" and isinstance(login, SaslGssapiLogin))
         ):
             return True
     return False
 
 
-def _fenced_paths(state: GroupState) -> list[str]:
+def _fenced_paths(state: ZooKeeperGroup) -> list[str]:
     group = state.group
     above = [paths.ids(group), paths.owners(group), paths.offsets(group)]
     topics = [paths.owners_of_topic(group, topic) for topic in sorted(state.owned_topics)]

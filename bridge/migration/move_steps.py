@@ -23,30 +23,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Held
-from bridge.migration.control_steps import ControlTo
-from bridge.migration.copies import copies_of, kafka_differences, format_differences
-from bridge.migration.errors import AnswerLost, MoveUnconfirmed, PartlyDone, VerificationFailed
+from bridge.migration.authority import VersionedControl
+from bridge.migration.control_steps import AdvancePhase
+from bridge.migration.copies import copies_of, format_differences, kafka_differences
+from bridge.migration.errors import (
+    AuthorityMoveUnconfirmedError,
+    ControlWriteUnknownError,
+    PartiallyDoneError,
+    VerificationError,
+)
 from bridge.migration.phases import Phase
-from bridge.migration.seat_steps import TakeSeat
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.seat_steps import JoinPlaceholder
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
-    from bridge.migration.copies import Copy
-    from bridge.migration.mover import Stores
-    from bridge.migration.moving import Moving
-    from bridge.migration.seat import Seat
-    from bridge.migration.step import Step
+    from bridge.migration.authority import ControlZnode
+    from bridge.migration.copies import OffsetCopy
+    from bridge.migration.mover import OffsetStores
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.seat import PlaceholderMember
+    from bridge.migration.step import MigrationStep
 
 
-def authority_move_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
+def authority_move_steps(moving: MigrationContext, phase: Phase) -> Iterator[MigrationStep]:
     """``switched`` or ``returned`` is written once, and confirmed."""
     yield MoveAuthority(moving.control_znode, moving.placeholder, phase)
-    yield ConfirmMove(moving.control_znode, moving.placeholder, phase)
+    yield ConfirmAuthorityMove(moving.control_znode, moving.placeholder, phase)
 
 
-def confirm_switch_steps(moving: Moving, *, accept_drift: bool = False) -> Iterator[Step]:
+def confirm_switch_steps(moving: MigrationContext, *, accept_drift: bool = False) -> Iterator[MigrationStep]:
     """What a run does first that finds phase ``switched`` not confirmed; nothing in any other phase.
 
     ``accept_drift``: the operator says that what others committed is right.
@@ -54,134 +59,141 @@ def confirm_switch_steps(moving: Moving, *, accept_drift: bool = False) -> Itera
     if moving.is_confirmed or moving.phase is not Phase.SWITCHED:
         return
     if not moving.placeholder.read_occupants().others:  # members may be there: Kafka has the authority
-        yield TakeSeat(moving.placeholder, had_placeholder=False)
-    yield CompareSwitched(moving.stores, copies_of(moving.plan), accept_drift)
-    yield ConfirmMove(moving.control_znode, moving.placeholder, Phase.SWITCHED)
+        yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+    yield CheckForeignCommits(moving.stores, copies_of(moving.plan), accept_drift)
+    yield ConfirmAuthorityMove(moving.control_znode, moving.placeholder, Phase.SWITCHED)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAuthority:
     """The phase in which the other store has the authority: one heartbeat that is answered, then one write."""
 
-    control_znode: Authority
-    placeholder: Seat
+    control_znode: ControlZnode
+    placeholder: PlaceholderMember
     phase: Phase
 
     changes = True
 
     @property
     def name(self) -> str:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return self._write.name
 
     @property
-    def _write(self) -> ControlTo:
-        return ControlTo(self.control_znode, self.phase)
+    def _write(self) -> AdvancePhase:
+        return AdvancePhase(self.control_znode, self.phase)
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [
             f"ask the coordinator whether the placeholder member is still in group {self.placeholder.group}",
             *self._write.describe(),
         ]
 
-    def check(self) -> Standing:
-        """See ``Step``."""
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
         return self._write.check()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``AnswerLost``, and what ``Seat.beat`` raises."""
+        """See ``MigrationStep``.  Raises ``ControlWriteUnknownError``, and what ``PlaceholderMember.beat`` raises."""
         self.placeholder.heartbeat()
         self._write.write(is_confirmed=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmMove:
+class ConfirmAuthorityMove:
     """The control znode says that the move counts: nobody can have committed to Kafka unseen before it.
 
     Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
     """
 
-    control_znode: Authority
-    placeholder: Seat
+    control_znode: ControlZnode
+    placeholder: PlaceholderMember
     phase: Phase
 
     changes = True
 
     @property
     def name(self) -> str:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return f"confirm {self.phase.value}"
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [
-            f"ask the coordinator once more whether the placeholder member is in group {self.placeholder.group}, and write "
+            f"ask the coordinator once more whether the placeholder member is in group {self.placeholder.group}, and "
+            "write "
             f"that {self.phase.value} is confirmed"
         ]
 
-    def check(self) -> Standing:
-        """See ``Step``."""
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
         held = self.control_znode.check_phase(self.phase)
-        if not isinstance(held, Held):
-            return held or Todo()
-        return Done() if held.control.is_confirmed else Todo()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        return StepDone() if held.control.is_confirmed else StepPending()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``MoveUnconfirmed`` when the heartbeat is refused, ``AnswerLost``."""
+        """See ``MigrationStep``.  Raises ``AuthorityMoveUnconfirmedError`` when the heartbeat is refused,
+        ``ControlWriteUnknownError``.
+        """
         held = self.control_znode.require_phase(self.phase)
         if self.phase is Phase.RETURNED or self.placeholder.joined is not None:
             self._heartbeat()
         if not self.control_znode.write_control(held, replace(held.control, is_confirmed=True)):
-            raise AnswerLost(f"whether {self.phase.value} is confirmed is not known: it is looked at again")
+            raise ControlWriteUnknownError(
+                f"whether {self.phase.value} is confirmed is not known: it is looked at again"
+            )
 
     def _heartbeat(self) -> None:
         try:
             self.placeholder.heartbeat()
-        except (PartlyDone, VerificationFailed) as error:
-            raise MoveUnconfirmed(
-                f"{error}\nSo it is not confirmed that no other client committed for group {self.placeholder.group} before "
+        except (PartiallyDoneError, VerificationError) as error:
+            raise AuthorityMoveUnconfirmedError(
+                f"{error}\nSo it is not confirmed that no other client committed for group {self.placeholder.group} "
+                "before "
                 f"phase {self.phase.value} was written: the stores are compared again, before anything else is done"
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
-class CompareSwitched:
+class CheckForeignCommits:
     """Kafka has every offset as this migration committed it, so nobody else committed before the authority moved.
 
     ``accepts``: what others committed counts.
     """
 
-    stores: Stores
-    copies: Sequence[Copy]
+    stores: OffsetStores
+    copies: Sequence[OffsetCopy]
     accept_foreign: bool
 
     name = "compare Kafka's offsets with those that were copied"
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"read {len(self.copies)} offsets from Kafka: each must be one that this migration committed"]
 
-    def check(self) -> Standing:
-        """See ``Step``."""
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
         authority = self.stores.control_znode
         held = authority.check_phase(Phase.SWITCHED)
-        if not isinstance(held, Held):
-            return held or Todo()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         if self.accept_foreign:
-            return Done()
+            return StepDone()
         found = self.stores.read_kafka([copy.tp for copy in self.copies])
         # The epoch grew with the move: the copies are of the one before.
         differences = kafka_differences(self.copies, found, authority.migration_id, held.control.epoch - 1)
         if not differences:
-            return Done()
+            return StepDone()
         group = authority.group
-        return Refused(
-            VerificationFailed(
+        return StepRefused(
+            VerificationError(
                 f"Kafka has the authority of group {group}, and the coordinator does not confirm that the placeholder "
                 f"member was still in the group when it moved. Another client committed, before that or after it: "
-                f"{format_differences(differences)}. Nothing was written over, and the fences against old members stand. Find "
+                f"{format_differences(differences)}. Nothing was written over, and the fences against old members "
+                "stand. Find "
                 "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
                 f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
                 f"in Kafka ('zkconsumer offsets set') before you start members or roll back"
@@ -189,5 +201,5 @@ class CompareSwitched:
         )
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is in another phase."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is in another phase."""
         self.stores.control_znode.require_phase(Phase.SWITCHED)

@@ -1,7 +1,7 @@
 """One migration in the hands of one run: what its steps share.
 
-    open_moving    session, plan -> Moving
-    kept_plan      the plan that counts: as it was accepted with its drift, else as the first run kept it
+open_migration    session, plan -> Moving
+read_effective_plan      the plan that counts: as it was accepted with its drift, else as the first run kept it
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.accepted import accepted_plan_error
-from bridge.migration.authority import Authority
-from bridge.migration.control import ACCEPTED_PIECES
+from bridge.migration.authority import ControlZnode
+from bridge.migration.control import ACCEPTED_PIECE_PREFIX
 from bridge.migration.journal import Journal
-from bridge.migration.mover import COPYING, CopyToKafka, Stores
-from bridge.migration.needed_rights import Nodes
+from bridge.migration.mover import COPY_PHASES, CopyToKafka, OffsetStores
+from bridge.migration.needed_rights import GroupZnodes
 from bridge.migration.phases import Phase, has_reached
-from bridge.migration.pieces import Damaged, read_pieces, read_plan_text, unpack
+from bridge.migration.pieces import DamagedPiecesError, read_pieces, read_plan_text, unpack
 from bridge.migration.plan_file import plan_from_bytes
-from bridge.migration.seat import PATIENCE, Seat
-from bridge.migration.step import Done, Standing, Todo
-from zkconsumer.admin.stores import MISSING
+from bridge.migration.seat import PLACEHOLDER_RETRY_POLICY, PlaceholderMember
+from bridge.migration.step import StepDone, StepPending, StepStatus
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.migration.copies import Copy
-    from bridge.migration.plan import Plan
-    from zkconsumer.admin.coordinator_line import Patience
+    from bridge.migration.copies import OffsetCopy
+    from bridge.migration.plan import MigrationPlan
+    from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
     from zkconsumer.admin.session import AdminSession
 
 
 @dataclass(slots=True)
-class Moving:
+class MigrationContext:
     """What the steps of one run share.  ``plan`` is the one that counts; a step that accepts drift replaces it."""
 
-    control_znode: Authority
-    plan: Plan
-    placeholder: Seat
-    stores: Stores
+    control_znode: ControlZnode
+    plan: MigrationPlan
+    placeholder: PlaceholderMember
+    stores: OffsetStores
     caller: str
 
     @property
@@ -82,10 +82,10 @@ class Moving:
         return phase is not None and has_reached(self.plan.strategy, phase, wanted)
 
     @property
-    def znodes(self) -> Nodes:
+    def znodes(self) -> GroupZnodes:
         """Those that the steps have to do with."""
-        offsets = [row.tp for row in self.plan.partitions if row.version != MISSING]
-        return Nodes(self.group, self.topics, offsets, self.plan.uses_acl_fence)
+        offsets = [row.tp for row in self.plan.partitions if row.version != NO_ZNODE_VERSION]
+        return GroupZnodes(self.group, self.topics, offsets, self.plan.uses_acl_fence)
 
     @property
     def parents_to_keep(self) -> frozenset[str]:
@@ -100,35 +100,35 @@ class Moving:
 
 def open_migration(
     session: AdminSession,
-    plan: Plan,
+    plan: MigrationPlan,
     who: str,
     *,
     pause: Callable[[int], object] | None = None,
-    patience: Patience = PATIENCE,
-) -> Moving:
+    patience: CoordinatorRetryPolicy = PLACEHOLDER_RETRY_POLICY,
+) -> MigrationContext:
     """Nothing is asked yet.  ``pause`` and ``patience``: how the brokers are waited for."""
-    authority = Authority(session, plan.group, plan.migration_id)
+    authority = ControlZnode(session, plan.group, plan.migration_id)
     authority.fence_migration_ids |= {plan.snapshot.fences_migration_id} - {""}
-    seat = Seat(
+    seat = PlaceholderMember(
         session, plan.group, plan.migration_id, plan.snapshot.topics,
         pause=pause, patience=patience, check_run=authority.check_lock,
     )  # fmt: skip
-    stores = Stores(authority, seat, pause=pause, patience=patience)
-    return Moving(authority, plan, seat, stores, who)
+    stores = OffsetStores(authority, seat, pause=pause, patience=patience)
+    return MigrationContext(authority, plan, seat, stores, who)
 
 
-def read_accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
+def read_accepted_plan(session: AdminSession, first: MigrationPlan) -> MigrationPlan | None:
     """The plan that was accepted with its drift; None: none was, or the run that did was cut off.
 
     ``first``: the plan that the operator knows.  Raises ``PreconditionFailed`` for one that does not follow from it.
     """
     group = first.group
-    pieces = read_pieces(session, group, ACCEPTED_PIECES)
+    pieces = read_pieces(session, group, ACCEPTED_PIECE_PREFIX)
     if not pieces:
         return None
     try:
         accepted = plan_from_bytes(unpack(list(pieces.values())))
-    except Damaged:
+    except DamagedPiecesError:
         return None
     problem = accepted_plan_error(first, accepted)
     if problem:
@@ -141,16 +141,18 @@ def read_accepted_plan(session: AdminSession, first: Plan) -> Plan | None:
     return accepted
 
 
-def read_effective_plan(session: AdminSession, group: str) -> Plan:
-    """The plan that counts.  Raises ``PreconditionFailed`` (``BadPlanFile`` too) when none is kept that is whole."""
+def read_effective_plan(session: AdminSession, group: str) -> MigrationPlan:
+    """The plan that counts.  Raises ``PreconditionFailed`` (``InvalidPlanFileError`` too) when none is kept that is
+    whole.
+    """
     first = plan_from_bytes(read_plan_text(session, group))
     return read_accepted_plan(session, first) or first
 
 
-def copy_to_kafka_step(moving: Moving, copies: Sequence[Copy], *phases: Phase) -> CopyToKafka:
+def copy_to_kafka_step(moving: MigrationContext, copies: Sequence[OffsetCopy], *phases: Phase) -> CopyToKafka:
     """The step that commits these offsets, kept and noted as the plan has it.  ``phases``: in which it may be done."""
     journal = Journal(moving.control_znode, moving.caller)
-    return CopyToKafka(moving.stores, copies, phases or COPYING, moving.plan.offsets_retention_ms, journal)
+    return CopyToKafka(moving.stores, copies, phases or COPY_PHASES, moving.plan.offsets_retention_ms, journal)
 
 
 def caller_description() -> str:
@@ -163,10 +165,10 @@ def caller_description() -> str:
 
 
 @dataclass(slots=True)
-class WriteDown:
+class AppendJournal:
     """An entry of the journal: what is about to be done, before it is."""
 
-    context: Moving
+    context: MigrationContext
     entry: str
     facts: dict[str, str]
     _is_done: bool = False
@@ -182,9 +184,9 @@ class WriteDown:
         """See ``Step``."""
         return [f"write into the journal: {self.entry}"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``: one entry a run."""
-        return Done() if self._is_done else Todo()
+        return StepDone() if self._is_done else StepPending()
 
     def do(self) -> None:
         """See ``Step``."""

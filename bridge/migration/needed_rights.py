@@ -11,7 +11,7 @@
 
 Looked at before anything is changed.  For most nodes the access lists decide.  Which address or Kerberos ticket a login
 has, only the server can tell, so in doubt we have a right.  The server itself decides for offset znodes, of which a
-group has many (``Nodes.written``).  Pure; ``look_rights`` sends the requests.
+group has many (``GroupZnodes.written``).  Pure; ``look_rights`` sends the requests.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 NAMED_MAX = 20
 """How many nodes a sentence names."""
 
-RIGHT_WORDS = {PERM_CREATE: "create", PERM_DELETE: "delete", PERM_WRITE: "write"}
+PERMISSION_NAMES = {PERM_CREATE: "create", PERM_DELETE: "delete", PERM_WRITE: "write"}
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class GroupZnodes:
     """The nodes of a group that a move reads and changes.  ``offsets``: the partitions that have an offset znode."""
 
     group: str
@@ -88,7 +88,8 @@ class Nodes:
 def missing_permissions_text(lacking: Collection[str]) -> str:
     """Which they are, and what to do; the sentence has no end."""
     return (
-        f"the steps need rights that we do not have on {count_text(len(lacking), 'node')}: {_first(lacking)}. Log in as "
+        f"the steps need rights that we do not have on {count_text(len(lacking), 'node')}: {_first(lacking)}. Log in "
+        "as "
         "whom their access lists name (zookeeper.auth in a --config file, --zookeeper-auth), or have them added"
     )
 

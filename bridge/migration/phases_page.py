@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bridge.migration import phases
-from bridge.migration.control import NEW_EPOCH
+from bridge.migration.control import PHASES_WITH_NEW_EPOCH
 from bridge.migration.phases import (
     ENDED,
     FORWARD,
     Phase,
     Strategy,
     authority_of,
-    next_phases,
     blocks_old_members,
+    next_phases,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def render() -> str:
         phases="\n".join(
             f"| `{phase.value}` | {words} | {_STORES[authority_of(phase)]} "
             f"| {'is held off' if blocks_old_members(phase) else '-'} "
-            f"| {'one more' if phase is Phase.PLANNED or phase in NEW_EPOCH else '-'} |"
+            f"| {'one more' if phase is Phase.PLANNED or phase in PHASES_WITH_NEW_EPOCH else '-'} |"
             for phase, words in sentences().items()
         ),
         ended=" or ".join(f"`{phase.value}`" for phase in Phase if phase in ENDED),

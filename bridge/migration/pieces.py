@@ -14,13 +14,13 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, Held, connection_lost_error
-from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECES, plan_piece_name
-from bridge.migration.errors import VerificationFailed
+from bridge.migration.authority import TRIES_MAX, ControlZnode, VersionedControl, connection_lost_error
+from bridge.migration.control import CHILD_BYTES_MAX, PLAN_PIECE_PREFIX, plan_piece_name
+from bridge.migration.errors import VerificationError
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 from zkconsumer.admin.session import zk_error_name
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, Op, SetOp
 
@@ -33,10 +33,10 @@ TEXT_BYTES_MAX = 256 * 1024 * 1024
 """Of one text, unpacked: more than 100,000 partitions take by far, and what a znode may do to our memory."""
 
 PIECES_MAX = 10_000
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 
 
-class Damaged(Exception):
+class DamagedPiecesError(Exception):
     """Bytes that are no whole text; the reason in words."""
 
 
@@ -47,17 +47,17 @@ def pack(text: bytes) -> list[bytes]:
 
 
 def unpack(pieces: Sequence[bytes]) -> bytes:
-    """The text of its pieces, in their order.  Raises ``Damaged``."""
-    reader = zlib.decompressobj(_GZIP)
+    """The text of its pieces, in their order.  Raises ``DamagedPiecesError``."""
+    reader = zlib.decompressobj(_GZIP_WINDOW_BITS)
     text = b""
     try:
         text = reader.decompress(b"".join(pieces), TEXT_BYTES_MAX + 1)
     except zlib.error as error:
-        raise Damaged(f"no gzip: {error}") from error
+        raise DamagedPiecesError(f"no gzip: {error}") from error
     if len(text) > TEXT_BYTES_MAX:
-        raise Damaged(f"more than {TEXT_BYTES_MAX} bytes")
+        raise DamagedPiecesError(f"more than {TEXT_BYTES_MAX} bytes")
     if not reader.eof or reader.unused_data:
-        raise Damaged("a piece is missing, or there is one too many")
+        raise DamagedPiecesError("a piece is missing, or there is one too many")
     return text
 
 
@@ -82,7 +82,7 @@ def has_pieces(session: AdminSession, group: str, prefix: str) -> bool:
 
 def read_plan_text(session: AdminSession, group: str) -> bytes:
     """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
-    pieces = read_pieces(session, group, PLAN_PIECES)
+    pieces = read_pieces(session, group, PLAN_PIECE_PREFIX)
     if not pieces and session.get(paths.control(group)) is None:
         raise PreconditionFailed(
             f"group {group} is not on the move, so {paths.control(group)} keeps no plan. Make one: zkconsumer migrate "
@@ -96,7 +96,7 @@ def read_plan_text(session: AdminSession, group: str) -> bytes:
         )
     try:
         return unpack(list(pieces.values()))
-    except Damaged as error:
+    except DamagedPiecesError as error:
         raise PreconditionFailed(
             f"the plan at {paths.control(group)} cannot be read ({error}); go on with the plan's file instead: "
             f"zkconsumer migrate apply {group}.plan --execute"
@@ -104,10 +104,10 @@ def read_plan_text(session: AdminSession, group: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepPlan:
+class StorePlan:
     """The plan beside the control znode, so that any machine can go on with it; ``text``: the bytes of its file."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
     text: bytes
 
     name = "keep the plan"
@@ -117,37 +117,39 @@ class KeepPlan:
         count = len(pack(self.text))
         return [f"write the plan to {paths.control(self.control_znode.group)}, {count} piece{'s' if count > 1 else ''}"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         held = self.control_znode.check_phase(*Phase)
-        if not isinstance(held, Held):
-            return held or Todo()
-        pieces = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECES)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        pieces = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECE_PREFIX)
         try:
             kept: bytes | None = unpack(list(pieces.values())) if pieces else None
             damage = "it is not there"
-        except Damaged as error:
+        except DamagedPiecesError as error:
             kept, damage = None, str(error)
         if kept is None:
-            return Todo() if held.phase is Phase.PLANNED else Refused(self._damaged_error(held, damage))
+            return StepPending() if held.phase is Phase.PLANNED else StepRefused(self._damaged_error(held, damage))
         if _digest(kept) == _digest(self.text):
-            return Done()
-        return Refused(
+            return StepDone()
+        return StepRefused(
             PreconditionFailed(
-                f"migration {self.control_znode.migration_id} of group {self.control_znode.group} was begun with another plan "
+                f"migration {self.control_znode.migration_id} of group {self.control_znode.group} was begun with "
+                "another plan "
                 "than this file. Go on with that one: "
                 f"zkconsumer migrate apply --resume {self.control_znode.group} --execute"
             )
         )
 
-    def _damaged_error(self, held: Held, why: str) -> VerificationFailed:
-        return VerificationFailed(
-            f"the plan of migration {self.control_znode.migration_id}, which is in phase {held.phase.value}, was damaged "
+    def _damaged_error(self, held: VersionedControl, why: str) -> VerificationError:
+        return VerificationError(
+            f"the plan of migration {self.control_znode.migration_id}, which is in phase {held.phase.value}, was "
+            "damaged "
             f"at {paths.control(self.control_znode.group)} ({why}): somebody else writes there"
         )
 
     def do(self) -> None:
         wanted = {plan_piece_name(number): piece for number, piece in enumerate(pack(self.text))}
-        found = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECES)
+        found = read_pieces(self.control_znode.session, self.control_znode.group, PLAN_PIECE_PREFIX)
         for name in [name for name in found if name not in wanted]:
             update_child(self.control_znode, name, lambda path, _: DeleteOp(path), lambda data: data is None)
         for name, piece in wanted.items():
@@ -155,17 +157,19 @@ class KeepPlan:
                 store_child(self.control_znode, name, piece, Phase.PLANNED)
 
 
-def store_child(authority: Authority, name: str, data: bytes, *phases: Phase) -> None:
-    """A child of the control znode with these bytes, and the list of its name.  Raises as ``write_child`` does."""
+def store_child(authority: ControlZnode, name: str, data: bytes, *phases: Phase) -> None:
+    """A child of the control znode with these bytes, and the list of its name.  Raises as ``update_child`` does."""
 
     def op(path: str, before: bytes | None) -> Op:
-        return CreateOp(path, data, acl=authority.acl_policy.acl_of_child(name)) if before is None else SetOp(path, data)
+        return (
+            CreateOp(path, data, acl=authority.acl_policy.acl_of_child(name)) if before is None else SetOp(path, data)
+        )
 
     update_child(authority, name, op, lambda found: found == data, *phases)
 
 
 def update_child(
-    authority: Authority,
+    authority: ControlZnode,
     name: str,
     op: Callable[[str, bytes | None], Op],
     is_done: Callable[[bytes | None], bool],
@@ -173,7 +177,8 @@ def update_child(
 ) -> None:
     """One write of a child, from what it holds now (None: it is missing), until it is as wanted.
 
-    Raises ``PartlyDone`` when the migration is not in one of ``phases`` (none given: in any), ``WorldError``.
+    Raises ``PartiallyDoneError`` when the migration is not in one of ``phases`` (none given: in any),
+    ``UnavailableError``.
     """
     path = paths.control_child(authority.group, name)
     answer: object = None
@@ -187,7 +192,7 @@ def update_child(
         if answer is not None and not isinstance(answer, MultiFailed):
             return
     if isinstance(answer, MultiFailed):
-        raise WorldError(f"{path} was not written: {zk_error_name(answer.error)}. Run it again")
+        raise UnavailableError(f"{path} was not written: {zk_error_name(answer.error)}. Run it again")
     raise connection_lost_error(path)
 
 

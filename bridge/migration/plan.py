@@ -13,7 +13,7 @@ from bridge.migration.retention import effective_retention_ms
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions, OffsetConvention
     from bridge.migration.phases import Strategy
-    from bridge.migration.seen import Seen
+    from bridge.migration.seen import GroupSnapshot
     from zkconsumer.types import TopicPartition
 
 
@@ -34,7 +34,7 @@ class PlannedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """Everything that ``apply`` needs, so that it decides nothing itself.
 
     ``digest`` (SHA-256, hex, over everything else) is what two operators compare, and what the file is checked by.
@@ -47,7 +47,7 @@ class Plan:
     group: str
     strategy: Strategy
     made_at_ms: int
-    snapshot: Seen
+    snapshot: GroupSnapshot
     decisions: Decisions
     convention: OffsetConvention | None
     convention_evidence: str

@@ -12,12 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from bridge.migration import plan_parts as parts
-from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
-from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number
+from bridge.migration.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
+from bridge.migration.json_members import InvalidJsonError, JsonObjectReader, JsonValue, as_list, as_number
 from bridge.migration.phases import Strategy
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.provenance import check_migration_id
-from bridge.migration.seen import Clusters, Seen
+from bridge.migration.seen import ClusterIds, GroupSnapshot
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -32,16 +32,18 @@ E = TypeVar("E", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class PlanHeader:
     """A plan and what was seen, both still without partitions; ``count`` of them follow.  ``lists``: by number."""
 
-    plan: Plan
-    snapshot: Seen
+    plan: MigrationPlan
+    snapshot: GroupSnapshot
     partition_count: int
     acls: tuple[tuple[Acl, ...], ...]
 
 
-def format_plan_header(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]) -> dict[str, Json]:
+def format_plan_header(
+    plan: MigrationPlan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]
+) -> dict[str, JsonValue]:
     """The members of the first line; the nodes ``elsewhere`` have their list in a line of their own."""
     seen, own = plan.snapshot, set(elsewhere)
     clusters = {"kafka_cluster": seen.clusters.kafka, "zookeeper_cluster": seen.clusters.zookeeper}
@@ -87,11 +89,11 @@ def format_plan_header(plan: Plan, lists: Mapping[tuple[Acl, ...], int], elsewhe
     }
 
 
-def parse_plan_header(members: Members) -> Head:
-    """The first line.  Raises ``Wrong``."""
+def parse_plan_header(members: JsonObjectReader) -> PlanHeader:
+    """The first line.  Raises ``InvalidJsonError``."""
     schema = members.text("schema", NAME_CHARS_MAX)
     if schema != SCHEMA:
-        raise Wrong(f"its schema is {schema[:60]!r} and not {SCHEMA!r}: no plan, or another release's")
+        raise InvalidJsonError(f"its schema is {schema[:60]!r} and not {SCHEMA!r}: no plan, or another release's")
     group = members.checked("group", paths.check_group)
     digest = members.text("digest", 64)
     lists = tuple(parts.parse_acl(each) for each in members.items("acl_lists"))
@@ -99,10 +101,10 @@ def parse_plan_header(members: Members) -> Head:
         parts.check_fenced_path(group, path): lists[as_number(number, "acls", 0, len(lists) - 1)]
         for path, number in members.take_entries("acls")
     }
-    seen = Seen(
+    seen = GroupSnapshot(
         group=group,
         at_ms=members.number("seen_at_ms"),
-        members=tuple(parts.parse_member(Members(each, "members")) for each in members.items("members")),
+        members=tuple(parts.parse_member(JsonObjectReader(each, "members")) for each in members.items("members")),
         partitions={},
         missing_topics=members.texts("missing_topics"),
         offsets_without_partition=tuple(parts.parse_partition(each, "orphans") for each in members.items("orphans")),
@@ -113,7 +115,9 @@ def parse_plan_header(members: Members) -> Head:
         control=members.nullable("control", lambda name: parts.parse_plan_control(members.take_object(name))),
         control_version=members.nullable("control_version", members.number),
         control_error=members.text("control_problem"),
-        coordinator_group=members.nullable("modern", lambda name: parts.parse_coordinator_group(members.take_object(name))),
+        coordinator_group=members.nullable(
+            "modern", lambda name: parts.parse_coordinator_group(members.take_object(name))
+        ),
         coordinator_group_error=members.text("modern_problem"),
         kafka_error=members.text("kafka_problem"),
         brokers=tuple(parts.parse_plan_broker(each) for each in members.items("brokers")),
@@ -122,7 +126,7 @@ def parse_plan_header(members: Members) -> Head:
         assignment_in_use=members.text("strategy_in_use", NAME_CHARS_MAX),
         legacy_kafka_commits=members.text("legacy_kafka_commits"),
         last_offset_clients=members.texts("last_writers"),
-        clusters=Clusters(
+        clusters=ClusterIds(
             members.optional("kafka_cluster", members.text, ""), members.optional("zookeeper_cluster", members.text, "")
         ),
         topic_filters=members.texts("filters"),
@@ -132,7 +136,7 @@ def parse_plan_header(members: Members) -> Head:
             "convention_before", lambda name: _choice(members, name, OffsetConvention), None
         ),
     )
-    plan = Plan(
+    plan = MigrationPlan(
         migration_id=members.checked("migration_id", check_migration_id),
         group=group,
         strategy=_strategy(members.text("strategy", NAME_CHARS_MAX)),
@@ -148,10 +152,10 @@ def parse_plan_header(members: Members) -> Head:
     )
     count = members.number("partitions")
     members.reject_unknown_keys()
-    return Head(plan, seen, count, lists)
+    return PlanHeader(plan, seen, count, lists)
 
 
-def _fence_keys(seen: Seen) -> dict[str, str]:
+def _fence_keys(seen: GroupSnapshot) -> dict[str, str]:
     """Left out where there are none: such a plan has the same digest as one of a release that did not look."""
     return {"fences_of": seen.fences_migration_id, "fences_problem": seen.fences_error}
 
@@ -160,17 +164,17 @@ def _strategy(word: str) -> Strategy:
     match word:
         case "copy" | "dual":
             return word
-    raise Wrong(f"{word[:50]!r} is no strategy of this release")
+    raise InvalidJsonError(f"{word[:50]!r} is no strategy of this release")
 
 
-def _choice(members: Members, name: str, kind: type[E]) -> E:
+def _choice(members: JsonObjectReader, name: str, kind: type[E]) -> E:
     return members.checked(name, kind)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------
 
 
-def _decisions(decisions: Decisions) -> dict[str, Json]:
+def _decisions(decisions: Decisions) -> dict[str, JsonValue]:
     return {
         "convention": None if decisions.convention is None else decisions.convention.value,
         "missing": decisions.missing.value,
@@ -184,16 +188,16 @@ def _decisions(decisions: Decisions) -> dict[str, Json]:
     }
 
 
-def _read_decisions(members: Members) -> Decisions:
+def _read_decisions(members: JsonObjectReader) -> Decisions:
     offsets = {}
     for each in members.items("offsets"):
         topic, partition, offset = as_list(each, "offsets", 3)
         offsets[parts.parse_partition([topic, partition], "offsets")] = as_number(offset, "offsets")
     decisions = Decisions(
         convention=members.nullable("convention", lambda name: _choice(members, name, OffsetConvention)),
-        missing=_choice(members, "missing", Fallback),
-        out_of_range=_choice(members, "out_of_range", Fallback),
-        existing=_choice(members, "existing", Existing),
+        missing=_choice(members, "missing", OffsetFallback),
+        out_of_range=_choice(members, "out_of_range", OffsetFallback),
+        existing=_choice(members, "existing", ExistingOffsetPolicy),
         use_older=members.flag("use_older"),
         acl_fence=members.flag("acl_fence"),
         offsets=offsets,

@@ -3,8 +3,8 @@
     line 1      what holds for the whole group, the digest among it
     others      one partition each, in the plan's order
 
-What is read is held against the digest, and every path against the group: an altered or hostile file gives ``Wrong``,
-and no write anywhere else.  ``plan_head`` has the first line.
+What is read is held against the digest, and every path against the group: an altered or hostile file gives
+``InvalidJsonError``, and no write anywhere else.  ``plan_head`` has the first line.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
-from bridge.migration.plan import Plan, PlannedPartition
-from bridge.migration.plan_head import Head, parse_plan_header, format_plan_header
-from bridge.migration.seen import KafkaValue, LastEntry, SeenOwner, SeenPartition
+from bridge.migration.json_members import InvalidJsonError, JsonObjectReader, JsonValue, as_list, as_number, as_text
+from bridge.migration.plan import MigrationPlan, PlannedPartition
+from bridge.migration.plan_head import PlanHeader, format_plan_header, parse_plan_header
+from bridge.migration.seen import CommittedOffset, LastLogEntry, OwnerSnapshot, PartitionSnapshot
 from zkconsumer.admin.log_ranges import LogRange
-from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -38,7 +38,7 @@ PARTITIONS_MAX = 1_000_000
 INT32_MAX = 2**31 - 1
 
 
-def digest_of_plan(plan: Plan) -> str:
+def digest_of_plan(plan: MigrationPlan) -> str:
     """SHA-256 over everything but the digest, in hex."""
     digest = hashlib.sha256()
     for line in plan_lines(replace(plan, digest="")):
@@ -46,54 +46,56 @@ def digest_of_plan(plan: Plan) -> str:
     return digest.hexdigest()
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: MigrationPlan) -> Iterator[str]:
     """The lines of a plan, each with its end; ASCII."""
     lists = {acl: number for number, acl in enumerate(dict.fromkeys(plan.snapshot.acls.values()))}
-    of_partitions = {paths.offset(plan.group, row.tp) for row in plan.partitions if row.version != MISSING}
+    of_partitions = {paths.offset(plan.group, row.tp) for row in plan.partitions if row.version != NO_ZNODE_VERSION}
     yield _line(format_plan_header(plan, lists, of_partitions))
     for row in plan.partitions:
-        acl = plan.snapshot.acls.get(paths.offset(plan.group, row.tp)) if row.version != MISSING else None
+        acl = plan.snapshot.acls.get(paths.offset(plan.group, row.tp)) if row.version != NO_ZNODE_VERSION else None
         yield _line(_row(plan.snapshot.partitions[row.tp], row, None if acl is None else lists[acl]))
 
 
-def parse_plan(lines: Iterable[str]) -> Plan:
-    """A plan from its lines.  Raises ``Wrong``."""
+def parse_plan(lines: Iterable[str]) -> MigrationPlan:
+    """A plan from its lines.  Raises ``InvalidJsonError``."""
     rest = iter(lines)
     first = next(rest, "")
     if not first.strip():
-        raise Wrong("line 1: it is empty")
-    head = parse_plan_header(Members.parse(_limited(first, HEAD_CHARS_MAX, "line 1"), "line 1"))
-    partitions: dict[TopicPartition, SeenPartition] = {}
+        raise InvalidJsonError("line 1: it is empty")
+    head = parse_plan_header(JsonObjectReader.parse(_limited(first, HEAD_CHARS_MAX, "line 1"), "line 1"))
+    partitions: dict[TopicPartition, PartitionSnapshot] = {}
     planned: list[PlannedPartition] = []
     acls = dict(head.snapshot.acls)
     for number, line in enumerate(rest, start=2):
         where = f"line {number}"
         if len(planned) >= min(head.partition_count, PARTITIONS_MAX):
-            raise Wrong(f"{where}: {head.partition_count} partitions are announced, and more follow")
-        seen, row, acl = _parse_row(Members.parse(_limited(line, ROW_CHARS_MAX, where), where), head)
+            raise InvalidJsonError(f"{where}: {head.partition_count} partitions are announced, and more follow")
+        seen, row, acl = _parse_row(JsonObjectReader.parse(_limited(line, ROW_CHARS_MAX, where), where), head)
         if seen.tp in partitions:
-            raise Wrong(f"{where}: {seen.tp} stands there twice")
+            raise InvalidJsonError(f"{where}: {seen.tp} stands there twice")
         partitions[seen.tp] = seen
         planned.append(row)
         if acl is not None:
             acls[paths.offset(head.plan.group, seen.tp)] = acl
     if len(planned) != head.partition_count:
-        raise Wrong(f"{head.partition_count} partitions are announced, and {len(planned)} follow: the file was cut off")
+        raise InvalidJsonError(
+            f"{head.partition_count} partitions are announced, and {len(planned)} follow: the file was cut off"
+        )
     plan = replace(
         head.plan, snapshot=replace(head.snapshot, partitions=partitions, acls=acls), partitions=tuple(planned)
     )
     if digest_of_plan(plan) != plan.digest:
-        raise Wrong("it is not as it was written: its digest is another one")
+        raise InvalidJsonError("it is not as it was written: its digest is another one")
     return plan
 
 
 def _limited(line: str, chars_max: int, where: str) -> str:
     if len(line) > chars_max:
-        raise Wrong(f"{where}: more than {chars_max} characters")
+        raise InvalidJsonError(f"{where}: more than {chars_max} characters")
     return line
 
 
-def _line(members: dict[str, Json]) -> str:
+def _line(members: dict[str, JsonValue]) -> str:
     return json.dumps(members, separators=(",", ":")) + "\n"
 
 
@@ -104,10 +106,10 @@ _KINDS: dict[str, OwnerKind] = {
 }  # fmt: skip
 
 
-def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[str, Json]:
+def _row(seen: PartitionSnapshot, row: PlannedPartition, acl: int | None) -> dict[str, JsonValue]:
     """What is as it mostly is, is left out."""
-    members: dict[str, Json] = {"topic": seen.tp.topic, "partition": seen.tp.partition}
-    if seen.version != MISSING:
+    members: dict[str, JsonValue] = {"topic": seen.tp.topic, "partition": seen.tp.partition}
+    if seen.version != NO_ZNODE_VERSION:
         members |= {"stored": seen.stored, "version": seen.version, "written_ms": seen.written_ms}
     if seen.error:
         members["problem"] = seen.error
@@ -133,14 +135,16 @@ def _row(seen: SeenPartition, row: PlannedPartition, acl: int | None) -> dict[st
     return members
 
 
-def _parse_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedPartition, tuple[Acl, ...] | None]:
+def _parse_row(
+    members: JsonObjectReader, head: PlanHeader
+) -> tuple[PartitionSnapshot, PlannedPartition, tuple[Acl, ...] | None]:
     tp = TopicPartition(members.checked("topic", paths.check_topic), members.number("partition", 0, INT32_MAX))
     is_there = members.has("version")
     stored = members.nullable("stored", members.number) if is_there else None
-    seen = SeenPartition(
+    seen = PartitionSnapshot(
         tp,
         stored,
-        members.number("version", 0, INT32_MAX) if is_there else MISSING,
+        members.number("version", 0, INT32_MAX) if is_there else NO_ZNODE_VERSION,
         members.optional("problem", members.text, ""),
         members.number("written_ms") if is_there else 0,
         members.optional("is_older", members.flag, False),
@@ -162,19 +166,19 @@ def _parse_row(members: Members, head: Head) -> tuple[SeenPartition, PlannedPart
     return seen, PlannedPartition(tp, seen.stored, seen.version, target, why, refusal), acl
 
 
-def _owner(members: Members) -> SeenOwner:
+def _owner(members: JsonObjectReader) -> OwnerSnapshot:
     kind, thread = as_list(members.take("owner"), "owner", 2)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise members.error("'owner' is of no known kind")
-    return SeenOwner(as_text(thread, "owner", ROW_CHARS_MAX), _KINDS[kind])
+    return OwnerSnapshot(as_text(thread, "owner", ROW_CHARS_MAX), _KINDS[kind])
 
 
-def _kafka(members: Members) -> KafkaValue:
+def _kafka(members: JsonObjectReader) -> CommittedOffset:
     offset, metadata = as_list(members.take("kafka"), "kafka", 2)
-    return KafkaValue(as_number(offset, "kafka"), as_text(metadata, "kafka", ROW_CHARS_MAX))
+    return CommittedOffset(as_number(offset, "kafka"), as_text(metadata, "kafka", ROW_CHARS_MAX))
 
 
-def _log(members: Members) -> LogRange | str:
+def _log(members: JsonObjectReader) -> LogRange | str:
     value = members.take("log")
     if isinstance(value, str):
         return value
@@ -182,9 +186,8 @@ def _log(members: Members) -> LogRange | str:
     return LogRange(as_number(earliest, "log"), as_number(latest, "log"))
 
 
-def _last(members: Members) -> LastEntry:
+def _last(members: JsonObjectReader) -> LastLogEntry:
     is_record, at_ms = as_list(members.take("last"), "last", 2)
     if not isinstance(is_record, bool):
         raise members.error("'last' is no entry of a log")
-    return LastEntry(is_record, as_number(at_ms, "last", -1))
-
+    return LastLogEntry(is_record, as_number(at_ms, "last", -1))

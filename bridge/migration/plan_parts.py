@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from bridge.migration.json_members import Json, Members, Wrong, as_list, as_number, as_text
-from bridge.migration.seen import SeenBroker, SeenMember
-from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+from bridge.migration.json_members import InvalidJsonError, JsonObjectReader, JsonValue, as_list, as_number, as_text
+from bridge.migration.seen import BrokerSnapshot, RegistrationSnapshot
+from zkconsumer.kafka.modern_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, Acl
-from zkconsumer.zk.znodes import Authority, Control
+from zkconsumer.zk.znodes import Authority, ControlRecord
 
 NAME_CHARS_MAX = 1_000
 INT32_MAX = 2**31 - 1
 
 
-def parse_partition(value: Json, where: str) -> TopicPartition:
+def parse_partition(value: JsonValue, where: str) -> TopicPartition:
     """A partition: its topic and its number."""
     topic, partition = as_list(value, where, 2)
     name = as_text(topic, where, NAME_CHARS_MAX)
     if not _is_topic(name):
-        raise Wrong(f"{where}: {name[:200]!r} is no topic")
+        raise InvalidJsonError(f"{where}: {name[:200]!r} is no topic")
     return TopicPartition(name, as_number(partition, where, 0, INT32_MAX))
 
 
 def check_fenced_path(group: str, path: str) -> str:
-    """The path, if a fence of this group changes that node.  Raises ``Wrong``."""
+    """The path, if a fence of this group changes that node.  Raises ``InvalidJsonError``."""
     match path.removeprefix(f"{paths.group_root(group)}/").split("/"):
         case ["ids" | "owners" | "offsets"]:
             rebuilt = path
@@ -39,7 +39,7 @@ def check_fenced_path(group: str, path: str) -> str:
         case _:
             rebuilt = ""
     if rebuilt != path or not path.startswith(f"{paths.group_root(group)}/"):
-        raise Wrong(f"'acls': {path[:200]!r} is no node that a fence of group {group} changes")
+        raise InvalidJsonError(f"'acls': {path[:200]!r} is no node that a fence of group {group} changes")
     return path
 
 
@@ -47,7 +47,7 @@ def _is_topic(name: str) -> bool:
     return paths.topic_of(f"{paths.BROKER_TOPICS}/{name}") == name
 
 
-def parse_acl(value: Json) -> tuple[Acl, ...]:
+def parse_acl(value: JsonValue) -> tuple[Acl, ...]:
     """One access list."""
     found = []
     for each in as_list(value, "acl_lists"):
@@ -62,7 +62,7 @@ def parse_acl(value: Json) -> tuple[Acl, ...]:
     return tuple(found)
 
 
-def format_member(one: SeenMember) -> dict[str, Json]:
+def format_member(one: RegistrationSnapshot) -> dict[str, JsonValue]:
     """A member of the old group."""
     return {
         "consumer_id": one.consumer_id,
@@ -74,9 +74,9 @@ def format_member(one: SeenMember) -> dict[str, Json]:
     }
 
 
-def parse_member(members: Members) -> SeenMember:
+def parse_member(members: JsonObjectReader) -> RegistrationSnapshot:
     """The same, back."""
-    member = SeenMember(
+    member = RegistrationSnapshot(
         members.text("consumer_id"),
         members.text("kind", NAME_CHARS_MAX),
         members.nullable("host", members.text),
@@ -88,7 +88,7 @@ def parse_member(members: Members) -> SeenMember:
     return member
 
 
-def format_plan_control(control: Control) -> dict[str, Json]:
+def format_plan_control(control: ControlRecord) -> dict[str, JsonValue]:
     """The control znode."""
     return {
         "id": control.migration_id,
@@ -99,9 +99,9 @@ def format_plan_control(control: Control) -> dict[str, Json]:
     }
 
 
-def parse_plan_control(members: Members) -> Control:
+def parse_plan_control(members: JsonObjectReader) -> ControlRecord:
     """The same, back."""
-    control = Control(
+    control = ControlRecord(
         members.text("id", NAME_CHARS_MAX),
         members.number("epoch"),
         members.text("phase", NAME_CHARS_MAX),
@@ -116,10 +116,10 @@ def _authority(word: str) -> Authority:
     match word:
         case "zookeeper" | "kafka":
             return word
-    raise Wrong(f"'control': {word[:50]!r} is no authority")
+    raise InvalidJsonError(f"'control': {word[:50]!r} is no authority")
 
 
-def format_coordinator_group(group: ModernGroup) -> dict[str, Json]:
+def format_coordinator_group(group: CoordinatorGroup) -> dict[str, JsonValue]:
     """The modern group of the same name."""
     return {
         "state": group.state,
@@ -140,20 +140,20 @@ def format_coordinator_group(group: ModernGroup) -> dict[str, Json]:
     }
 
 
-def parse_coordinator_group(members: Members) -> ModernGroup:
+def parse_coordinator_group(members: JsonObjectReader) -> CoordinatorGroup:
     """The same, back."""
-    group = ModernGroup(
+    group = CoordinatorGroup(
         state=members.text("state", NAME_CHARS_MAX),
         protocol_type=members.text("protocol_type"),
-        members=tuple(_parse_coordinator_member(Members(each, "modern")) for each in members.items("members")),
+        members=tuple(_parse_coordinator_member(JsonObjectReader(each, "modern")) for each in members.items("members")),
         protocol=members.text("protocol"),
     )
     members.reject_unknown_keys()
     return group
 
 
-def _parse_coordinator_member(members: Members) -> ModernMember:
-    member = ModernMember(
+def _parse_coordinator_member(members: JsonObjectReader) -> CoordinatorGroupMember:
+    member = CoordinatorGroupMember(
         members.text("member_id"),
         members.text("client_id"),
         members.text("host"),
@@ -166,9 +166,11 @@ def _parse_coordinator_member(members: Members) -> ModernMember:
     return member
 
 
-def parse_plan_broker(value: Json) -> SeenBroker:
+def parse_plan_broker(value: JsonValue) -> BrokerSnapshot:
     """A broker."""
     name, has_groups, words = as_list(value, "brokers", 3)
     if has_groups is not None and not isinstance(has_groups, bool):
-        raise Wrong("'brokers': whether it has groups is true, false or null")
-    return SeenBroker(as_text(name, "brokers", NAME_CHARS_MAX), has_groups, as_text(words, "brokers", NAME_CHARS_MAX))
+        raise InvalidJsonError("'brokers': whether it has groups is true, false or null")
+    return BrokerSnapshot(
+        as_text(name, "brokers", NAME_CHARS_MAX), has_groups, as_text(words, "brokers", NAME_CHARS_MAX)
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 
 _TEXT = re.compile(
     r"zkconsumer-migrate:1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18}):(?P<version>-?[0-9]{1,10})", re.ASCII
@@ -24,9 +24,11 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check_migration_id(migration_id: str) -> str:
-    """Give the id of a migration back, or raise ``UnsafeName``: it stands in commits and in the names of protocols."""
+    """Give the id of a migration back, or raise ``InvalidNameError``: it stands in commits and in the names of
+    protocols.
+    """
     if _ID.fullmatch(migration_id) is None:
-        raise UnsafeName(f"{migration_id[:80]!r} is no id of a migration")
+        raise InvalidNameError(f"{migration_id[:80]!r} is no id of a migration")
     return migration_id
 
 

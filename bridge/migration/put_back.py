@@ -10,31 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.errors import PartlyDone
-from bridge.migration.mover import COPYING
-from bridge.migration.step import Done, Standing, Todo
-from zkconsumer.admin.stores import MISSING, OffsetWrite
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.mover import COPY_PHASES
+from bridge.migration.step import StepDone, StepPending, StepStatus
+from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite
 from zkconsumer.admin.words import count_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.migration.mover import Stores
-    from bridge.migration.seen import SeenPartition
+    from bridge.migration.mover import OffsetStores
+    from bridge.migration.seen import PartitionSnapshot
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Acl
 
 
 @dataclass(frozen=True, slots=True)
-class PutOffsetsBack:
+class RestoreDeletedOffsets:
     """Every offset znode that the plan saw is there.  What is there is left as it is, whoever wrote it.
 
     ``acl``: the access list of the fence; None: open to the world.
     """
 
-    stores: Stores
-    planned: Mapping[TopicPartition, SeenPartition]
+    stores: OffsetStores
+    planned: Mapping[TopicPartition, PartitionSnapshot]
     acl: tuple[Acl, ...] | None = None
 
     name = "offsets that were deleted come back"
@@ -45,16 +45,18 @@ class PutOffsetsBack:
         group = self.stores.group
         return [f"make {count_text(len(self._missing()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        return Todo() if self.stores.is_in_phase(*COPYING) and self._missing() else Done()
+        return StepPending() if self.stores.is_in_phase(*COPY_PHASES) and self._missing() else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; the fences that are there stay."""
+        """See ``Step``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences that are there
+        stay.
+        """
         authority = self.stores.control_znode
-        stopped_by = authority.write_offsets(authority.require_phase(*COPYING), self._missing(), self.acl)
+        stopped_by = authority.write_offsets(authority.require_phase(*COPY_PHASES), self._missing(), self.acl)
         if stopped_by:
-            raise PartlyDone(
+            raise PartiallyDoneError(
                 f"offsets of group {authority.group} that somebody deleted were put back in part: {stopped_by}. "
                 "See to it, then run the same command again"
             )
@@ -62,7 +64,7 @@ class PutOffsetsBack:
     def _missing(self) -> list[OffsetWrite]:
         there = self.stores.read_zookeeper()
         return [
-            OffsetWrite(tp, one.stored, MISSING)
+            OffsetWrite(tp, one.stored, NO_ZNODE_VERSION)
             for tp, one in sorted(self.planned.items())
             if one.stored is not None and tp not in there
         ]

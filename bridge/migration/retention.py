@@ -1,8 +1,8 @@
 """How long Kafka keeps the offsets that a migration copies.  Pure.
 
-    before 2.1    so long after each commit: the commit may name the time (OffsetCommit v2 to v4), and ours does
-    2.1 and on    so long after the last member has left (KIP-211): ours names no time.  A named one is honoured there,
-                  and then the offset of an idle partition expires in the first moment without members after it
+before 2.1    so long after each commit: the commit may name the time (OffsetCommit v2 to v4), and ours does
+2.1 and on    so long after the last member has left (KIP-211): ours names no time.  A named one is honoured there,
+              and then the offset of an idle partition expires in the first moment without members after it
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.admin.words import duration_text
 
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions
-    from bridge.migration.seen import Seen
+    from bridge.migration.seen import GroupSnapshot
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
 """How long brokers before 2.1 are to keep the copied offsets, where nothing is decided and they keep none longer."""
@@ -24,25 +24,26 @@ _LAST_MS = 253_402_300_799_000
 """The last second that a calendar of four-digit years has."""
 
 
-def effective_retention_ms(seen: Seen, decisions: Decisions) -> int:
+def effective_retention_ms(seen: GroupSnapshot, decisions: Decisions) -> int:
     """How long brokers before 2.1 are to keep the copied offsets: as decided, else 30 days, or as they are set."""
     decided = decisions.offsets_retention_ms
     return max(DEFAULT_RETENTION_MS, seen.retention_ms or 0) if decided is None else decided
 
 
-def broker_retention_text(seen: Seen) -> str:
+def broker_retention_text(seen: GroupSnapshot) -> str:
     """How long the brokers keep an offset by themselves, in words."""
     return "a day before Kafka 2.0, a week later" if seen.retention_ms is None else duration_text(seen.retention_ms)
 
 
-def retention_warnings(seen: Seen, decisions: Decisions) -> Iterator[str]:
+def retention_warnings(seen: GroupSnapshot, decisions: Decisions) -> Iterator[str]:
     """Until when the new members must have started, and what their commits are kept for."""
     own = broker_retention_text(seen)
     if seen.keeps_by_commit:
         kept_ms = effective_retention_ms(seen, decisions)
         yield (
             f"these brokers (before 2.1) keep an offset for {own} from its commit (offsets.retention.minutes), also "
-            f"while the group has members. The copied offsets are committed for {duration_text(kept_ms)} (--offsets-retention), "
+            f"while the group has members. The copied offsets are committed for {duration_text(kept_ms)} "
+            "(--offsets-retention), "
             f"now until {_utc(seen.at_ms + kept_ms)}: start the new members within that time. What they commit then is "
             f"kept for {own} again: an idle partition whose client does not commit again loses its position then"
         )

@@ -1,7 +1,7 @@
 """What the way back of a migration left in Kafka, so that the next plan recognises it.
 
-    rollback   KeepReturned: /zkconsumer/groups/G/returned-0000 and on, before the fences are removed
-    plan       look_at_ended: those values, and what the stored numbers mean
+    rollback   StoreReturnedOffsets: /zkconsumer/groups/G/returned-0000 and on, before the fences are removed
+    plan       read_ended_migration: those values, and what the stored numbers mean
 
 The members of the coordinator's group committed offsets without our provenance.  ``rollback`` writes these offsets to
 ZooKeeper and leaves them in Kafka.  Then the old members go on, and the two stores differ.  For the next plan such a
@@ -12,8 +12,8 @@ decision (``--existing``).
 Only a value that ZooKeeper has too is recorded, so it does not matter which client commits to Kafka while the record is
 written, or before a run that was cut off writes it.
 
-``BeginControl`` deletes the record with the other pieces.  From then on the new plan has what it needs of it
-(``SeenPartition.is_returned``).  If that migration is undone before it was switched, the next plan reads it there:
+``CreateControlZnode`` deletes the record with the other pieces.  From then on the new plan has what it needs of it
+(``PartitionSnapshot.is_returned``).  If that migration is undone before it was switched, the next plan reads it there:
 nothing but the migration's own copies was committed meanwhile.
 """
 
@@ -25,28 +25,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Held
-from bridge.migration.control import RETURNED_PIECES, phase_of, returned_piece_name
+from bridge.migration.authority import VersionedControl
+from bridge.migration.control import RETURNED_PIECE_PREFIX, phase_of, returned_piece_name
 from bridge.migration.copies import zookeeper_offset_for
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.json_members import Members, Wrong, as_list, as_number, as_text
+from bridge.migration.json_members import InvalidJsonError, JsonObjectReader, as_list, as_number, as_text
 from bridge.migration.moving import read_effective_plan
 from bridge.migration.phases import ENDED, Phase
-from bridge.migration.pieces import Damaged, store_child, pack, read_pieces, unpack, update_child
+from bridge.migration.pieces import DamagedPiecesError, pack, read_pieces, store_child, unpack, update_child
 from bridge.migration.provenance import check_migration_id
-from bridge.migration.step import Done, Refused, Standing, Todo
-from zkconsumer.errors import MayNotRead, PreconditionFailed
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
+from zkconsumer.errors import PreconditionFailed, ZkReadNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import DeleteOp
 
 if TYPE_CHECKING:
-    from bridge.migration.moving import Moving
-    from bridge.migration.plan import Plan
-    from bridge.migration.seen import KafkaValue
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.plan import MigrationPlan
+    from bridge.migration.seen import CommittedOffset
     from zkconsumer.admin.groups import OffsetNode
     from zkconsumer.admin.session import AdminSession
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
 SCHEMA = "zkconsumer.migration.returned/1"
 TEXT_CHARS_MAX = 300
@@ -54,25 +54,25 @@ INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedMigration:
     """What is known of the migration that the control znode names, once it has ended.
 
     ``convention``: what the stored numbers meant to it; None: it read and wrote none, or that is not known.
-    ``returned``: the values in Kafka that its way back found, or the one before it, as ``fingerprint_of`` has them.
+    ``returned``: the values in Kafka that its way back found, or the one before it, as ``fingerprint`` has them.
     """
 
     convention: OffsetConvention | None = None
     returned: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
 
-    def has_returned(self, tp: TopicPartition, value: KafkaValue | None) -> bool:
+    def has_returned(self, tp: TopicPartition, value: CommittedOffset | None) -> bool:
         """Whether Kafka still has what the way back found."""
         return value is not None and self.returned.get(tp) == fingerprint(value)
 
 
-NOTHING = Ended()
+NO_ENDED_MIGRATION = EndedMigration()
 
 
-def fingerprint(value: KafkaValue) -> tuple[int, str]:
+def fingerprint(value: CommittedOffset) -> tuple[int, str]:
     """An offset, and the SHA-256 of its metadata (empty where there is none), which may be an application's secret."""
     return value.offset, hashlib.sha256(value.metadata.encode()).hexdigest() if value.metadata else ""
 
@@ -81,14 +81,14 @@ def fingerprint(value: KafkaValue) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ReturnedOffsetsRecord:
     """What the pieces hold; ``of``: the migration."""
 
     migration_id: str
-    ended: Ended
+    ended: EndedMigration
 
 
-def format_returned_record(migration_id: str, ended: Ended) -> bytes:
+def format_returned_record(migration_id: str, ended: EndedMigration) -> bytes:
     """The text of the pieces."""
     rows = [[tp.topic, tp.partition, offset, digest] for tp, (offset, digest) in sorted(ended.returned.items())]
     convention = None if ended.convention is None else ended.convention.value
@@ -96,12 +96,12 @@ def format_returned_record(migration_id: str, ended: Ended) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def parse_returned_record(text: bytes) -> Record:
-    """The same, back.  Raises ``Wrong``."""
+def parse_returned_record(text: bytes) -> ReturnedOffsetsRecord:
+    """The same, back.  Raises ``InvalidJsonError``."""
     try:
-        members = Members.parse(text.decode("ascii"), "the record")
+        members = JsonObjectReader.parse(text.decode("ascii"), "the record")
     except UnicodeDecodeError as error:
-        raise Wrong("the record: not ASCII") from error
+        raise InvalidJsonError("the record: not ASCII") from error
     if members.text("schema", TEXT_CHARS_MAX) != SCHEMA:
         raise members.error("another schema")
     migration_id = members.checked("migration_id", check_migration_id)
@@ -112,43 +112,45 @@ def parse_returned_record(text: bytes) -> Record:
         tp = TopicPartition(as_text(topic, "offsets", TEXT_CHARS_MAX), as_number(number, "offsets", 0, INT32_MAX))
         returned[tp] = as_number(offset, "offsets"), as_text(digest, "offsets", TEXT_CHARS_MAX)
     members.reject_unknown_keys()
-    return Record(migration_id, Ended(convention, returned))
+    return ReturnedOffsetsRecord(migration_id, EndedMigration(convention, returned))
 
 
-def read_returned_record(session: AdminSession, group: str) -> Record | None:
-    """The record beside the control znode; None: there is none.  Raises ``Damaged`` for one that is not whole."""
-    pieces = read_pieces(session, group, RETURNED_PIECES)
+def read_returned_record(session: AdminSession, group: str) -> ReturnedOffsetsRecord | None:
+    """The record beside the control znode; None: there is none.  Raises ``DamagedPiecesError`` for one that is not
+    whole.
+    """
+    pieces = read_pieces(session, group, RETURNED_PIECE_PREFIX)
     if not pieces:
         return None
     try:
         return parse_returned_record(unpack(list(pieces.values())))
-    except Wrong as error:
-        raise Damaged(str(error)) from error
+    except InvalidJsonError as error:
+        raise DamagedPiecesError(str(error)) from error
 
 
 # --- what a plan finds --------------------------------------------------------------------------------------------
 
 
-def read_ended_migration(session: AdminSession, group: str, control: Control | None) -> Ended:
+def read_ended_migration(session: AdminSession, group: str, control: ControlRecord | None) -> EndedMigration:
     """What is known of the migration before.
 
     Nothing while one is under way, and where what it left cannot be read: then the plan asks.
     """
     if control is None or not control.is_over:
-        return NOTHING
+        return NO_ENDED_MIGRATION
     try:
         record = read_returned_record(session, group)
         if phase_of(control) is Phase.UNDONE and record is not None and record.migration_id == control.migration_id:
             return record.ended
         plan = read_effective_plan(session, group)
-    except (Damaged, MayNotRead, PreconditionFailed):
-        return NOTHING
+    except (DamagedPiecesError, ZkReadNotAuthorized, PreconditionFailed):
+        return NO_ENDED_MIGRATION
     if plan.migration_id != control.migration_id:
-        return NOTHING
+        return NO_ENDED_MIGRATION
     return _of_plan(plan, phase_of(control))
 
 
-def _of_plan(plan: Plan, phase: Phase) -> Ended:
+def _of_plan(plan: MigrationPlan, phase: Phase) -> EndedMigration:
     """Of a migration that did not come back from Kafka: it was undone before its switch, or is completed.
 
     Where no offset was stored, the plan's convention is no more than a default.
@@ -157,17 +159,17 @@ def _of_plan(plan: Plan, phase: Phase) -> Ended:
     seen = plan.snapshot.partitions
     has_stored = any(one.stored is not None and not one.is_older_than_topic for one in seen.values())
     returned = {tp: fingerprint(one.kafka) for tp, one in seen.items() if one.is_returned and one.kafka is not None}
-    return Ended(plan.convention if has_stored else None, returned if phase is Phase.UNDONE else {})
+    return EndedMigration(plan.convention if has_stored else None, returned if phase is Phase.UNDONE else {})
 
 
 # --- the step -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class KeepReturned:
+class StoreReturnedOffsets:
     """Beside the control znode stands which values in Kafka were written to ZooKeeper, in ``returned``."""
 
-    context: Moving
+    context: MigrationContext
 
     name = "keep a record of Kafka's offsets that ZooKeeper has now"
     changes = True
@@ -176,28 +178,28 @@ class KeepReturned:
         """See ``Step``."""
         return [f"write to {paths.control(self.context.group)} which offsets of Kafka the next plan need not ask about"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         authority = self.context.control_znode
         held = authority.check_phase(Phase.RETURNED)
-        if isinstance(held, Refused) or self.context.plan.convention is None:
-            return held if isinstance(held, Refused) else Done()  # without a plan nothing was moved
-        if not isinstance(held, Held):
-            return Todo()
+        if isinstance(held, StepRefused) or self.context.plan.convention is None:
+            return held if isinstance(held, StepRefused) else StepDone()  # without a plan nothing was moved
+        if not isinstance(held, VersionedControl):
+            return StepPending()
         try:
             record = read_returned_record(authority.session, authority.group)
-        except Damaged:
-            return Todo()  # a run was cut off between two pieces
-        return Done() if record is not None and record.migration_id == authority.migration_id else Todo()
+        except DamagedPiecesError:
+            return StepPending()  # a run was cut off between two pieces
+        return StepDone() if record is not None and record.migration_id == authority.migration_id else StepPending()
 
     def do(self) -> None:
-        """See ``Step``.  Raises as ``keep_child`` does."""
+        """See ``Step``.  Raises as ``store_child`` does."""
         authority, stores, convention = self.context.control_znode, self.context.stores, self.context.plan.convention
         assert convention is not None, "there is nothing to do without a plan"
         found = returned_offsets(stores.read_kafka(), stores.read_zookeeper(), convention)
-        pieces = pack(format_returned_record(authority.migration_id, Ended(convention, found)))
+        pieces = pack(format_returned_record(authority.migration_id, EndedMigration(convention, found)))
         wanted = {returned_piece_name(number): piece for number, piece in enumerate(pieces)}
-        there = read_pieces(authority.session, authority.group, RETURNED_PIECES)
+        there = read_pieces(authority.session, authority.group, RETURNED_PIECE_PREFIX)
         for name in [name for name in there if name not in wanted]:
             update_child(authority, name, lambda path, _: DeleteOp(path), lambda data: data is None, Phase.RETURNED)
         for name, piece in wanted.items():
@@ -205,7 +207,9 @@ class KeepReturned:
 
 
 def returned_offsets(
-    kafka: Mapping[TopicPartition, KafkaValue], nodes: Mapping[TopicPartition, OffsetNode], convention: OffsetConvention
+    kafka: Mapping[TopicPartition, CommittedOffset],
+    nodes: Mapping[TopicPartition, OffsetNode],
+    convention: OffsetConvention,
 ) -> dict[TopicPartition, tuple[int, str]]:
     """The values that a client committed, and that ZooKeeper has too.
 

@@ -22,46 +22,52 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.clusters import SameClusters
-from bridge.migration.control_access import ControlIsOurs
-from bridge.migration.control_steps import ControlTo, HoldRun
-from bridge.migration.dual.back import has_non_acknowledging_members, has_registered_members, dual_return_steps
-from bridge.migration.dual.following import MembersFollow
-from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.acls import AclFence, RestoreLists
+from bridge.migration.clusters import CheckClusterIds
+from bridge.migration.control_access import CheckControlAcls
+from bridge.migration.control_steps import AcquireLock, AdvancePhase
+from bridge.migration.dual.back import dual_return_steps, has_non_acknowledging_members, has_registered_members
+from bridge.migration.dual.following import WaitForAcknowledgements
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.acls import RestoreAcls, SetFenceAcls
 from bridge.migration.fences.late_lists import acls_before_fence
-from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.fences.lifting import RemoveOwnerFences
 from bridge.migration.fences.list_of_made import acl_of_new_offsets
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_fence_record
-from bridge.migration.fences.nudge import Nudge, OffsetsMove
+from bridge.migration.fences.nudge import TriggerRebalance, WaitForOffsetProgress
 from bridge.migration.fences.owner_nodes import read_owner_nodes
-from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
-from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, fenced_levels
-from bridge.migration.fences.standing import NobodyRegistered
-from bridge.migration.move_steps import ConfirmMove, confirm_switch_steps, authority_move_steps
-from bridge.migration.mover import COPYING, ReturnToZooKeeper
-from bridge.migration.moving import WriteDown
+from bridge.migration.fences.owners import CreateLateOwnerFences, owner_fence_steps
+from bridge.migration.fences.rights import CheckAclPermissions, CheckPermissions, fenced_levels
+from bridge.migration.fences.standing import WaitForMembersToLeave
+from bridge.migration.move_steps import ConfirmAuthorityMove, authority_move_steps, confirm_switch_steps
+from bridge.migration.mover import COPY_PHASES, CopyToZooKeeper
+from bridge.migration.moving import AppendJournal
 from bridge.migration.phases import Phase
-from bridge.migration.put_back import PutOffsetsBack
-from bridge.migration.returned import KeepReturned
-from bridge.migration.seat_steps import AskToLeave, LeaveSeat, NoModernMembers, SeatOutlivesRun, TakeSeat
-from bridge.migration.step import Done, Refused, Standing
-from bridge.migration.verify import VerifyReturn
+from bridge.migration.put_back import RestoreDeletedOffsets
+from bridge.migration.returned import StoreReturnedOffsets
+from bridge.migration.seat_steps import (
+    EnsureSessionTimeouts,
+    JoinPlaceholder,
+    RemovePlaceholder,
+    RequestMembersToLeave,
+    WaitForEmptyCoordinatorGroup,
+)
+from bridge.migration.step import StepDone, StepRefused, StepStatus
+from bridge.migration.verify import VerifyReturnedOffsets
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
-from zkconsumer.errors import Bug, PreconditionFailed
+from zkconsumer.errors import InternalError, PreconditionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.migration.authority import Authority
+    from bridge.migration.authority import ControlZnode
     from bridge.migration.decisions import OffsetConvention
     from bridge.migration.fences.lists import AccessList
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
     from zkconsumer.types import TopicPartition
 
-_BEHIND = (Phase.SWITCHED, Phase.RETURNING)
+_AFTER_SWITCH = (Phase.SWITCHED, Phase.RETURNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class RollbackOptions:
     has_plan: bool = True
 
 
-def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
+def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterator[MigrationStep]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.control_znode, moving.phase
     if phase is Phase.COMPLETED:
@@ -89,118 +95,122 @@ def rollback_steps(moving: Moving, options: RollbackOptions) -> Iterator[Step]:
         )
     if phase is None or phase is Phase.UNDONE:
         return
-    yield ControlIsOurs(authority.session, moving.group)
-    yield SameClusters(moving)
-    if phase in (*_BEHIND, Phase.RETURNED) and not has_registered_members(moving):
-        yield SeatOutlivesRun(moving.placeholder, moving.session)
+    yield CheckControlAcls(authority.session, moving.group)
+    yield CheckClusterIds(moving)
+    if phase in (*_AFTER_SWITCH, Phase.RETURNED) and not has_registered_members(moving):
+        yield EnsureSessionTimeouts(moving.placeholder, moving.session)
     if phase is Phase.SWITCHED:
         # Told while modern members still work: a way back that stops half-way would keep them from it.
         before: Mapping[str, AccessList] = {}
         if moving.plan.uses_acl_fence:
             before = acls_before_fence(authority, moving.plan.snapshot.acls)
-            yield MayChangeLists(authority.session, moving.group, moving.topics)
-        yield MayCarryOut(authority.session, moving.znodes, before)
-    yield HoldRun(authority, moving.caller)
+            yield CheckAclPermissions(authority.session, moving.group, moving.topics)
+        yield CheckPermissions(authority.session, moving.znodes, before)
+    yield AcquireLock(authority, moving.caller)
     is_dual = moving.plan.strategy == "dual"
-    if phase in _BEHIND and has_registered_members(moving):
+    if phase in _AFTER_SWITCH and has_registered_members(moving):
         yield from dual_return_steps(moving)
-    elif phase in _BEHIND:
+    elif phase in _AFTER_SWITCH:
         yield from confirm_switch_steps(moving)
         yield from _return_steps(moving)
     elif phase is Phase.RETURNED:
         if not moving.is_confirmed:
             yield from _confirm_return_steps(moving)
     else:
-        if phase in COPYING and options.has_plan and not is_dual:  # with dual the members store
-            yield PutOffsetsBack(moving.stores, moving.plan.snapshot.partitions, acl_of_new_offsets(authority, moving.plan))
-        yield ControlTo(authority, Phase.UNDOING)
-    if phase in (*_BEHIND, Phase.RETURNED) and not is_dual:
-        yield KeepReturned(moving)
-    yield LeaveSeat(moving.placeholder)
-    if is_dual and phase in (*_BEHIND, Phase.RETURNED):
+        if phase in COPY_PHASES and options.has_plan and not is_dual:  # with dual the members store
+            yield RestoreDeletedOffsets(
+                moving.stores, moving.plan.snapshot.partitions, acl_of_new_offsets(authority, moving.plan)
+            )
+        yield AdvancePhase(authority, Phase.UNDOING)
+    if phase in (*_AFTER_SWITCH, Phase.RETURNED) and not is_dual:
+        yield StoreReturnedOffsets(moving)
+    yield RemovePlaceholder(moving.placeholder)
+    if is_dual and phase in (*_AFTER_SWITCH, Phase.RETURNED):
         # By then members have written their provenance over what they committed before.
-        yield MembersFollow(authority, moving.stores, Phase.RETURNED)
-        yield KeepReturned(moving)
+        yield WaitForAcknowledgements(authority, moving.stores, Phase.RETURNED)
+        yield StoreReturnedOffsets(moving)
     if options.has_plan:
-        yield LiftOwnerFences(authority, moving.parents_to_keep)
+        yield RemoveOwnerFences(authority, moving.parents_to_keep)
         if moving.plan.uses_acl_fence:
-            yield RestoreLists(authority, moving.topics, moving.plan.snapshot.acls)
+            yield RestoreAcls(authority, moving.topics, moving.plan.snapshot.acls)
     else:
-        yield NothingIsFenced(authority)
+        yield CheckNoFences(authority)
     if is_dual and not has_non_acknowledging_members(moving):
-        yield ControlTo(authority, Phase.UNDONE)
-        yield MembersFollow(authority, moving.stores, Phase.UNDONE)
+        yield AdvancePhase(authority, Phase.UNDONE)
+        yield WaitForAcknowledgements(authority, moving.stores, Phase.UNDONE)
         return
-    yield Nudge(authority)
-    yield ControlTo(authority, Phase.UNDONE)
-    yield OffsetsMove(authority, lambda: _log_ends(moving), options.report, options.progress_timeout_ms)
+    yield TriggerRebalance(authority)
+    yield AdvancePhase(authority, Phase.UNDONE)
+    yield WaitForOffsetProgress(authority, lambda: _log_ends(moving), options.report, options.progress_timeout_ms)
 
 
-def _return_steps(moving: Moving) -> Iterator[Step]:
+def _return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     authority, plan, stores = moving.control_znode, moving.plan, moving.stores
     convention, acl_fence = _convention_of(moving), plan.uses_acl_fence
     if moving.phase is Phase.SWITCHED:
-        yield AskToLeave(authority)
-    yield NoModernMembers(moving.placeholder)
-    yield ControlTo(authority, Phase.RETURNING)
-    yield WriteDown(moving, "rollback", {"seat": moving.placeholder.name})
+        yield RequestMembersToLeave(authority)
+    yield WaitForEmptyCoordinatorGroup(moving.placeholder)
+    yield AdvancePhase(authority, Phase.RETURNING)
+    yield AppendJournal(moving, "rollback", {"seat": moving.placeholder.name})
     if acl_fence:
-        yield AclFence(authority, moving.topics, plan.snapshot.acls, members_may_delete=False)
-    yield NobodyRegistered(authority)
+        yield SetFenceAcls(authority, moving.topics, plan.snapshot.acls, members_may_delete=False)
+    yield WaitForMembersToLeave(authority)
     # Somebody may have deleted fences since the switch, and each must name this epoch.
     yield from owner_fence_steps(authority, plan.snapshot.partitions)
-    yield LateOwnerFences(authority, frozenset(plan.snapshot.partitions))
-    yield TakeSeat(moving.placeholder, had_placeholder=False)
-    yield ReturnToZooKeeper(stores, convention, acl_of_new_offsets(authority, moving.plan))
-    yield VerifyReturn(stores, convention)
+    yield CreateLateOwnerFences(authority, frozenset(plan.snapshot.partitions))
+    yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+    yield CopyToZooKeeper(stores, convention, acl_of_new_offsets(authority, moving.plan))
+    yield VerifyReturnedOffsets(stores, convention)
     yield from authority_move_steps(moving, Phase.RETURNED)
 
 
-def _confirm_return_steps(moving: Moving) -> Iterator[Step]:
+def _confirm_return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     """``returned`` was written, and what others committed to Kafka before that may be missing in ZooKeeper."""
     authority, stores, acl_fence = moving.control_znode, moving.stores, moving.plan.uses_acl_fence
-    yield NoModernMembers(moving.placeholder)
+    yield WaitForEmptyCoordinatorGroup(moving.placeholder)
     if acl_fence:
-        yield AclFence(authority, moving.topics, moving.plan.snapshot.acls, members_may_delete=False)
-    yield NobodyRegistered(authority)
-    yield TakeSeat(moving.placeholder, had_placeholder=False)
+        yield SetFenceAcls(authority, moving.topics, moving.plan.snapshot.acls, members_may_delete=False)
+    yield WaitForMembersToLeave(authority)
+    yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
     convention = _convention_of(moving)
     acl = acl_of_new_offsets(authority, moving.plan)
-    yield ReturnToZooKeeper(stores, convention, acl, Phase.RETURNED)
-    yield VerifyReturn(stores, convention, Phase.RETURNED)
-    yield ConfirmMove(authority, moving.placeholder, Phase.RETURNED)
+    yield CopyToZooKeeper(stores, convention, acl, Phase.RETURNED)
+    yield VerifyReturnedOffsets(stores, convention, Phase.RETURNED)
+    yield ConfirmAuthorityMove(authority, moving.placeholder, Phase.RETURNED)
 
 
-def _convention_of(moving: Moving) -> OffsetConvention:
+def _convention_of(moving: MigrationContext) -> OffsetConvention:
     convention = moving.plan.convention
     if convention is None:
-        raise Bug(f"migration {moving.plan.migration_id} was switched without an offset convention")
+        raise InternalError(f"migration {moving.plan.migration_id} was switched without an offset convention")
     return convention
 
 
 @dataclass(frozen=True, slots=True)
-class NothingIsFenced:
+class CheckNoFences:
     """Without a plan nobody knows what there was before a fence; there must be none."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
 
     name = "nothing is fenced"
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["look whether there are fences, since the plan was not kept whole"]
 
-    def check(self) -> Standing:
-        """See ``Step``."""
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
         session, group = self.control_znode.session, self.control_znode.group
-        marks = [tp for tp, node in read_owner_nodes(session, group).items() if parse_fence_record(node.data) is not None]
+        marks = [
+            tp for tp, node in read_owner_nodes(session, group).items() if parse_fence_record(node.data) is not None
+        ]
         paths_ = [path for level in fenced_levels(session, group, []) for path in level]
         lists = [path for path, acl in session.get_acls(paths_).items() if acl is not None and is_fence(acl)]
         if not marks and not lists:
-            return Done()
-        return Refused(
-            PartlyDone(
+            return StepDone()
+        return StepRefused(
+            PartiallyDoneError(
                 f"group {group} has fences ({len(marks)} owner nodes, {len(lists)} access lists), and the plan, which "
                 "says what was there before, was damaged: somebody else writes beside the control znode. Put the plan "
                 f"back with its file: zkconsumer migrate rollback {group} --plan {group}.plan --execute"
@@ -211,6 +221,6 @@ class NothingIsFenced:
         """There is nothing to do."""
 
 
-def _log_ends(moving: Moving) -> Mapping[TopicPartition, int]:
+def _log_ends(moving: MigrationContext) -> Mapping[TopicPartition, int]:
     found = log_ranges(moving.session.brokers, list(moving.plan.snapshot.partitions))
     return {tp: one.latest for tp, one in found.items() if isinstance(one, LogRange)}

@@ -24,16 +24,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.migration import seat_requests as asked
-from bridge.migration.errors import PartlyDone, SeatLost, VerificationFailed
-from bridge.migration.seat_group import SeatGroup, retriable_code, other_members_text
-from bridge.migration.seat_rules import LOST, Occupancy, placeholder_subscription, join_error_remedy
-from bridge.migration.seat_taking import Sitting, Taking
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
-from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
+from bridge.migration.errors import PartiallyDoneError, PlaceholderLostError, VerificationError
+from bridge.migration.seat_group import PlaceholderGroup, other_members_text, retriable_code
+from bridge.migration.seat_rules import (
+    MEMBERSHIP_LOST_CODES,
+    GroupOccupants,
+    join_error_remedy,
+    placeholder_subscription,
+)
+from bridge.migration.seat_taking import JoinedPlaceholder, PlaceholderJoiner
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.coordinator_line import CoordinatorClient, CoordinatorRetryPolicy
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.errors import Bug
+from zkconsumer.errors import InternalError
 from zkconsumer.kafka.error_codes import NONE, REQUEST_TIMED_OUT, ErrorCode
-from zkconsumer.kafka.group_offsets import MOVED, WAIT, Committer, OffsetAndMetadata, commit_offsets
+from zkconsumer.kafka.group_offsets import (
+    COORDINATOR_LOADING_ERRORS,
+    COORDINATOR_MOVED_ERRORS,
+    CommittingMember,
+    OffsetAndMetadata,
+    commit_offsets,
+)
 from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
 from zkconsumer.zk.znodes import placeholder_client_id
 
@@ -43,19 +54,19 @@ if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
-PATIENCE = Patience(min_duration_ms=10_000)
+PLACEHOLDER_RETRY_POLICY = CoordinatorRetryPolicy(min_duration_ms=10_000)
 """So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
 
-_PASSING = MOVED | WAIT | {REQUEST_TIMED_OUT}
+_RETRIABLE_COMMIT_CODES = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {REQUEST_TIMED_OUT}
 
 
-class Seat:
+class PlaceholderMember:
     """One migration's seat in one group.  One thread.
 
     ``topics``: those of the group.  ``sitting`` is None while we do not sit.  ``check_run`` raises when the run is not
     ours any more; it is called between a look at the group and the requests that follow from it.  Methods raise
-    ``PartlyDone`` when something must be seen to before it can go on, ``VerificationFailed`` when another client is
-    alive in the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
+    ``PartiallyDoneError`` when something must be seen to before it can go on, ``VerificationError`` when another client
+    is alive in the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
     """
 
     def __init__(
@@ -66,20 +77,24 @@ class Seat:
         topics: Collection[str] = (),
         *,
         pause: Callable[[int], object] | None = None,
-        patience: Patience = PATIENCE,
+        patience: CoordinatorRetryPolicy = PLACEHOLDER_RETRY_POLICY,
         check_run: Callable[[], None] = lambda: None,
     ) -> None:
         self.group = group
         self.name = placeholder_client_id(migration_id)
-        self.joined: Sitting | None = None
+        self.joined: JoinedPlaceholder | None = None
         self._clock = session.clock
-        self._group = SeatGroup(CoordinatorLine(session, group, pause, patience), group, self.name)
-        self._joiner = Taking(
-            self._group, placeholder_subscription(topics), session.clock, pause or StopSignal().wait, patience.min_duration_ms,
+        self._group = PlaceholderGroup(CoordinatorClient(session, group, pause, patience), group, self.name)
+        self._joiner = PlaceholderJoiner(
+            self._group,
+            placeholder_subscription(topics),
+            session.clock,
+            pause or StopSignal().wait,
+            patience.min_duration_ms,
             check_run,
-        )  # fmt: skip
+        )
 
-    def read_occupants(self) -> Occupancy:
+    def read_occupants(self) -> GroupOccupants:
         """Who is in the group now; changes nothing."""
         return self._group.read_occupants()
 
@@ -88,7 +103,7 @@ class Seat:
         return self._group.join_error()
 
     def session_timeout_ms(self) -> int | None:
-        """As ``SeatGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
+        """As ``PlaceholderGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
         return self._group.session_timeout_ms()
 
     def join(self) -> None:
@@ -102,11 +117,14 @@ class Seat:
 
     def heartbeat_if_due(self) -> None:
         """Say that we live if the coordinator has not heard of us lately; nothing while we do not sit."""
-        if self.joined is not None and self._clock.now_ms() >= self.joined.last_response_request_ms + asked.BEAT_EVERY_MS:
+        if (
+            self.joined is not None
+            and self._clock.now_ms() >= self.joined.last_response_request_ms + asked.HEARTBEAT_INTERVAL_MS
+        ):
             self.heartbeat()
 
     def heartbeat(self) -> None:
-        """Say that we live, and hear that nobody else came.  ``Bug``: we do not sit."""
+        """Say that we live, and hear that nobody else came.  ``InternalError``: we do not sit."""
         sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
         question = partial(asked.send_heartbeat, config=sitting.config, generation=sitting.generation)
         self._handle_code(self._group.coordinator.execute(question, retriable_code), "a heartbeat", sent_at_ms)
@@ -114,7 +132,7 @@ class Seat:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int = BROKER_RETENTION
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit as the only member; what became of each partition.  ``Bug``: we do not sit.
+        """Commit as the only member; what became of each partition.  ``InternalError``: we do not sit.
 
         ``retention_ms``: how long brokers before 2.1 keep these offsets (``commit_offsets``).
         """
@@ -125,43 +143,45 @@ class Seat:
             group=self.group,
             offsets=offsets,
             timeout_ms=REQUEST_TIMEOUT_MS,
-            committer=Committer(generation.generation_id, generation.member_id, sitting.config.group_instance_id),
+            committer=CommittingMember(
+                generation.generation_id, generation.member_id, sitting.config.group_instance_id
+            ),
             retention_ms=retention_ms,
         )
         outcome = self._group.coordinator.execute(question, _retriable_commit_code)
         said = set(outcome.values())
-        lost = next((code for code in said if code.code in LOST), NONE)
+        lost = next((code for code in said if code.code in MEMBERSHIP_LOST_CODES), NONE)
         refused = next((code for code in said if join_error_remedy(code.code, self.group)), NONE)
         self._handle_code(refused if lost == NONE else lost, "a commit", sent_at_ms)
         return outcome
 
-    def _require_joined(self) -> Sitting:
+    def _require_joined(self) -> JoinedPlaceholder:
         if self.joined is None:
-            raise Bug(f"the seat in group {self.group} was not taken")
+            raise InternalError(f"the seat in group {self.group} was not taken")
         return self.joined
 
     def _handle_code(self, code: ErrorCode, what: str, sent_at_ms: int) -> None:
-        if code.code in LOST:
+        if code.code in MEMBERSHIP_LOST_CODES:
             raise self._lost_error(code, what)
         if code != NONE:
             self._group.raise_error(code, what)
         self.joined = replace(self._require_joined(), last_response_request_ms=sent_at_ms)
 
-    def _lost_error(self, code: ErrorCode, what: str) -> VerificationFailed | PartlyDone:
+    def _lost_error(self, code: ErrorCode, what: str) -> VerificationError | PartiallyDoneError:
         self.joined = None
         told = f"the seat in group {self.group} was lost ({what} was answered by {code})"
         try:
             found = self.read_occupants()
-        except PeerTrouble as error:
-            return VerificationFailed(f"{told}, and who is in the group now is not known: {error}")
+        except BROKER_REQUEST_ERRORS as error:
+            return VerificationError(f"{told}, and who is in the group now is not known: {error}")
         if found.others:
-            return VerificationFailed(f"{told}: {other_members_text(found)}")
+            return VerificationError(f"{told}: {other_members_text(found)}")
         if found.placeholders:
-            return VerificationFailed(
+            return VerificationError(
                 f"{told}: another run of this migration sits there now ({found.placeholders[0].member_id}, "
                 f"{found.placeholders[0].host}). Let one of them go on, and stop the other"
             )
-        return SeatLost(
+        return PlaceholderLostError(
             f"{told}, and the group is empty: the session ended, or another client came and went. The seat is taken "
             "again, and every offset is compared before anything else is written"
         )
@@ -169,4 +189,4 @@ class Seat:
 
 def _retriable_commit_code(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
     """The same of a commit; one that took too long may have been stored, and may be stored twice."""
-    return next((code for code in outcome.values() if code in _PASSING), None)
+    return next((code for code in outcome.values() if code in _RETRIABLE_COMMIT_CODES), None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.generation import Generation
 from bridge.client.group_requests import heartbeat, join_group, leave_group, leave_group_single, sync_group
-from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
+from bridge.migration.seat_rules import UPGRADE_BLOCKING_USER_DATA
 from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, Assignment, encode_assignment
@@ -18,12 +18,12 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
 
 REBALANCE_TIMEOUT_MS = 10_000
 """How long a rebalance of ours may take: by then the coordinator drops whoever did not come back."""
 
-BEAT_EVERY_MS = 3_000
+HEARTBEAT_INTERVAL_MS = 3_000
 """Kafka's ``heartbeat.interval.ms``."""
 
 STATIC_FROM = 5
@@ -33,7 +33,7 @@ _LEAVE_REASON = "the migration goes on without a seat"
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class PlaceholderJoinRequest:
     """One JoinGroup.  ``is_static``: as a static member, where the brokers have those."""
 
     group: str
@@ -43,7 +43,7 @@ class Joining:
     member_id: str = ""
     is_static: bool = True
 
-    def send(self, connection: Connection, ranges: ApiRanges) -> tuple[JoinGroupResponse, GroupConfig]:
+    def send(self, connection: Connection, ranges: SupportedVersions) -> tuple[JoinGroupResponse, GroupMemberConfig]:
         """The answer, and as what was joined.  The client id is the seat's name, by which it is found again."""
         version = ranges.pick(JOIN_GROUP)
         instance_id = self.name if self.is_static and version >= STATIC_FROM else None
@@ -54,34 +54,40 @@ class Joining:
         return connection.request(JOIN_GROUP, version, body, timeout_ms, client_id=self.name), config
 
 
-def placeholder_config(group: str, instance_id: str | None, session_timeout_ms: int) -> GroupConfig:
+def placeholder_config(group: str, instance_id: str | None, session_timeout_ms: int) -> GroupMemberConfig:
     """The settings of a seat, as those of a member."""
-    return GroupConfig(
+    return GroupMemberConfig(
         {
             "group.id": group,
             "group.instance.id": instance_id,
             "session.timeout.ms": session_timeout_ms,
-            "heartbeat.interval.ms": BEAT_EVERY_MS,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
             "max.poll.interval.ms": REBALANCE_TIMEOUT_MS,
         }
     )
 
 
-def send_sync_group(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
+def send_sync_group(
+    connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, generation: Generation
+) -> ErrorCode:
     """Settle the generation: nobody gets a partition.  The shares of whoever does not lead are passed over."""
-    shares = {generation.member_id: encode_assignment(Assignment((), NOT_TO_BE_UPGRADED))}
+    shares = {generation.member_id: encode_assignment(Assignment((), UPGRADE_BLOCKING_USER_DATA))}
     body = sync_group(config, generation, PROTOCOL_TYPE, shares)
     response = connection.request(SYNC_GROUP, ranges.pick(SYNC_GROUP), body, REQUEST_TIMEOUT_MS)
     return error_code(response.error_code)
 
 
-def send_heartbeat(connection: Connection, ranges: ApiRanges, config: GroupConfig, generation: Generation) -> ErrorCode:
+def send_heartbeat(
+    connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, generation: Generation
+) -> ErrorCode:
     """Say that we live."""
     body = heartbeat(config, generation)
     return error_code(connection.request(HEARTBEAT, ranges.pick(HEARTBEAT), body, REQUEST_TIMEOUT_MS).error_code)
 
 
-def send_leave_group(connection: Connection, ranges: ApiRanges, config: GroupConfig, member_id: str) -> ErrorCode:
+def send_leave_group(
+    connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, member_id: str
+) -> ErrorCode:
     """One member goes, a static one too."""
     version = ranges.pick(LEAVE_GROUP)
     member = Generation(member_id=member_id)

@@ -10,12 +10,12 @@ from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+    from zkconsumer.kafka.modern_groups import CoordinatorGroup, CoordinatorGroupMember
 
-SESSION_TIMEOUTS_MS = (1_800_000, 300_000, 30_000)
+PLACEHOLDER_SESSION_TIMEOUTS_MS = (1_800_000, 300_000, 30_000)
 """What brokers allow at most as they are shipped: from 2.3 on, from 0.10.1 on, in 0.9."""
 
-LOST = frozenset({22, 25, 27, 69, 82, 113})
+MEMBERSHIP_LOST_CODES = frozenset({22, 25, 27, 69, 82, 113})
 """Codes that tell a member that it is none, or not in this generation: 69 and 113 from OffsetCommit v9 on (4.0)."""
 
 SUBSCRIPTION_BYTES_MAX = 64 * 1024
@@ -23,7 +23,7 @@ SUBSCRIPTION_BYTES_MAX = 64 * 1024
 
 NAMES_SHOWN_MAX = 5
 
-NOT_TO_BE_UPGRADED = b"zkconsumer: on the move"
+UPGRADE_BLOCKING_USER_DATA = b"zkconsumer: on the move"
 """Beside the share of a seat, and of the members of a group that moves with them in it.
 
 A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
@@ -36,7 +36,7 @@ SESSION_MARGIN_MS = 10_000
 """By how much the session of a seat must be longer than that of the run with ZooKeeper: a run that is paused has lost
 its ``run``, and the next run has had time to come, before the coordinator lets anybody into the group."""
 
-SHORT_SESSION_MS = 10_000
+SHORT_ZOOKEEPER_SESSION_MS = 10_000
 """What a run asks ZooKeeper for where the brokers allow a seat no long session: 0.9 allows 30 s."""
 
 INCONSISTENT_GROUP_PROTOCOL = 23
@@ -47,10 +47,10 @@ GROUP_MAX_SIZE_REACHED = 81
 
 
 @dataclass(frozen=True, slots=True)
-class Occupancy:
+class GroupOccupants:
     """Who is in the modern group: seats of one migration, and everybody else in words."""
 
-    placeholders: tuple[ModernMember, ...] = ()
+    placeholders: tuple[CoordinatorGroupMember, ...] = ()
     others: tuple[str, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class Occupancy:
         return f"{shown} and {more} more" if more > 0 else shown
 
 
-def occupants_of(group: ModernGroup, name: str) -> Occupancy:
+def occupants_of(group: CoordinatorGroup, name: str) -> GroupOccupants:
     """Who is there; ``name`` is a seat's client id and instance id, which coordinators tell in every state."""
     ours = tuple(member for member in group.members if name in (member.client_id, member.instance_id))
     others = tuple(
@@ -70,8 +70,8 @@ def occupants_of(group: ModernGroup, name: str) -> Occupancy:
         if member not in ours
     )
     if not group.members and group.has_members:
-        return Occupancy((), (f"somebody whom the coordinator does not name (group state {group.state})",))
-    return Occupancy(ours, others)
+        return GroupOccupants((), (f"somebody whom the coordinator does not name (group state {group.state})",))
+    return GroupOccupants(ours, others)
 
 
 def join_error_remedy(code: int, group: str) -> str:
@@ -81,8 +81,8 @@ def join_error_remedy(code: int, group: str) -> str:
             return f"the brokers do not take {group!r} as the name of a modern group, so this group cannot be moved"
         case 26:
             return (
-                f"the brokers allow no session of {SESSION_TIMEOUTS_MS[-1] // 1000} s: raise their "
-                f"group.max.session.timeout.ms to {SESSION_TIMEOUTS_MS[-1]} at least"
+                f"the brokers allow no session of {PLACEHOLDER_SESSION_TIMEOUTS_MS[-1] // 1000} s: raise their "
+                f"group.max.session.timeout.ms to {PLACEHOLDER_SESSION_TIMEOUTS_MS[-1]} at least"
             )
         case 30:
             return f"the brokers' ACLs do not let this user into the group: allow it READ and DESCRIBE on Group:{group}"

@@ -6,32 +6,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.migration.authority import TRIES_MAX
-from bridge.migration.control import LEAVE
-from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.control import LEAVE_CHILD
+from bridge.migration.errors import PartiallyDoneError, VerificationError
 from bridge.migration.phases import Phase
 from bridge.migration.seat_rules import (
     INVALID_SESSION_TIMEOUT,
     SESSION_MARGIN_MS,
-    SHORT_SESSION_MS,
+    SHORT_ZOOKEEPER_SESSION_MS,
     join_error_remedy,
 )
-from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.session import zk_error_name
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import CreateOp, Delete, Get, MultiFailed, MultiOk, Node, NodeExists
+from zkconsumer.zk.requests import CreateOp, Delete, Get, MultiFailed, MultiOk, NodeExists, ZnodeData
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
-    from bridge.migration.seat import Seat
+    from bridge.migration.authority import ControlZnode
+    from bridge.migration.seat import PlaceholderMember
     from zkconsumer.admin.session import AdminSession
 
 
 @dataclass(frozen=True, slots=True)
-class AskToLeave:
+class RequestMembersToLeave:
     """Members of ours leave the modern group by themselves, as long as this run lasts; others must be stopped."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
 
     name = "members of ours are asked to leave"
     changes = False
@@ -42,13 +42,13 @@ class AskToLeave:
 
     @property
     def _path(self) -> str:
-        return paths.control_child(self.control_znode.group, LEAVE)
+        return paths.control_child(self.control_znode.group, LEAVE_CHILD)
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         [there] = self.control_znode.session.request([Get(self._path)])
-        if isinstance(there, Node) and there.stat.ephemeral_owner == self.control_znode.session.session_id:
-            return Done()
-        return Todo()
+        if isinstance(there, ZnodeData) and there.stat.ephemeral_owner == self.control_znode.session.session_id:
+            return StepDone()
+        return StepPending()
 
     def do(self) -> None:
         for _ in range(TRIES_MAX):
@@ -60,15 +60,15 @@ class AskToLeave:
                 case MultiOk():
                     return
                 case MultiFailed(_, _, NodeExists()) | None:
-                    if isinstance(self.check(), Done):
+                    if isinstance(self.check(), StepDone):
                         return
                 case MultiFailed(_, _, error):
-                    raise WorldError(f"{self._path} cannot be made: {zk_error_name(error)}")
-        raise WorldError(f"{self._path} was not made: the connection broke again and again. Run it again")
+                    raise UnavailableError(f"{self._path} cannot be made: {zk_error_name(error)}")
+        raise UnavailableError(f"{self._path} was not made: the connection broke again and again. Run it again")
 
 
 @dataclass(slots=True)
-class SeatOutlivesRun:
+class EnsureSessionTimeouts:
     """The coordinator keeps the seat for longer than ZooKeeper keeps the run; asked before anything is changed.
 
     A run that is paused loses both.  It must lose the run first, and with a margin: then the next run finds the seat
@@ -76,7 +76,7 @@ class SeatOutlivesRun:
     10 s.
     """
 
-    placeholder: Seat
+    placeholder: PlaceholderMember
     session: AdminSession
     _is_short: bool = False
     """Whether ZooKeeper was asked for the short session."""
@@ -86,25 +86,28 @@ class SeatOutlivesRun:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"open the session with ZooKeeper anew, with {SHORT_SESSION_MS // 1_000} s"]
+        return [f"open the session with ZooKeeper anew, with {SHORT_ZOOKEEPER_SESSION_MS // 1_000} s"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         allowed_ms, granted_ms = self.placeholder.session_timeout_ms(), self.session.negotiated_timeout_ms
         if allowed_ms is None or allowed_ms > granted_ms + SESSION_MARGIN_MS:
-            return Done()
+            return StepDone()
         if allowed_ms == 0:
-            return Refused(PreconditionFailed(f"{join_error_remedy(INVALID_SESSION_TIMEOUT, '')}. Nothing was changed"))
-        if not self._is_short and granted_ms > SHORT_SESSION_MS:
-            return Todo()
+            return StepRefused(
+                PreconditionFailed(f"{join_error_remedy(INVALID_SESSION_TIMEOUT, '')}. Nothing was changed")
+            )
+        if not self._is_short and granted_ms > SHORT_ZOOKEEPER_SESSION_MS:
+            return StepPending()
         least_ms = granted_ms + SESSION_MARGIN_MS
-        return Refused(
+        return StepRefused(
             PreconditionFailed(
                 f"the brokers allow a member of a group a session of {allowed_ms} ms (group.max.session.timeout.ms), "
                 f"and ZooKeeper granted this run one of {granted_ms} ms. The first must be longer than the second by "
                 f"more than {SESSION_MARGIN_MS} ms, or a run that is paused could lose the seat in group "
                 f"{self.placeholder.group} before it loses its session. Nothing was changed. Raise "
-                f"group.max.session.timeout.ms above {least_ms}, or let ZooKeeper grant {SHORT_SESSION_MS} ms "
+                f"group.max.session.timeout.ms above {least_ms}, or let ZooKeeper grant {SHORT_ZOOKEEPER_SESSION_MS} "
+                "ms "
                 "(minSessionTimeout, by default two ticks of tickTime)"
             )
         )
@@ -112,14 +115,14 @@ class SeatOutlivesRun:
     def do(self) -> None:
         """See ``Step``."""
         self._is_short = True
-        self.session.reopen(SHORT_SESSION_MS)
+        self.session.reopen(SHORT_ZOOKEEPER_SESSION_MS)
 
 
 @dataclass(frozen=True, slots=True)
-class NoModernMembers:
+class WaitForEmptyCoordinatorGroup:
     """Nobody but a seat of this migration is in the modern group, which is waited for; and we might sit there."""
 
-    placeholder: Seat
+    placeholder: PlaceholderMember
 
     name = "nobody is in the modern group"
     changes = False
@@ -128,13 +131,13 @@ class NoModernMembers:
         """See ``Step``."""
         return [f"wait until the modern group {self.placeholder.group} has no members"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         found = self.placeholder.read_occupants()
         if found.others:
-            return Waiting(f"{found.names} to leave the modern group")
+            return StepWaiting(f"{found.names} to leave the modern group")
         problem = self.placeholder.join_error()
-        return Refused(PreconditionFailed(f"{problem}. Nothing was changed")) if problem else Done()
+        return StepRefused(PreconditionFailed(f"{problem}. Nothing was changed")) if problem else StepDone()
 
     def do(self) -> None:
         """Never called: one waits for others."""
@@ -142,14 +145,14 @@ class NoModernMembers:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSeat:
+class JoinPlaceholder:
     """We sit in the modern group (K5).
 
     ``has_sat``: the control znode says that the seat was taken before.  Then a member of somebody else is an
     interference and ends the run (exit code 5), while before it is only waited for.
     """
 
-    placeholder: Seat
+    placeholder: PlaceholderMember
     had_placeholder: bool
 
     name = "take the seat in the modern group"
@@ -157,24 +160,28 @@ class TakeSeat:
 
     def describe(self) -> list[str]:
         """See ``Step``."""
-        return [f"join the modern group {self.placeholder.group} as {self.placeholder.name}, so that nobody else can join or commit"]
+        return [
+            f"join the modern group {self.placeholder.group} as {self.placeholder.name}, so that nobody else can join "
+            "or commit"
+        ]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         try:
             if self.placeholder.joined is not None:
                 self.placeholder.heartbeat()
-                return Done()
+                return StepDone()
             found = self.placeholder.read_occupants()
-        except (VerificationFailed, PartlyDone) as error:
-            return Refused(error)
+        except (VerificationError, PartiallyDoneError) as error:
+            return StepRefused(error)
         if not found.others:
-            return Todo()
+            return StepPending()
         if not self.had_placeholder:
-            return Waiting(f"{found.names} to leave the modern group")
-        return Refused(
-            VerificationFailed(
-                f"the seat in group {self.placeholder.group} ended, and {found.names} came since: stop it, and find out who "
+            return StepWaiting(f"{found.names} to leave the modern group")
+        return StepRefused(
+            VerificationError(
+                f"the seat in group {self.placeholder.group} ended, and {found.names} came since: stop it, and find "
+                "out who "
                 "started it; then run the same command again: it compares every offset before it goes on"
             )
         )
@@ -185,10 +192,10 @@ class TakeSeat:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveSeat:
+class RemovePlaceholder:
     """No seat of this migration is in the modern group."""
 
-    placeholder: Seat
+    placeholder: PlaceholderMember
 
     name = "leave the seat in the modern group"
     changes = True
@@ -197,9 +204,9 @@ class LeaveSeat:
         """See ``Step``."""
         return [f"leave the modern group {self.placeholder.group}, so that others can join"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        return Todo() if self.placeholder.read_occupants().placeholders else Done()
+        return StepPending() if self.placeholder.read_occupants().placeholders else StepDone()
 
     def do(self) -> None:
         """See ``Step``."""

@@ -8,38 +8,38 @@ from typing import TYPE_CHECKING
 
 from bridge.client import reactions
 from bridge.client.generation import Generation
-from bridge.client.reactions import Reaction, error_action
+from bridge.client.reactions import ErrorAction, error_action
 from bridge.migration import seat_requests as asked
-from bridge.migration.errors import SeatDelayed, VerificationFailed
-from bridge.migration.seat_group import SeatGroup, other_members_text
+from bridge.migration.errors import PlaceholderTimeoutError, VerificationError
+from bridge.migration.seat_group import PlaceholderGroup, other_members_text
 from bridge.migration.seat_rules import (
     GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT,
-    LOST,
-    SESSION_TIMEOUTS_MS,
+    MEMBERSHIP_LOST_CODES,
+    PLACEHOLDER_SESSION_TIMEOUTS_MS,
     UNSUPPORTED_VERSION,
 )
-from zkconsumer.admin.coordinators import RETRY_PAUSE_MS
+from zkconsumer.admin.coordinators import COORDINATOR_RETRY_BACKOFF_MS
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.error_codes import NONE, error_code
-from zkconsumer.kafka.group_offsets import MOVED, WAIT
+from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client.config import GroupConfig
+    from bridge.client.config import GroupMemberConfig
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.modern_groups import ModernMember
+    from zkconsumer.kafka.modern_groups import CoordinatorGroupMember
     from zkconsumer.wire.schemas.join_group import JoinGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
-class Sitting:
+class JoinedPlaceholder:
     """Who we are in the group."""
 
     generation: Generation
-    config: GroupConfig
+    config: GroupMemberConfig
     last_response_request_ms: int
     """When the last question was sent to which the coordinator gave an answer, by the session's clock."""
 
@@ -49,16 +49,17 @@ class Sitting:
         return self.last_response_request_ms + self.config.session_timeout_ms
 
 
-class Taking:
+class PlaceholderJoiner:
     """Takes the seat, and leaves it; ``metadata`` is what it says of itself.  One thread.
 
-    What one try learns of the brokers, the next one goes by.  Methods raise as ``SeatGroup`` does, ``SeatDelayed`` when
-    it was tried for ``patience_ms``, ``VerificationFailed`` when somebody else is alive in the group.
+    What one try learns of the brokers, the next one goes by.  Methods raise as ``PlaceholderGroup`` does,
+    ``PlaceholderTimeoutError`` when it was tried for ``patience_ms``, ``VerificationError`` when somebody else is alive
+    in the group.
     """
 
     def __init__(
         self,
-        at: SeatGroup,
+        at: PlaceholderGroup,
         metadata: bytes,
         clock: Clock,
         pause: Callable[[int], object],
@@ -71,13 +72,13 @@ class Taking:
         self._pause = pause
         self._timeout_ms = patience_ms
         self._check_run = check_run
-        self._session_timeouts_ms = list(SESSION_TIMEOUTS_MS)
+        self._session_timeouts_ms = list(PLACEHOLDER_SESSION_TIMEOUTS_MS)
         self._has_static_members = True
-        self._joined_placeholder: Sitting | None = None
-        self._previous_static_member: ModernMember | None = None
+        self._joined_placeholder: JoinedPlaceholder | None = None
+        self._previous_static_member: CoordinatorGroupMember | None = None
         """The static member of an earlier run that the next JoinGroup replaces."""
 
-    def join(self) -> Sitting:
+    def join(self) -> JoinedPlaceholder:
         """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
         self._retry_until_done(self._try_join, "taken")
         assert self._joined_placeholder is not None, "the last try says so"
@@ -99,8 +100,10 @@ class Taking:
                 return
             if self._clock.now_ms() >= until_ms:
                 within = f"within {self._timeout_ms // 1000} s"
-                raise SeatDelayed(f"the seat in group {self._group.group} could not be {what} {within}: {trouble}")
-            self._pause(RETRY_PAUSE_MS)
+                raise PlaceholderTimeoutError(
+                    f"the seat in group {self._group.group} could not be {what} {within}: {trouble}"
+                )
+            self._pause(COORDINATOR_RETRY_BACKOFF_MS)
 
     def _try_join(self) -> str:
         """Empty when we sit, else why not yet.
@@ -113,7 +116,7 @@ class Taking:
         """
         found = self._group.read_occupants()
         if found.others:
-            raise VerificationFailed(f"the seat in group {self._group.group} is not free: {other_members_text(found)}")
+            raise VerificationError(f"the seat in group {self._group.group} is not free: {other_members_text(found)}")
         self._check_run()
         statics = [one for one in found.placeholders if one.instance_id is not None and self._has_static_members]
         self._previous_static_member = statics[0] if statics else None
@@ -122,20 +125,26 @@ class Taking:
 
     def _send_join(self, member_id: str, *, is_static: bool) -> str:
         timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self._clock.now_ms()
-        joining = asked.Joining(self._group.group, self._group.name, self._metadata, timeout_ms, member_id, is_static)
+        joining = asked.PlaceholderJoinRequest(
+            self._group.group, self._group.name, self._metadata, timeout_ms, member_id, is_static
+        )
         answer, config = self._group.coordinator.execute_once(joining.send)
         if answer.error_code == NONE.code:
             return self._send_sync(answer, config, sent_at_ms)
         match error_action(reactions.JOIN_GROUP, answer.error_code):
-            case Reaction.USE_GIVEN_MEMBER_ID:
+            case ErrorAction.USE_GIVEN_MEMBER_ID:
                 return self._send_join(answer.member_id, is_static=False)
-            case Reaction.FIND_COORDINATOR:
+            case ErrorAction.FIND_COORDINATOR:
                 self._group.coordinator.forget_coordinator()
-            case _ if answer.error_code == GROUP_MAX_SIZE_REACHED and self._previous_static_member is not None and not member_id:
+            case _ if (
+                answer.error_code == GROUP_MAX_SIZE_REACHED
+                and self._previous_static_member is not None
+                and not member_id
+            ):
                 # A group of group.max.size members lets nobody in who names no member, a static one neither.
                 trouble = self._remove(self._previous_static_member.member_id)
                 return trouble or self._send_join("", is_static=is_static)
-            case Reaction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
+            case ErrorAction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
                 return self._send_join(member_id, is_static=is_static and self._has_static_members)
         return f"JoinGroup was answered by {error_code(answer.error_code)}"
 
@@ -152,20 +161,25 @@ class Taking:
             self._group.raise_error(error_code(code), "JoinGroup")
         return True
 
-    def _send_sync(self, joined: JoinGroupResponse, config: GroupConfig, sent_at_ms: int) -> str:
+    def _send_sync(self, joined: JoinGroupResponse, config: GroupMemberConfig, sent_at_ms: int) -> str:
         if joined.leader != joined.member_id:
             # A JoinGroup of ours whose answer was lost may lead, and would never tell everybody's share.
             for ghost in self._group.read_occupants().placeholders:
                 if ghost.member_id != joined.member_id:
                     self._remove(ghost.member_id)
         generation = Generation(joined.generation_id, joined.member_id, joined.protocol_name)
-        code = self._group.coordinator.execute_once(partial(asked.send_sync_group, config=config, generation=generation))
+        code = self._group.coordinator.execute_once(
+            partial(asked.send_sync_group, config=config, generation=generation)
+        )
         if code == NONE:
-            self._joined_placeholder = Sitting(generation, config, sent_at_ms)
+            self._joined_placeholder = JoinedPlaceholder(generation, config, sent_at_ms)
             return ""
-        if code in MOVED:
+        if code in COORDINATOR_MOVED_ERRORS:
             self._group.coordinator.forget_coordinator()
-        elif code not in WAIT and error_action(reactions.SYNC_GROUP, code.code) is Reaction.RAISE:
+        elif (
+            code not in COORDINATOR_LOADING_ERRORS
+            and error_action(reactions.SYNC_GROUP, code.code) is ErrorAction.RAISE
+        ):
             self._group.raise_error(code, "SyncGroup")
         return f"SyncGroup was answered by {code}"
 
@@ -179,12 +193,12 @@ class Taking:
 
     def _remove(self, member_id: str) -> str:
         """Empty when a member is gone, else why not."""
-        config = asked.placeholder_config(self._group.group, None, SESSION_TIMEOUTS_MS[0])
+        config = asked.placeholder_config(self._group.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
         code = self._group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
-        if code == NONE or code.code in LOST:
+        if code == NONE or code.code in MEMBERSHIP_LOST_CODES:
             return ""
-        if code in MOVED:
+        if code in COORDINATOR_MOVED_ERRORS:
             self._group.coordinator.forget_coordinator()
-        elif code not in WAIT:
+        elif code not in COORDINATOR_LOADING_ERRORS:
             self._group.raise_error(code, "LeaveGroup")
         return f"LeaveGroup was answered by {code}"

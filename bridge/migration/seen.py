@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.migration.provenance import Provenance, parse_provenance
-from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 
 if TYPE_CHECKING:
     from bridge.migration.decisions import OffsetConvention
     from zkconsumer.admin.groups import OwnerKind
     from zkconsumer.admin.log_ranges import LogRange
-    from zkconsumer.kafka.modern_groups import ModernGroup
+    from zkconsumer.kafka.modern_groups import CoordinatorGroup
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Acl
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
 
-class KafkaValue(NamedTuple):
+class CommittedOffset(NamedTuple):
     """What Kafka has for a partition: the offset (always the next one) and whatever was committed with it."""
 
     offset: int
@@ -36,7 +36,7 @@ class KafkaValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenOwner:
+class OwnerSnapshot:
     """Who claims a partition: the text of the claim, and who made it."""
 
     thread: str
@@ -44,7 +44,7 @@ class SeenOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class LastEntry:
+class LastLogEntry:
     """What stands at the last offset of a log: a record, or a marker that no consumer is given (a transaction's end).
 
     ``at_ms`` is the record's timestamp, −1 where there is none.
@@ -55,32 +55,33 @@ class LastEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPartition:
+class PartitionSnapshot:
     """One partition of the group's topics that exists.
 
-    ``stored`` None: there is no offset znode (``version`` is ``MISSING``), or it holds none (``problem`` says why when
-    it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``: that was
-    before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.  ``is_returned``:
-    ``kafka`` is what the way back of an ended migration found and wrote to ZooKeeper (``returned``).  ``log`` is a
-    sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored number means.
+    ``stored`` None: there is no offset znode (``version`` is ``NO_ZNODE_VERSION``), or it holds none (``problem`` says
+    why when it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``:
+    that was before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.
+    ``is_returned``: ``kafka`` is what the way back of an ended migration found and wrote to ZooKeeper (``returned``).
+    ``log`` is a sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored
+    number means.
     """
 
     tp: TopicPartition
     stored: int | None = None
-    version: int = MISSING
+    version: int = NO_ZNODE_VERSION
     error: str = ""
     written_ms: int = 0
     is_older_than_topic: bool = False
     is_written_by_owner: bool = False
-    owner: SeenOwner | None = None
-    kafka: KafkaValue | None = None
+    owner: OwnerSnapshot | None = None
+    kafka: CommittedOffset | None = None
     log: LogRange | str = ""
-    last_entry: LastEntry | None = None
+    last_entry: LastLogEntry | None = None
     is_returned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class SeenMember:
+class RegistrationSnapshot:
     """One child of ``ids``: what it is, where it runs, and what it subscribes to, as the registration has it."""
 
     consumer_id: str
@@ -92,7 +93,7 @@ class SeenMember:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenBroker:
+class BrokerSnapshot:
     """One broker: whether it coordinates groups with members (0.9 and later), None when it does not answer.
 
     ``words``: which releases it may be, or why that is not known.
@@ -104,7 +105,7 @@ class SeenBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
+class ClusterIds:
     """The ids of the Kafka cluster and of the cluster that ZooKeeper is of; empty where nobody tells."""
 
     kafka: str = ""
@@ -112,7 +113,7 @@ class Clusters:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GroupSnapshot:
     """Everything that a plan is made from and compared with.
 
     ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
@@ -129,27 +130,27 @@ class Seen:
 
     group: str
     at_ms: int
-    members: tuple[SeenMember, ...]
-    partitions: Mapping[TopicPartition, SeenPartition]
+    members: tuple[RegistrationSnapshot, ...]
+    partitions: Mapping[TopicPartition, PartitionSnapshot]
     missing_topics: tuple[str, ...] = ()
     offsets_without_partition: tuple[TopicPartition, ...] = ()
     unexpected_nodes: tuple[str, ...] = ()
     acls: Mapping[str, tuple[Acl, ...]] = field(default_factory=dict)
     acls_without_admin: tuple[str, ...] = ()
     missing_permissions: tuple[str, ...] = ()
-    control: Control | None = None
+    control: ControlRecord | None = None
     control_version: int | None = None
     control_error: str = ""
-    coordinator_group: ModernGroup | None = None
+    coordinator_group: CoordinatorGroup | None = None
     coordinator_group_error: str = ""
     kafka_error: str = ""
-    brokers: tuple[SeenBroker, ...] = ()
+    brokers: tuple[BrokerSnapshot, ...] = ()
     retention_ms: int | None = None
     keeps_by_commit: bool | None = None
     assignment_in_use: str = "none"
     legacy_kafka_commits: str = ""
     last_offset_clients: tuple[str, ...] = ()
-    clusters: Clusters = Clusters()
+    clusters: ClusterIds = ClusterIds()
     topic_filters: tuple[str, ...] = ()
     """The subscriptions by regular expression, as text: topics may appear during the move."""
     fences_migration_id: str = ""

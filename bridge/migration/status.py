@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Authority, Held, RunOf
-from bridge.migration.control import ABORT, PLAN_PIECES
-from bridge.migration.copied import LOOKED_AT, CopiedOffsets, read_copied_offsets_status
-from bridge.migration.dual.roster import Roster, read_participants_by_id, pending_conditions
+from bridge.migration.authority import ControlZnode, MigrationLock, VersionedControl
+from bridge.migration.control import ABORT_CHILD, PLAN_PIECE_PREFIX
+from bridge.migration.copied import PHASES_WITH_COPIED_OFFSETS, CopiedOffsetsStatus, read_copied_offsets_status
+from bridge.migration.dual.roster import Participants, pending_conditions, read_participants_by_id
 from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.fences.owner_nodes import read_owner_nodes
-from bridge.migration.journal import Entries, Entry, read_journal
+from bridge.migration.journal import JournalContents, JournalEntry, read_journal
 from bridge.migration.phases import ENDED, FORWARD, Phase
 from bridge.migration.pieces import has_pieces
-from bridge.migration.seat import Seat
-from zkconsumer.admin.coordinator_line import Patience
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from bridge.migration.seat import PlaceholderMember
+from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.stores import registered_members
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.zk import paths
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
-    from zkconsumer.zk.requests import Node
+    from zkconsumer.zk.requests import ZnodeData
 
-PATIENCE = Patience(unreachable_attempts_max=1, min_duration_ms=5_000)
+STATUS_RETRY_POLICY = CoordinatorRetryPolicy(unreachable_attempts_max=1, min_duration_ms=5_000)
 """How long a coordinator that is away is waited for: who asks wants an answer, so brokers are searched for once."""
 
-SEAT = "ended, and the seat stays"
+PLACEHOLDER_ENTRY = "ended, and the seat stays"
 """The journal's name for until when the seat holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class MigrationStatus:
     """What was found.
 
     ``held`` None: no control znode, so nothing moves; ``is_there`` False: there is no such group in ZooKeeper either.
     ``seat``: who sits for this migration, None while nobody does or nobody tells; ``modern_problem`` says why not.
-    ``seat_until_ms``: when the last run that told of it saw its session
+    ``placeholder_until_ms``: when the last run that told of it saw its session
     end, by the wall clock.  ``fences``: owner nodes that are fences of this migration; ``claims``: those of members.
     """
 
     group: str
     at_ms: int
-    control: Held | None
-    lock: RunOf | None = None
+    control: VersionedControl | None
+    lock: MigrationLock | None = None
     abort_requested: bool = False
     registered: tuple[str, ...] = ()
     fences: int = 0
@@ -60,14 +60,14 @@ class Status:
     placeholder_until_ms: int | None = None
     coordinator_members: str = ""
     coordinator_error: str = ""
-    participants: Roster | None = None
+    participants: Participants | None = None
     """Of ``dual``: who acknowledged what."""
     has_stored_plan: bool = True
     """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
-    journal: tuple[Entry, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
     journal_error: str = ""
     group_exists: bool = True
-    copied: CopiedOffsets | None = None
+    copied: CopiedOffsetsStatus | None = None
     """From ``copied`` to ``switched``: what Kafka has of the copied offsets."""
 
     @property
@@ -119,33 +119,37 @@ class Status:
         return [back]
 
 
-def read_migration_status(session: AdminSession, group: str, copied: CopiedOffsets | None = None) -> Status:
-    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``WorldError``.
+def read_migration_status(
+    session: AdminSession, group: str, copied: CopiedOffsetsStatus | None = None
+) -> MigrationStatus:
+    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``UnavailableError``.
 
     ``copied``: what a look a moment ago found of the copied offsets, which are then not read again: there may be many.
     """
     at_ms = session.clock.wall_ms()
-    held = Authority(session, group, "").read()
+    held = ControlZnode(session, group, "").read()
     if held is None:
-        return Status(group, at_ms, None, group_exists=session.get(paths.group_root(group)) is not None)
+        return MigrationStatus(group, at_ms, None, group_exists=session.get(paths.group_root(group)) is not None)
     migration_id = held.control.migration_id
     nodes = read_owner_nodes(session, group)
     marks = [parse_fence_record(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]
     entries = read_journal(session, group)
-    told = entries.latest(SEAT)
+    told = entries.latest(PLACEHOLDER_ENTRY)
     seat, others, problem = _coordinator_group_members(session, group, migration_id)
-    abort = session.get(paths.control_child(group, ABORT))
+    abort = session.get(paths.control_child(group, ABORT_CHILD))
     roster = None
     if held.strategy == "dual":
         roster, problem = _read_participants(session, held, group, nodes, problem)
-        others = "; ".join([*roster.unknown_members, *(f"{name}, a Spark query" for name in roster.non_acknowledging_members)])
+        others = "; ".join(
+            [*roster.unknown_members, *(f"{name}, a Spark query" for name in roster.non_acknowledging_members)]
+        )
     if problem and copied is None:
-        copied = CopiedOffsets(error=problem)  # another question would search for the coordinator as long again
-    return Status(
+        copied = CopiedOffsetsStatus(error=problem)  # another question would search for the coordinator as long again
+    return MigrationStatus(
         group=group,
         at_ms=at_ms,
         control=held,
-        lock=Authority(session, group, migration_id).read_lock(),
+        lock=ControlZnode(session, group, migration_id).read_lock(),
         abort_requested=abort is not None and bool(abort.data),
         registered=tuple(registered_members(session, group)),
         fences=sum(mark is not None and mark.migration_id == migration_id for mark in marks),
@@ -155,7 +159,7 @@ def read_migration_status(session: AdminSession, group: str, copied: CopiedOffse
         coordinator_members=others,
         coordinator_error=problem,
         participants=roster,
-        has_stored_plan=held.phase is not Phase.PLANNED or has_pieces(session, group, PLAN_PIECES),
+        has_stored_plan=held.phase is not Phase.PLANNED or has_pieces(session, group, PLAN_PIECE_PREFIX),
         journal=entries.entries,
         journal_error=entries.error,
         copied=_copied(session, group, held, entries, copied),
@@ -163,27 +167,33 @@ def read_migration_status(session: AdminSession, group: str, copied: CopiedOffse
 
 
 def _copied(
-    session: AdminSession, group: str, held: Held, entries: Entries, known: CopiedOffsets | None
-) -> CopiedOffsets | None:
-    if held.phase not in LOOKED_AT:
+    session: AdminSession,
+    group: str,
+    held: VersionedControl,
+    entries: JournalContents,
+    known: CopiedOffsetsStatus | None,
+) -> CopiedOffsetsStatus | None:
+    if held.phase not in PHASES_WITH_COPIED_OFFSETS:
         return None
-    return read_copied_offsets_status(session, group, entries, PATIENCE) if known is None else known
+    return read_copied_offsets_status(session, group, entries, STATUS_RETRY_POLICY) if known is None else known
 
 
 def _read_participants(
-    session: AdminSession, held: Held, group: str, nodes: Mapping[TopicPartition, Node], problem: str
-) -> tuple[Roster, str]:
+    session: AdminSession, held: VersionedControl, group: str, nodes: Mapping[TopicPartition, ZnodeData], problem: str
+) -> tuple[Participants, str]:
     """Everybody, and why it is not known who is in the coordinator's group: ``problem``, if that is known already."""
     followers = read_participants_by_id(session, group, lambda: nodes)
     if problem:
-        return Roster(held.control, followers, None), problem
+        return Participants(held.control, followers, None), problem
     try:
-        return Roster(held.control, followers, KafkaStore(session, group, patience=PATIENCE).coordinator_group()), ""
+        return Participants(
+            held.control, followers, KafkaOffsetAdmin(session, group, patience=STATUS_RETRY_POLICY).coordinator_group()
+        ), ""
     except ZkConsumerError as error:
-        return Roster(held.control, followers, None), str(error)
+        return Participants(held.control, followers, None), str(error)
 
 
-def _placeholder_until_ms(told: Entry | None) -> int | None:
+def _placeholder_until_ms(told: JournalEntry | None) -> int | None:
     text = "" if told is None else told.facts.get("until_ms", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
@@ -191,7 +201,7 @@ def _placeholder_until_ms(told: Entry | None) -> int | None:
 def _coordinator_group_members(session: AdminSession, group: str, migration_id: str) -> tuple[str | None, str, str]:
     """Who sits for the migration, who else is in the modern group, and why that is not known."""
     try:
-        found = Seat(session, group, migration_id, patience=PATIENCE).read_occupants()
+        found = PlaceholderMember(session, group, migration_id, patience=STATUS_RETRY_POLICY).read_occupants()
     except ZkConsumerError as error:
         return None, "", str(error)
     ours = found.placeholders[0] if found.placeholders else None

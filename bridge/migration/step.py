@@ -7,10 +7,10 @@ A step is idempotent and looks at the world, never at a list of what was done:
           -> Waiting(for, ...)    somebody else must come or go; look again
           -> Refused(error)       it cannot be done now, and why
 
-``Run`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says ``Todo``
-is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody else, seen
-between two steps or while one waits, ends it.  A store that is away is waited for until the same deadline; then the
-steps are derived anew, from what is found.
+``StepRunner`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says
+``StepPending`` is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody
+else, seen between two steps or while one waits, ends it.  A store that is away is waited for until the same deadline;
+then the steps are derived anew, from what is found.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from bridge.migration.away import is_unavailable
-from bridge.migration.errors import GaveUpWaiting, PartlyDone
+from bridge.migration.errors import PartiallyDoneError, WaitTimeoutError
 from zkconsumer.base.clock import Clock
-from zkconsumer.errors import Bug, PreconditionFailed, UsageError, ZkConsumerError
+from zkconsumer.errors import InternalError, PreconditionFailed, UsageError, ZkConsumerError
 
 _NOTHING_CHANGED = (UsageError.exit_code, PreconditionFailed.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepDone:
     """It is as the step wants it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class StepPending:
     """Nothing stands in the way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class StepWaiting:
     """``whom``: for the operator, with names; it stands behind "waiting for"."""
 
     waits_for: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class StepRefused:
     """The error says who must act, and has the exit code."""
 
     error: ZkConsumerError
 
 
-Standing: TypeAlias = Done | Todo | Waiting | Refused
+StepStatus: TypeAlias = StepDone | StepPending | StepWaiting | StepRefused
 
 
-class Step(Protocol):
+class MigrationStep(Protocol):
     """Something of which one can say whether it is done."""
 
     @property
@@ -68,30 +68,30 @@ class Step(Protocol):
     def describe(self) -> list[str]:
         """What ``do`` will do, line by line, for the dry run."""
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """Look at the world; changes nothing."""
 
     def do(self) -> None:
         """Do it, or the part that is not done; raises when it cannot.  Cut off anywhere, it may be done again."""
 
 
-class Performer(Protocol):
+class StepExecutor(Protocol):
     """Who carries steps out: ``Real``, or ``Explain`` for a dry run."""
 
     @property
     def rechecks_steps(self) -> bool:
         """Whether a step that was performed is checked again: a dry run changes nothing, so there is nothing to see."""
 
-    def execute(self, step: Step) -> None:
+    def execute(self, step: MigrationStep) -> None:
         """A step that is to be done."""
 
-    def on_already_done(self, step: Step) -> None:
+    def on_already_done(self, step: MigrationStep) -> None:
         """A step that was done before."""
 
-    def on_waiting(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
         """A step that waits: True once it was waited a little and should be looked at again, False to go on without."""
 
-    def on_refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
         """A step that cannot be done now: raise the error, or note it and go on."""
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
@@ -99,14 +99,14 @@ class Performer(Protocol):
 
 
 @dataclass(slots=True)
-class Run:
+class StepRunner:
     """One run over the steps.
 
     ``timeout_ms``: how long may be waited altogether.  ``resume``: the command that goes on.  ``has_changed``: whether
-    a store was changed, by a run before this one too; ``has_done``: by this one.
+    a store was changed, by a run before this one too; ``has_changed_in_this_run``: by this one.
     """
 
-    executor: Performer
+    executor: StepExecutor
     clock: Clock
     timeout_ms: int
     resume_command: str
@@ -115,7 +115,7 @@ class Run:
     has_changed_in_this_run: bool = False
     _deadline_ms: int | None = None
 
-    def run_with_retry(self, derive: Callable[[], Iterable[Step]]) -> None:
+    def run_with_retry(self, derive: Callable[[], Iterable[MigrationStep]]) -> None:
         """``carry_out``, once more from the first step on when a store was away meanwhile; ``derive`` gives the steps.
 
         Raises the same, and like waiting in vain for a store that does not come back before the deadline.
@@ -133,46 +133,50 @@ class Run:
             else:
                 return
 
-    def run_steps(self, steps: Iterable[Step]) -> None:
+    def run_steps(self, steps: Iterable[MigrationStep]) -> None:
         """All of them, in their order.
 
-        Raises what a step refuses with, and ``PartlyDone`` in place of what says that nothing was changed once this run
-        has changed something; ``GaveUpWaiting`` when nothing was changed yet, else ``PartlyDone``, also when somebody
-        aborted it.
+        Raises what a step refuses with, and ``PartiallyDoneError`` in place of what says that nothing was changed once
+        this run has changed something; ``WaitTimeoutError`` when nothing was changed yet, else ``PartiallyDoneError``,
+        also when somebody aborted it.
         """
         self._left_ms()  # the time runs from here
         try:
             self._run_steps(steps)
         except ZkConsumerError as error:
             if self.has_changed_in_this_run and error.exit_code in _NOTHING_CHANGED:
-                raise PartlyDone(f"{error}\nWhat was done stands; then go on with: {self.resume_command}") from error
+                raise PartiallyDoneError(
+                    f"{error}\nWhat was done stands; then go on with: {self.resume_command}"
+                ) from error
             raise
 
-    def _run_steps(self, steps: Iterable[Step]) -> None:
+    def _run_steps(self, steps: Iterable[MigrationStep]) -> None:
         for step in steps:
             self._stop_if_aborted(step)
             if self._is_pending(step):
                 self.has_changed = self.has_changed or step.changes
-                self.has_changed_in_this_run = self.has_changed_in_this_run or (step.changes and self.executor.rechecks_steps)
+                self.has_changed_in_this_run = self.has_changed_in_this_run or (
+                    step.changes and self.executor.rechecks_steps
+                )
                 self.executor.execute(step)
                 if self.executor.rechecks_steps and self._is_pending(step):
                     self._stop_if_aborted(step)  # whose run it is not any more is told so
-                    raise Bug(f"step {step.name!r} was done, and is still to do")
+                    raise InternalError(f"step {step.name!r} was done, and is still to do")
 
-    def _is_pending(self, step: Step) -> bool:
+    def _is_pending(self, step: MigrationStep) -> bool:
         """Whether it must be performed; waits for whoever must come or go first."""
         while True:
             standing = step.check()
             match standing:
-                case Done():
+                case StepDone():
                     self.executor.on_already_done(step)
                     return False
-                case Todo():
+                case StepPending():
                     return True
-                case Refused(error):
+                case StepRefused(error):
                     self.executor.on_refused(step, error)
                     return False
-                case Waiting():
+                case StepWaiting():
                     left_ms = self._left_ms()
                     if left_ms <= 0:
                         raise self._timeout_error(f"{step.name}: waited long enough for {standing.waits_for}")
@@ -180,9 +184,11 @@ class Run:
                         return False
                     self._stop_if_aborted(step)
 
-    def _stop_if_aborted(self, step: Step) -> None:
+    def _stop_if_aborted(self, step: MigrationStep) -> None:
         if self.is_abort_requested():
-            raise PartlyDone(f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume_command}")
+            raise PartiallyDoneError(
+                f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume_command}"
+            )
 
     def _left_ms(self) -> int:
         """Till the deadline, which is one for everything that is waited for."""
@@ -192,5 +198,5 @@ class Run:
 
     def _timeout_error(self, words: str) -> ZkConsumerError:
         if self.has_changed:
-            return PartlyDone(f"{words}. What was done stands; go on with: {self.resume_command}")
-        return GaveUpWaiting(f"{words}; nothing was changed. Again: {self.resume_command}")
+            return PartiallyDoneError(f"{words}. What was done stands; go on with: {self.resume_command}")
+        return WaitTimeoutError(f"{words}; nothing was changed. Again: {self.resume_command}")

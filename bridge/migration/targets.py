@@ -19,11 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.migration.conventions import Evidence, find_convention_evidence
-from bridge.migration.decisions import Existing, Fallback, OffsetConvention
-from bridge.migration.plan import Plan, PlannedPartition
+from bridge.migration.conventions import ConventionEvidence, find_convention_evidence
+from bridge.migration.decisions import ExistingOffsetPolicy, OffsetConvention, OffsetFallback
+from bridge.migration.plan import MigrationPlan, PlannedPartition
 from bridge.migration.plan_json import digest_of_plan
-from bridge.migration.preflight import Case, plan_refusals, plan_warnings
+from bridge.migration.preflight import PlanInput, plan_refusals, plan_warnings
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.words import count_text
 from zkconsumer.zk.znodes import INT64_MAX
@@ -31,21 +31,23 @@ from zkconsumer.zk.znodes import INT64_MAX
 if TYPE_CHECKING:
     from bridge.migration.decisions import Decisions
     from bridge.migration.phases import Strategy
-    from bridge.migration.seen import Seen, SeenPartition
+    from bridge.migration.seen import GroupSnapshot, PartitionSnapshot
 
-EMPTY_LOG = "missing: the log is empty"
+REASON_EMPTY_LOG = "missing: the log is empty"
 DECIDED_BY_OPERATOR = "decided by the operator"
-_BY_LOG = ("missing: ", "out of range: ")
+_REASONS_BY_LOG = ("missing: ", "out of range: ")
 """What begins the reasons of such starts."""
-UNKNOWN_MEANING = "depends on --offset-convention"
+REASON_UNKNOWN_CONVENTION = "depends on --offset-convention"
 
 
-def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int) -> Plan:
+def make_plan(
+    seen: GroupSnapshot, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int
+) -> MigrationPlan:
     """The plan for a group as it was seen; with refusals, if something stands in the way."""
     evidence = find_convention_evidence(seen)
-    case = Case(seen, decisions, strategy, evidence)
+    case = PlanInput(seen, decisions, strategy, evidence)
     words = evidence.text if decisions.convention is None else _operator_decision_text(evidence)
-    plan = Plan(
+    plan = MigrationPlan(
         migration_id=migration_id,
         group=seen.group,
         strategy=strategy,
@@ -61,18 +63,16 @@ def make_plan(seen: Seen, decisions: Decisions, *, migration_id: str, strategy: 
     return replace(plan, digest=digest_of_plan(plan))
 
 
-def plan_with_same_decisions(plan: Plan, seen: Seen, made_at_ms: int) -> Plan:
+def plan_with_same_decisions(plan: MigrationPlan, seen: GroupSnapshot, made_at_ms: int) -> MigrationPlan:
     """The same decisions for the group as it is now: what ``--accept-drift`` accepts.
 
     What the stored numbers mean is not judged again: a group behind a fence shows no more than it did before.
     """
     decisions = replace(plan.decisions, convention=plan.convention)
-    return make_plan(
-        seen, decisions, migration_id=plan.migration_id, strategy=plan.strategy, made_at_ms=made_at_ms
-    )
+    return make_plan(seen, decisions, migration_id=plan.migration_id, strategy=plan.strategy, made_at_ms=made_at_ms)
 
 
-def _operator_decision_text(evidence: Evidence) -> str:
+def _operator_decision_text(evidence: ConventionEvidence) -> str:
     return f"{DECIDED_BY_OPERATOR} (seen: {evidence.text})"
 
 
@@ -80,7 +80,7 @@ def _operator_decision_text(evidence: Evidence) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
+class _StartOffset:
     """A next offset, where it comes from; or, with ``refusal``, why there is none."""
 
     offset: int | None
@@ -88,13 +88,15 @@ class _Start:
     refusal: str = ""
 
 
-def plan_partition(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> PlannedPartition:
+def plan_partition(
+    seen: PartitionSnapshot, convention: OffsetConvention | None, decisions: Decisions
+) -> PlannedPartition:
     """Where one partition starts."""
     start = _start(seen, convention, decisions)
     return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
 
 
-def start_offset_error(row: PlannedPartition, now: SeenPartition, plan: Plan) -> str:
+def start_offset_error(row: PlannedPartition, now: PartitionSnapshot, plan: MigrationPlan) -> str:
     """Why a row of a plan does not follow from the plan's decisions and from what is there now; empty when it does.
 
     ``now``: with the value that Kafka had before this migration.  A start that the log decided (``missing``,
@@ -106,14 +108,18 @@ def start_offset_error(row: PlannedPartition, now: SeenPartition, plan: Plan) ->
     if fresh.target == row.target:
         return ""
     latest = now.log.earliest if fresh.target is None else fresh.target
-    if row.why.startswith(_BY_LOG) and now.log.earliest <= row.target <= latest:
+    if row.why.startswith(_REASONS_BY_LOG) and now.log.earliest <= row.target <= latest:
         return ""
     found = fresh.refusal if fresh.target is None else f"{fresh.target} ({fresh.why})"
     return f"the plan says {row.target} ({row.why}), and its decisions give {found}"
 
 
 def _row(
-    seen: Seen, one: SeenPartition, convention: OffsetConvention | None, decisions: Decisions, strategy: Strategy
+    seen: GroupSnapshot,
+    one: PartitionSnapshot,
+    convention: OffsetConvention | None,
+    decisions: Decisions,
+    strategy: Strategy,
 ) -> PlannedPartition:
     """The same, where members stay: what they read and have an offset of, they carry over themselves."""
     row = plan_partition(one, convention, decisions)
@@ -130,17 +136,19 @@ def _row(
     return replace(row, target=None, why="", refusal=f"{problem}: {instead}")
 
 
-def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: Decisions) -> _Start:
+def _start(seen: PartitionSnapshot, convention: OffsetConvention | None, decisions: Decisions) -> _StartOffset:
     log = seen.log
     if isinstance(log, str):
-        return _Start(None, "", f"its log cannot be looked at: {log or 'nobody was asked'}")
+        return _StartOffset(None, "", f"its log cannot be looked at: {log or 'nobody was asked'}")
     decided = decisions.offsets.get(seen.tp)
     if decided is not None:
         problem = _out_of_range_text(decided, log)
         if problem:
-            return _Start(None, "", f"--offset: {problem}")
+            return _StartOffset(None, "", f"--offset: {problem}")
         stored = _start_of_zookeeper(seen, log, convention, decisions) if _has_value(seen, decisions) else None
-        return _Start(decided, "decided" + _cost(decided, "ZooKeeper's", None if stored is None else stored.offset))
+        return _StartOffset(
+            decided, "decided" + _cost(decided, "ZooKeeper's", None if stored is None else stored.offset)
+        )
     chosen = _choose_store(seen, log, convention, decisions)
     if chosen.offset is None:
         return chosen
@@ -151,13 +159,13 @@ def _start(seen: SeenPartition, convention: OffsetConvention | None, decisions: 
 
 
 def _choose_store(
-    seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
-) -> _Start:
+    seen: PartitionSnapshot, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
+) -> _StartOffset:
     """Whose value it is, before it is held against the log."""
     ours = _start_of_zookeeper(seen, log, convention, decisions)
     if seen.kafka is None or seen.kafka.provenance is not None:
         return ours
-    theirs = _Start(seen.kafka.offset, "kept: Kafka's")
+    theirs = _StartOffset(seen.kafka.offset, "kept: Kafka's")
     has_value = _has_value(seen, decisions)
     if has_value and (ours.offset is None or ours.offset == theirs.offset):
         return ours
@@ -165,16 +173,18 @@ def _choose_store(
     instead_of_ours = replace(theirs, why=theirs.why + _cost(seen.kafka.offset, "ZooKeeper's", source))
     instead_of_theirs = replace(ours, why=ours.why + _cost(ours.offset, "Kafka's", seen.kafka.offset))
     match decisions.existing:
-        case Existing.KEEP_SOURCE:
+        case ExistingOffsetPolicy.KEEP_SOURCE:
             return instead_of_theirs
-        case Existing.KEEP_TARGET:
+        case ExistingOffsetPolicy.KEEP_TARGET:
             return instead_of_ours
-        case Existing.HIGHER:
+        case ExistingOffsetPolicy.HIGHER:
             return instead_of_ours if source is None or seen.kafka.offset > source else instead_of_theirs
     if seen.is_returned and has_value:
         return replace(ours, why=ours.why + _since_return(ours.offset, seen.kafka.offset))
     own = f"{ours.offset} as the next one" if has_value else "none"
-    return _Start(None, "", f"ZooKeeper has {own}, and an application stored {seen.kafka.offset} in Kafka (--existing)")
+    return _StartOffset(
+        None, "", f"ZooKeeper has {own}, and an application stored {seen.kafka.offset} in Kafka (--existing)"
+    )
 
 
 def _cost(target: int | None, whose: str, other: int | None) -> str:
@@ -193,27 +203,27 @@ def _since_return(target: int | None, returned: int) -> str:
     return f" (Kafka's {returned} is from before the last way back{again})"
 
 
-def _has_value(seen: SeenPartition, decisions: Decisions) -> bool:
+def _has_value(seen: PartitionSnapshot, decisions: Decisions) -> bool:
     return seen.stored is not None and (decisions.use_older or not seen.is_older_than_topic)
 
 
 def _start_of_zookeeper(
-    seen: SeenPartition, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
-) -> _Start:
+    seen: PartitionSnapshot, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
+) -> _StartOffset:
     if not _has_value(seen, decisions):
         return _without_value(seen, log, decisions)
     assert seen.stored is not None, "it has a value"
     match convention:
         case OffsetConvention.NEXT:
-            return _Start(seen.stored, "copied")
+            return _StartOffset(seen.stored, "copied")
         case OffsetConvention.LAST if seen.stored < INT64_MAX:
-            return _Start(seen.stored + 1, "last + 1")
+            return _StartOffset(seen.stored + 1, "last + 1")
         case OffsetConvention.LAST:
-            return _Start(None, "", f"{seen.stored} cannot be the number of a record (--offset)")
-    return _Start(None, UNKNOWN_MEANING)
+            return _StartOffset(None, "", f"{seen.stored} cannot be the number of a record (--offset)")
+    return _StartOffset(None, REASON_UNKNOWN_CONVENTION)
 
 
-def _without_value(seen: SeenPartition, log: LogRange, decisions: Decisions) -> _Start:
+def _without_value(seen: PartitionSnapshot, log: LogRange, decisions: Decisions) -> _StartOffset:
     if seen.stored is not None:
         reason = f"{seen.stored} was stored before its topic was created (--older-than-topic use, or --missing)"
     elif seen.error:
@@ -221,17 +231,17 @@ def _without_value(seen: SeenPartition, log: LogRange, decisions: Decisions) -> 
     else:
         reason = "no offset is stored (--missing)"
     if log.earliest == log.latest and not seen.error and seen.stored is None:
-        return _Start(log.latest, EMPTY_LOG)
+        return _StartOffset(log.latest, REASON_EMPTY_LOG)
     return _fallback_start(decisions.missing, log, "missing", reason)
 
 
-def _fallback_start(fallback: Fallback, log: LogRange, what: str, reason: str) -> _Start:
+def _fallback_start(fallback: OffsetFallback, log: LogRange, what: str, reason: str) -> _StartOffset:
     match fallback:
-        case Fallback.EARLIEST:
-            return _Start(log.earliest, f"{what}: earliest")
-        case Fallback.LATEST:
-            return _Start(log.latest, f"{what}: latest")
-    return _Start(None, "", reason)
+        case OffsetFallback.EARLIEST:
+            return _StartOffset(log.earliest, f"{what}: earliest")
+        case OffsetFallback.LATEST:
+            return _StartOffset(log.latest, f"{what}: latest")
+    return _StartOffset(None, "", reason)
 
 
 def _out_of_range_text(offset: int, log: LogRange) -> str:

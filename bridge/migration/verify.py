@@ -6,28 +6,28 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import Difference, copy_differences, zookeeper_differences, format_differences
-from bridge.migration.errors import VerificationFailed
-from bridge.migration.mover import COPYING
+from bridge.migration.copies import StoreDifference, copy_differences, format_differences, zookeeper_differences
+from bridge.migration.errors import VerificationError
+from bridge.migration.mover import COPY_PHASES
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 
 if TYPE_CHECKING:
-    from bridge.migration.copies import Copy
+    from bridge.migration.copies import OffsetCopy
     from bridge.migration.decisions import OffsetConvention
-    from bridge.migration.mover import Stores
+    from bridge.migration.mover import OffsetStores
     from zkconsumer.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyCopy:
+class VerifyCopiedOffsets:
     """Kafka has every planned value, written by this migration at this epoch, and no offset znode has moved.
 
     ``known``: the partitions that the plan looked at.
     """
 
-    stores: Stores
-    copies: Sequence[Copy]
+    stores: OffsetStores
+    copies: Sequence[OffsetCopy]
     known: Collection[TopicPartition] = ()
 
     name = "read the offsets back from Kafka, and compare"
@@ -37,18 +37,22 @@ class VerifyCopy:
         """See ``Step``."""
         return [f"read {len(self.copies)} offsets back from Kafka, and look whether ZooKeeper's have moved"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        return _comparison_status(self.differences(), self.stores) if self.stores.is_in_phase(*COPYING) else Todo()
+        return (
+            _comparison_status(self.differences(), self.stores)
+            if self.stores.is_in_phase(*COPY_PHASES)
+            else StepPending()
+        )
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
-        self.stores.control_znode.require_phase(*COPYING)
+        self.stores.control_znode.require_phase(*COPY_PHASES)
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[StoreDifference]:
         """What is not as it should be."""
         authority = self.stores.control_znode
-        held = authority.require_phase(*COPYING)
+        held = authority.require_phase(*COPY_PHASES)
         kafka = self.stores.read_kafka([copy.tp for copy in self.copies])
         nodes = self.stores.read_zookeeper()
         return copy_differences(
@@ -57,10 +61,10 @@ class VerifyCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReturn:
+class VerifyReturnedOffsets:
     """ZooKeeper says what Kafka says, partition by partition."""
 
-    stores: Stores
+    stores: OffsetStores
     convention: OffsetConvention
     phase: Phase = Phase.RETURNING
 
@@ -71,29 +75,34 @@ class VerifyReturn:
         """See ``Step``."""
         return ["read both stores, and compare them partition by partition"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        return _comparison_status(self.differences(), self.stores) if self.stores.is_in_phase(self.phase) else Todo()
+        return (
+            _comparison_status(self.differences(), self.stores)
+            if self.stores.is_in_phase(self.phase)
+            else StepPending()
+        )
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
         self.stores.control_znode.require_phase(self.phase)
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[StoreDifference]:
         """What is not as it should be."""
         self.stores.control_znode.require_phase(self.phase)
         return zookeeper_differences(self.stores.read_kafka(), self.stores.read_zookeeper(), self.convention)
 
 
-def _comparison_status(differences: Sequence[Difference], stores: Stores) -> Standing:
+def _comparison_status(differences: Sequence[StoreDifference], stores: OffsetStores) -> StepStatus:
     if differences:
-        return Refused(
-            VerificationFailed(
-                f"group {stores.group} is not as it was written: {format_differences(differences)}. Somebody else writes to it: "
+        return StepRefused(
+            VerificationError(
+                f"group {stores.group} is not as it was written: {format_differences(differences)}. Somebody else "
+                "writes to it: "
                 "find out who, then roll back, or run the same command again"
             )
         )
     if stores.placeholder.joined is not None:  # a dry run compares without
         # Whoever came meanwhile would have had to take the seat from us.
         stores.placeholder.heartbeat()
-    return Done()
+    return StepDone()

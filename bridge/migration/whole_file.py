@@ -1,6 +1,6 @@
 """A file that is there whole or not at all, for the user alone (0600).
 
-    a temporary file beside it -> fsync -> its name -> fsync of the folder
+a temporary file beside it -> fsync -> its name -> fsync of the folder
 """
 
 from __future__ import annotations

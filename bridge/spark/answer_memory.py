@@ -21,13 +21,13 @@ SLOT_BYTES = 10 * 1024 * 1024
 SMALL_BYTES = 1024 * 1024
 """Smaller answers gain nothing, and come from the allocator."""
 
-KEPT_MAX = 2
+FREE_SLOTS_MAX = 2
 """One answer is read while the next is on its way."""
 
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 
 
-class AnswerMemory:
+class ResponseBuffers:
     """Gives memory for an answer, and takes it back once nothing looks at it any more; in any thread."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class AnswerMemory:
         return memoryview(answer).cast("B")
 
     def _release(self, slot: mmap.mmap) -> None:
-        if len(self._free) < KEPT_MAX:
+        if len(self._free) < FREE_SLOTS_MAX:
             self._free.append(slot)
 
 
@@ -61,5 +61,5 @@ def _new_slot() -> mmap.mmap:
     return slot
 
 
-ANSWER_MEMORY = AnswerMemory()
+RESPONSE_BUFFERS = ResponseBuffers()
 """Of this process."""

@@ -1,7 +1,7 @@
 """The schema of Spark's ``format("kafka")``, and what Arrow batches of it have in common however they are made.
 
-    record set --wire.tables--> tables ---> arrow_tables  -.
-              '--wire.records--> records -> arrow_records -'-> record_batch    (``decoder`` chooses)
+record set --wire.tables--> tables ---> arrow_tables  -.
+          '--wire.records--> records -> arrow_records -'-> record_batch    (``decoder`` chooses)
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ BATCH_BYTES = 900 * 1024
 """About how many bytes one Arrow batch has at most.  They stay in a core's cache from their checksum to the copy that
 Arrow gets.  With its other columns a batch stays below 1 MiB: the JVM's allocator gives powers of two."""
 
-CONSTANTS_KEPT = 64
+CONSTANT_COLUMNS_CACHED = 64
 """Columns of a topic's name or a partition's number that are kept for the next batch."""
 
 POOL = pa.system_memory_pool()
 """Arrow's own pools give memory back to the system after each batch, and take it again, page by page, for the next:
 that is a tenth of the whole cost of a row."""
 
-KEPT_BYTES = 8 * 1024 * 1024
+MALLOC_KEEP_BYTES = 8 * 1024 * 1024
 
 
 def _keep_freed_memory() -> None:
@@ -36,7 +36,7 @@ def _keep_freed_memory() -> None:
     system again, which is a quarter of the whole cost of a row of 100 bytes.  This block is not written, so it costs
     nothing.
     """
-    pa.allocate_buffer(KEPT_BYTES, memory_pool=POOL)
+    pa.allocate_buffer(MALLOC_KEEP_BYTES, memory_pool=POOL)
 
 
 _keep_freed_memory()
@@ -58,10 +58,10 @@ SCHEMA = pa.schema(
 """The schema of Spark's Kafka source (2.4 and later; headers from 3.0, with ``includeHeaders``)."""
 
 
-class Target(NamedTuple):
+class ArrowBatchSpec(NamedTuple):
     """What the records of a partition become: batches with exactly the fields of ``schema``, a part of ``SCHEMA``.
 
-    ``rows_most``: of one batch.  ``bytes_most``: about how many bytes one batch has; it is larger by one row at most.
+    ``max_rows``: of one batch.  ``max_bytes``: about how many bytes one batch has; it is larger by one row at most.
     """
 
     topic: str
@@ -71,7 +71,7 @@ class Target(NamedTuple):
     max_bytes: int = BATCH_BYTES
 
 
-def record_batch(target: Target, rows: int, made: dict[str, pa.Array]) -> pa.RecordBatch:
+def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -> pa.RecordBatch:
     """The batch of these columns, to which those are added that have one value in all rows."""
     names = target.schema.names
     if "topic" in names:
@@ -81,12 +81,12 @@ def record_batch(target: Target, rows: int, made: dict[str, pa.Array]) -> pa.Rec
     return pa.RecordBatch.from_arrays([made[name] for name in names], schema=target.schema)
 
 
-def _repeated(value: str | int, rows: int, rows_most: int) -> pa.Array:
+def _repeated(value: str | int, rows: int, max_rows: int) -> pa.Array:
     """A column with one value; batch after batch shows the same memory."""
-    return _constant(value, max(rows, rows_most)).slice(0, rows)
+    return _constant(value, max(rows, max_rows)).slice(0, rows)
 
 
-@lru_cache(maxsize=CONSTANTS_KEPT)
+@lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)
 def _constant(value: str | int, rows: int) -> pa.Array:
     kind = pa.string() if isinstance(value, str) else pa.int32()
     return pa.repeat(pa.scalar(value, kind), rows, memory_pool=POOL)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from bridge.spark.arrow import HEADERS, POOL, SCHEMA, Target, record_batch
+from bridge.spark.arrow import HEADERS, POOL, SCHEMA, ArrowBatchSpec, record_batch
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.entries import Record
 
@@ -20,7 +20,7 @@ MS_MAX = (2**63 - 1) // 1000
 """Spark keeps microseconds in 64 bits: a timestamp beyond is put at the end of them."""
 
 
-def batches_of_records(records: Iterable[Record], target: Target) -> Iterator[pa.RecordBatch]:
+def batches_of_records(records: Iterable[Record], target: ArrowBatchSpec) -> Iterator[pa.RecordBatch]:
     """The records as batches.
 
     An error of ``records`` is raised behind the batch with the records before it.
@@ -50,7 +50,7 @@ def _size(record: Record) -> int:
     return size
 
 
-def _batch(records: list[Record], target: Target) -> pa.RecordBatch:
+def _batch(records: list[Record], target: ArrowBatchSpec) -> pa.RecordBatch:
     made = {name: _column(name, records) for name in target.schema.names if name not in ("topic", "partition")}
     return record_batch(target, len(records), made)
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.spark.arrow import HEADERS, SCHEMA, Target, record_batch
-from zkconsumer.wire.tables import Data, Table
+from bridge.spark.arrow import HEADERS, SCHEMA, ArrowBatchSpec, record_batch
+from zkconsumer.wire.tables import RecordTable, TableData
 
 _Gathered: TypeAlias = tuple[bytes, bytes, bytes | None, int]
 """Fields behind each other: where each ends (behind a 0), their bytes, a bit for each that is not null (None: none is
@@ -25,8 +25,8 @@ _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE = (SCHEMA.field(name).type for name in ("of
 _NUMBERS = frozenset(("offset", "timestamp", "timestampType"))
 
 
-def batches_of_table(decoder: ModuleType, table: Table, target: Target) -> Iterator[pa.RecordBatch]:
-    """The table as batches; the values of each begin within ``target.bytes_most`` bytes."""
+def batches_of_table(decoder: ModuleType, table: RecordTable, target: ArrowBatchSpec) -> Iterator[pa.RecordBatch]:
+    """The table as batches; the values of each begin within ``target.max_bytes`` bytes."""
     low = 0
     while low < table.size:
         high = min(low + target.max_rows, decoder.cut(table.rows, low, table.size, target.max_bytes))
@@ -34,7 +34,7 @@ def batches_of_table(decoder: ModuleType, table: Table, target: Target) -> Itera
         low = high
 
 
-def _batch(decoder: ModuleType, table: Table, low: int, high: int, target: Target) -> pa.RecordBatch:
+def _batch(decoder: ModuleType, table: RecordTable, low: int, high: int, target: ArrowBatchSpec) -> pa.RecordBatch:
     data, rows, _ = table
     names, count = target.schema.names, high - low
     made: dict[str, pa.Array] = {}
@@ -62,7 +62,7 @@ def _binary(fields: _Gathered, count: int) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, count, buffers, nulls)
 
 
-def _headers(decoder: ModuleType, data: Data, rows: bytearray, low: int, high: int) -> pa.Array:
+def _headers(decoder: ModuleType, data: TableData, rows: bytearray, low: int, high: int) -> pa.Array:
     """A record without headers has null, as in Spark's own source."""
     ends, having, without, number, names, values = decoder.headers(data, rows, low, high)
     count = high - low
@@ -71,9 +71,7 @@ def _headers(decoder: ModuleType, data: Data, rows: bytearray, low: int, high: i
     struct = pa.StructArray.from_arrays(
         [_texts(_binary(names, number)), _binary(values, number)], fields=list(HEADERS.value_type)
     )
-    return pa.Array.from_buffers(
-        HEADERS, count, [pa.py_buffer(having), pa.py_buffer(ends)], without, children=[struct]
-    )
+    return pa.Array.from_buffers(HEADERS, count, [pa.py_buffer(having), pa.py_buffer(ends)], without, children=[struct])
 
 
 def _texts(names: pa.Array) -> pa.Array:

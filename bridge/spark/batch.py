@@ -14,32 +14,32 @@ from contextlib import contextmanager
 
 from pyspark.sql.datasource import DataSourceReader
 
-from bridge.spark.batch_ranges import resolve_ranges, configured_end, configured_start
+from bridge.spark.batch_ranges import configured_end, configured_start, resolve_ranges
 from bridge.spark.decoder import warn_if_not_compiled
-from bridge.spark.options import Assigned, Named, SourceOptions
-from bridge.spark.positions import FromGroup, format_partition_list
+from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics
+from bridge.spark.positions import GroupOffsetRangeLimit, format_partition_list
 from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
 from bridge.spark.rest import gc_freeze_worker
-from bridge.spark.shipping import ReadsInExecutors
+from bridge.spark.shipping import ExecutorReaderMixin
 from bridge.spark.skipping import ranges_to_read
-from bridge.spark.starts import select_offsets, resolve_storage
+from bridge.spark.starts import resolve_storage, select_offsets
 from bridge.spark.tasks import cut_into_tasks
 from bridge.spark.told import sentence_before_traceback
-from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.group_stores import GroupOffsetStores
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.look import configured_storage
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.spelling import did_you_mean
-from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UsageError, WorldError
+from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.kafka.security import broker_security_from_config
 from zkconsumer.types import TopicPartition
 
 log = logging.getLogger("zkconsumer.spark")
 
 
-class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore[misc]
+class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ignore[misc]
     """The driver's half: made where Spark plans; opens nothing before ``partitions``."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -57,12 +57,14 @@ class ZkConsumerBatchReader(ReadsInExecutors, DataSourceReader):  # type: ignore
         return planned
 
 
-def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | None = None) -> list[RangePartition]:
+def plan_batch(
+    options: SourceOptions, columns: tuple[str, ...], doors: AdminDependencies | None = None
+) -> list[RangePartition]:
     """What is to be read, as tasks.
 
     Raises ``UsageError`` for a topic that there is not and for ranges that cannot be; ``PreconditionFailed`` for a
-    group without offsets and for ranges that the logs do not hold; ``WorldError`` when ZooKeeper or the brokers do not
-    tell; ``AuthenticationException``.
+    group without offsets and for ranges that the logs do not hold; ``UnavailableError`` when ZooKeeper or the brokers
+    do not tell; ``AuthenticationException``.
     """
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s why=%s", option, why)
@@ -73,7 +75,7 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
         def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
             return _at_times(session, times)
 
-        if isinstance(options.starting_limit, FromGroup):
+        if isinstance(options.starting_limit, GroupOffsetRangeLimit):
             starting = _group_start(options, session, partitions)
         else:
             starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
@@ -97,7 +99,7 @@ def plan_batch(options: SourceOptions, columns: tuple[str, ...], doors: Doors | 
 
 
 @contextmanager
-def _session(options: SourceOptions, doors: Doors | None) -> Iterator[AdminSession]:
+def _session(options: SourceOptions, doors: AdminDependencies | None) -> Iterator[AdminSession]:
     """A session with the brokers, and with ZooKeeper if it was given."""
     session = AdminSession(options.config, doors)
     if options.has_zookeeper:
@@ -115,9 +117,9 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
     """Every partition that is subscribed to, or assigned."""
     subscribed = options.topic_selection
     names: Collection[str] | None = None
-    if isinstance(subscribed, Named):
+    if isinstance(subscribed, SubscribedTopics):
         names = subscribed.topics
-    elif isinstance(subscribed, Assigned):
+    elif isinstance(subscribed, AssignedPartitions):
         names = {tp.topic for tp in subscribed.partitions}
     topics = read_topics(session, names)
     where = _place(options)
@@ -129,11 +131,11 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
     broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
     if broken and names is not None:
         name, problem = next(iter(broken.items()))
-        raise WorldError(f"the znode of topic {name} cannot be read ({problem}): look who wrote it")
+        raise UnavailableError(f"the znode of topic {name} cannot be read ({problem}): look who wrote it")
     found = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-    if isinstance(subscribed, Named):
+    if isinstance(subscribed, SubscribedTopics):
         return sorted(found)
-    if isinstance(subscribed, Assigned):
+    if isinstance(subscribed, AssignedPartitions):
         if foreign := sorted(set(subscribed.partitions) - set(found)):
             raise UsageError(f"there is no partition {format_partition_list(foreign)} at {where}: correct assign")
         return sorted(subscribed.partitions)
@@ -157,7 +159,7 @@ def _group_start(
     group = options.config.group_id
     storage = configured_storage(session)
     in_kafka = storage in ("kafka", "dual")
-    stores = GroupStores(session, group)
+    stores = GroupOffsetStores(session, group)
     seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
     if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
         seen = stores.read(["kafka"])  # it has moved there since the options were written

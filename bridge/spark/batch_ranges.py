@@ -1,7 +1,7 @@
 """From where to where a batch reads each partition: what the options say, held against the logs.  Pure.
 
     stated      an offset, -2 (where the log begins) or -1 (where it ends), of every partition, for both ends
-    ranges_of   stated, logs ---> ranges inside the logs, and what of the stated ones is not there any more
+    resolve_ranges   stated, logs ---> ranges inside the logs, and what of the stated ones is not there any more
 
 With ``failOnDataLoss`` (the default) a range that the log does not hold whole is refused; without it is cut to what
 there is, and what is missing is told.
@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Ending, Starting, check_all_partitions_named, late_timestamp_message, format_partition_list
+from bridge.spark.positions import (
+    EndingLimit,
+    GlobalTimestampRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    StartingLimit,
+    check_all_partitions_named,
+    format_partition_list,
+    late_timestamp_message,
+)
 from bridge.spark.ranges import OffsetRange
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -22,7 +31,7 @@ PROBLEMS_SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class BatchRanges:
     """What is to be read; ``lost``: what was stated and is not in the log."""
 
     ranges: Mapping[TopicPartition, OffsetRange]
@@ -34,7 +43,7 @@ def resolve_ranges(
     ending: Mapping[TopicPartition, int],
     logs: Mapping[TopicPartition, LogRange],
     fail_on_data_loss: bool,
-) -> Ranges:
+) -> BatchRanges:
     """The ranges of all partitions, empty ones among them.
 
     Raises ``UsageError`` for a beginning behind the end, and ``PreconditionFailed`` for what the logs do not hold.
@@ -68,7 +77,7 @@ def resolve_ranges(
             f"the logs do not hold what is to be read: {_some(missing)}. Correct startingOffsets or endingOffsets, or "
             "set failOnDataLoss=false to read what there is"
         )
-    return Ranges(ranges, tuple(lost))
+    return BatchRanges(ranges, tuple(lost))
 
 
 def _in_log(stated: int, log: LogRange) -> int:
@@ -87,14 +96,14 @@ def _some(problems: list[str]) -> str:
 # --- what is stated -----------------------------------------------------------------------------------------------
 
 
-AskTimes = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, LogRange]]
+FetchLogsAtTimes = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, LogRange]]
 """Partition -> ms since 1970, in; the log with the offset of that time (``at``) out."""
 
 
 def configured_start(
-    starting: Starting, partitions: Collection[TopicPartition], ask: AskTimes, is_late_an_error: bool
+    starting: StartingLimit, partitions: Collection[TopicPartition], ask: FetchLogsAtTimes, is_late_an_error: bool
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins; not for ``FromGroup``.
+    """Where each partition begins; not for ``GroupOffsetRangeLimit``.
 
     A time: the first record at or after it.  Where there is none: ``UsageError``, or the end of the log
     (``startingOffsetsByTimestampStrategy=latest``).
@@ -109,7 +118,9 @@ def configured_start(
     return {tp: log.for_time.offset if log.for_time is not None else LATEST_TIME for tp, log in found.items()}
 
 
-def configured_end(ending: Ending, partitions: Collection[TopicPartition], ask: AskTimes) -> dict[TopicPartition, int]:
+def configured_end(
+    ending: EndingLimit, partitions: Collection[TopicPartition], ask: FetchLogsAtTimes
+) -> dict[TopicPartition, int]:
     """Where each partition ends.  A time: before the first record at or after it, or at the end of the log.
 
     Raises ``UsageError`` for a time on a log without times: where to stop cannot be told there.
@@ -121,29 +132,30 @@ def configured_end(ending: Ending, partitions: Collection[TopicPartition], ask: 
     vague = [tp for tp, log in found.items() if log.for_time is None or log.for_time.kind in ("segment", "start")]
     if vague:
         raise UsageError(
-            f"{format_partition_list(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so it cannot be "
+            f"{format_partition_list(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so "
+            "it cannot be "
             "told where an ending time is; set endingOffsets"
         )
     return {tp: log.for_time.offset for tp, log in found.items() if log.for_time is not None}
 
 
 def _times(
-    stated: Starting | Ending, option: str, partitions: Collection[TopicPartition]
+    stated: StartingLimit | EndingLimit, option: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int] | None:
     """The time of each partition, in ms since 1970; None where no times are stated."""
     match stated:
-        case AtTime(time_ms):
+        case GlobalTimestampRangeLimit(time_ms):
             return dict.fromkeys(partitions, time_ms)
-        case AtTimes(times_ms):
+        case SpecificTimestampRangeLimit(times_ms):
             return _named(f"{option}ByTimestamp", times_ms, partitions)
     return None
 
 
 def _offsets(
-    stated: Starting | Ending, option: str, partitions: Collection[TopicPartition], otherwise: int
+    stated: StartingLimit | EndingLimit, option: str, partitions: Collection[TopicPartition], otherwise: int
 ) -> dict[TopicPartition, int]:
     """The offset of each partition; ``otherwise`` where none is stated."""
-    if isinstance(stated, AtOffsets):
+    if isinstance(stated, SpecificOffsetRangeLimit):
         return _named(option, stated.offsets, partitions)
     return dict.fromkeys(partitions, otherwise)
 

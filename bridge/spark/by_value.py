@@ -65,7 +65,7 @@ def describe_interpreter(modules: list[str]) -> dict[str, Any]:
             missing[module] = f"{type(error).__name__}: {error}"
     decoder = ""
     if "bridge.spark" in modules and not missing:
-        decoder = importlib.import_module("bridge.spark.decoder").why_not_compiled() or ""
+        decoder = importlib.import_module("bridge.spark.decoder").python_decoder_reason() or ""
     return {
         "host": platform.node(),
         "executable": sys.executable,

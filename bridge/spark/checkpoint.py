@@ -68,7 +68,7 @@ class LoggedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class SparkCheckpoint:
     """``committed``: the last batch that is done.  ``pending``: those that were begun behind it, oldest first."""
 
     folder: Path
@@ -80,7 +80,7 @@ class Checkpoint:
 # --- the folder -------------------------------------------------------------------------------------------------
 
 
-def read_checkpoint(place: str | Path) -> Checkpoint:
+def read_checkpoint(place: str | Path) -> SparkCheckpoint:
     """Read the checkpoint in a local folder, or at a ``file:`` URI.  Raises ``BadCheckpoint``."""
     root = local_path(place)
     if not root.is_dir():
@@ -97,7 +97,7 @@ def read_checkpoint(place: str | Path) -> Checkpoint:
     for number in done[-1:]:
         _header(_read(root / "commits" / str(number)), root / "commits" / str(number), COMMIT_LOG_VERSION_MAX)
     pending = tuple(_batch(root, number) for number in sorted(offsets) if number > last)
-    return Checkpoint(root, query_id, _batch(root, last) if done else None, pending)
+    return SparkCheckpoint(root, query_id, _batch(root, last) if done else None, pending)
 
 
 def local_path(place: str | Path) -> Path:

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bridge.spark.claims.records import Claim, Record, parse_record
-from zkconsumer.admin.group_stores import GroupStores
+from bridge.spark.claims.records import BatchClaim, ClaimRecord, parse_record
+from zkconsumer.admin.group_stores import GroupOffsetStores
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import count_text, list_text
-from zkconsumer.errors import MalformedZnode, PreconditionFailed, UnsafeName, WorldError
+from zkconsumer.errors import InvalidNameError, MalformedZnode, PreconditionFailed, UnavailableError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import OUR_OWNER_VERSION, owner_text, stored_offset, describe_result
+from zkconsumer.zk.procedures import OUR_OWNER_VERSION, describe_result, owner_text, stored_offset
 from zkconsumer.zk.requests import (
     MULTI_OPS_MAX,
     ConnectionLost,
@@ -29,24 +29,24 @@ from zkconsumer.zk.requests import (
     Multi,
     MultiFailed,
     MultiOk,
-    Node,
-    SessionGone,
+    SessionEnded,
+    ZnodeData,
 )
 from zkconsumer.zk.znodes import consumer_of
 
 
 @dataclass(frozen=True, slots=True)
-class ListedClaim:
+class ListedClaimRecord:
     """One record.  ``latest`` None: nothing was claimed yet, or ``problem`` says why the record cannot be read.
 
-    ``owner``: who owns the partition now.  ``is_claimants``: under the very ownership that made the latest claim.
+    ``owner``: who owns the partition now.  ``owner_made_claim``: under the very ownership that made the latest claim.
     """
 
     query: str
     tp: TopicPartition
     path: str
-    node: Node
-    latest: Claim | None
+    node: ZnodeData
+    latest: BatchClaim | None
     refused: int | None
     group_offset: int | None
     owner: str | None
@@ -56,21 +56,21 @@ class ListedClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgetPlan:
     """``claims``: what is deleted; ``alive``: why nothing may be, empty when nothing speaks against it."""
 
     query: str
-    claims: list[ListedClaim]
+    claims: list[ListedClaimRecord]
     blocked_by: str
 
 
 def queries_of(session: AdminSession, group: str) -> list[str]:
-    """The queries that have records, sorted.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    """The queries that have records, sorted.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
     listed = session.children(paths.claims(group))
     return sorted(filter(_is_query, listed.names)) if listed else []
 
 
-def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[str, Node]]:
+def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[str, ZnodeData]]:
     """The znodes of a query's records, with their paths.  Names that are no topic or partition are let pass."""
     listed = session.children(paths.claims_of_query(group, query))
     topics = {paths.claims_of_topic(group, query, topic): topic for topic in _topics(listed.names if listed else ())}
@@ -83,19 +83,19 @@ def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPar
     return dict(sorted((tp, (path, nodes[path])) for path, tp in wanted.items() if path in nodes))
 
 
-def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[Record, int]]:
+def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[ClaimRecord, int]]:
     """What a query claimed, with the versions of the records' znodes.
 
-    Raises ``MalformedZnode`` for a record that is none, ``WorldError`` when ZooKeeper does not tell.
+    Raises ``MalformedZnode`` for a record that is none, ``UnavailableError`` when ZooKeeper does not tell.
     """
     nodes = record_nodes(session, group, query)
     return {tp: (parse_record(node.data, path), node.stat.version) for tp, (path, node) in nodes.items()}
 
 
-def list_claims(session: AdminSession, group: str, query: str | None = None) -> list[ListedClaim]:
+def list_claims(session: AdminSession, group: str, query: str | None = None) -> list[ListedClaimRecord]:
     """Every record of the group, or of one query; sorted by query and partition.
 
-    Where the group stands is what the store says that has the authority.  Raises what ``KafkaStore.read`` raises.
+    Where the group stands is what the store says that has the authority.  Raises what ``KafkaOffsetAdmin.read`` raises.
     """
     queries = queries_of(session, group) if query is None else [paths.check_query(query)]
     records = [(each, tp, *found) for each in queries for tp, found in record_nodes(session, group, each).items()]
@@ -108,7 +108,7 @@ def list_claims(session: AdminSession, group: str, query: str | None = None) -> 
     ]
     if not _is_in_kafka(session, group):
         return listed
-    stored = KafkaStore(session, group).read_offsets()
+    stored = KafkaOffsetAdmin(session, group).read_offsets()
     return [replace(one, group_offset=stored[one.tp].offset if one.tp in stored else None) for one in listed]
 
 
@@ -121,16 +121,16 @@ def _is_in_kafka(session: AdminSession, group: str) -> bool:
 
 
 def _listed(
-    query: str, tp: TopicPartition, path: str, node: Node, owner: Node | None, offset: Node | None
-) -> ListedClaim:
-    record, problem = Record(), ""
+    query: str, tp: TopicPartition, path: str, node: ZnodeData, owner: ZnodeData | None, offset: ZnodeData | None
+) -> ListedClaimRecord:
+    record, problem = ClaimRecord(), ""
     try:
         record = parse_record(node.data, path)
     except MalformedZnode as error:
         problem = str(error)
     stored = stored_offset(offset) if offset is not None else None
     latest = record.latest
-    return ListedClaim(
+    return ListedClaimRecord(
         query=query,
         tp=tp,
         path=path,
@@ -148,7 +148,7 @@ def _listed(
 # --- forgetting -------------------------------------------------------------------------------------------------
 
 
-def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
+def plan_forget(session: AdminSession, group: str, query: str) -> ForgetPlan:
     """What would be deleted.  Raises ``PreconditionFailed`` when the query has no records."""
     if query not in queries_of(session, group):
         known = list_text(queries_of(session, group)) or "none"
@@ -156,32 +156,35 @@ def plan_forget(session: AdminSession, group: str, query: str) -> Forgotten:
     listed = list_claims(session, group)
     claims = [claim for claim in listed if claim.query == query]
     if _is_in_kafka(session, group):
-        seen = GroupStores(session, group).read(["kafka"])
+        seen = GroupOffsetStores(session, group).read(["kafka"])
         if seen.coordinator_group is None:
-            raise WorldError(f"whether members of group {group} are alive at its coordinator is not known: try again")
+            raise UnavailableError(
+                f"whether members of group {group} are alive at its coordinator is not known: try again"
+            )
         if seen.coordinator_group.has_members:
             members = len(seen.coordinator_group.members)
             alive = (
-                f"group {group} has moved to Kafka and is alive there ({count_text(members, 'member')}), and nobody can "
+                f"group {group} has moved to Kafka and is alive there ({count_text(members, 'member')}), and nobody "
+                "can "
                 f"tell whether one of them is query {query}: stop them first"
             )
-            return Forgotten(query, claims, alive)
+            return ForgetPlan(query, claims, alive)
     others = {consumer_of(claim.owner or "") for claim in listed if claim.owner_made_claim and claim.query != query}
     for claim in claims:
         if claim.owner_made_claim:
             alive = f"query {query} is alive: {claim.owner} claimed {claim.tp} and owns it; stop the query first"
-            return Forgotten(query, claims, alive)
+            return ForgetPlan(query, claims, alive)
     for claim in claims:
         if claim.owner_is_ours and consumer_of(claim.owner or "") not in others:
             alive = (
                 f"{claim.owner} owns {claim.tp}, and may be query {query} after a restart: stop that member first, or "
                 "wait until it has claimed something"
             )
-            return Forgotten(query, claims, alive)
-    return Forgotten(query, claims, "")
+            return ForgetPlan(query, claims, alive)
+    return ForgetPlan(query, claims, "")
 
 
-def delete_claim_records(session: AdminSession, group: str, planned: Forgotten) -> int:
+def delete_claim_records(session: AdminSession, group: str, planned: ForgetPlan) -> int:
     """Delete the records as they were seen, and the folders above them up to the query's; how many records.
 
     Raises ``PreconditionFailed`` when one changed since: the query is alive.
@@ -209,16 +212,16 @@ def _delete(session: AdminSession, deletes: list[DeleteOp], refusal: str) -> Non
             return
         case MultiFailed():
             raise PreconditionFailed(refusal)
-        case ConnectionLost() | SessionGone():
-            raise WorldError("the connection to ZooKeeper broke: what was deleted is not known; look again")
+        case ConnectionLost() | SessionEnded():
+            raise UnavailableError("the connection to ZooKeeper broke: what was deleted is not known; look again")
         case _:
-            raise WorldError(f"ZooKeeper does not delete {deletes[0].path}: {describe_result(answer)}")
+            raise UnavailableError(f"ZooKeeper does not delete {deletes[0].path}: {describe_result(answer)}")
 
 
 def _is_query(name: str) -> bool:
     try:
         return bool(paths.check_query(name))
-    except UnsafeName:
+    except InvalidNameError:
         return False
 
 
@@ -227,6 +230,6 @@ def _topics(names: Iterable[str]) -> list[str]:
     for name in sorted(names):
         try:
             found.append(paths.check_topic(name))
-        except UnsafeName:
+        except InvalidNameError:
             continue
     return found

@@ -18,35 +18,37 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from zkconsumer.admin.brokers import Brokers
+from zkconsumer.admin.brokers import BrokerClient
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.connection import Connect, Connection
-from zkconsumer.kafka.metadata import MAY_FORBID_CREATION_FROM, Leaders, fetch_leaders
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
-from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.kafka.connection import Connection, ConnectionFactory
+from zkconsumer.kafka.metadata import NO_AUTO_CREATION_FROM, LeaderMetadata, fetch_leaders
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import METADATA
 
 LEADERS_AGE_MAX_MS = 300_000
 """How long a leader is believed without being asked for (``metadata.max.age.ms`` of the Java clients)."""
 
-LEADERS_KEPT_MAX = 100_000
+CACHED_LEADERS_MAX = 100_000
 """Partitions whose leaders are remembered; beyond, all are forgotten and asked for again."""
 
-CLUSTERS_KEPT_MAX = 4
+POOLED_CLUSTERS_MAX = 4
 """Clusters that a worker keeps open while nobody reads from them."""
 
-KERNEL_DECIDES = 0
+KERNEL_SIZED_BUFFER = 0
 """The receive buffer: Linux lets it grow to some megabytes, so that an answer arrives while another is decoded."""
 
 
-class Cluster:
+class ClusterConnections:
     """Connections to the brokers of one cluster.  One thread."""
 
-    def __init__(self, find: Callable[[], Sequence[BrokerAddress]], connect: Connect, client_id: str, clock: Clock):
-        wide: Connect = partial(connect, receive_buffer_bytes=KERNEL_DECIDES)
-        self._brokers = Brokers(find, wide, clock, client_id=client_id)
+    def __init__(
+        self, find: Callable[[], Sequence[BrokerAddress]], connect: ConnectionFactory, client_id: str, clock: Clock
+    ):
+        wide: ConnectionFactory = partial(connect, receive_buffer_bytes=KERNEL_SIZED_BUFFER)
+        self._brokers = BrokerClient(find, wide, clock, client_id=client_id)
         self._clock = clock
         self._leaders: dict[TopicPartition, tuple[BrokerAddress, int]] = {}
 
@@ -56,10 +58,12 @@ class Cluster:
         if known is not None and self._clock.now_ms() - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]
         leaders = self._ask_for(tp.topic)
-        if len(self._leaders) + len(leaders.partitions) > LEADERS_KEPT_MAX:
+        if len(self._leaders) + len(leaders.partitions) > CACHED_LEADERS_MAX:
             self._leaders.clear()
         now_ms = self._clock.now_ms()
-        self._leaders.update({led: (broker, now_ms) for led, broker in leaders.with_leader.items() if led.topic == tp.topic})
+        self._leaders.update(
+            {led: (broker, now_ms) for led, broker in leaders.with_leader.items() if led.topic == tp.topic}
+        )
         leader = leaders.partitions.get(tp)
         if isinstance(leader, BrokerAddress):
             return leader
@@ -71,11 +75,11 @@ class Cluster:
             )
         raise BrokerUnreachable(f"{tp}: no broker leads it ({leader}). Start the brokers that hold its replicas")
 
-    def _ask_for(self, topic: str) -> Leaders:
+    def _ask_for(self, topic: str) -> LeaderMetadata:
         """Brokers before 0.11 may create a topic that they are asked for: those are asked for all that there are."""
 
-        def question(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> Leaders:
-            may_forbid = ranges.pick(METADATA) >= MAY_FORBID_CREATION_FROM
+        def question(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> LeaderMetadata:
+            may_forbid = ranges.pick(METADATA) >= NO_AUTO_CREATION_FROM
             return fetch_leaders(connection, ranges, [topic] if may_forbid else None, timeout_ms)
 
         return self._brokers.execute_on_any(question)
@@ -84,8 +88,8 @@ class Cluster:
         """The next question for a leader of this partition goes to a broker."""
         self._leaders.pop(tp, None)
 
-    def connection_to(self, broker: BrokerAddress) -> tuple[Connection, ApiRanges]:
-        """A connection that holds, and what the broker speaks; see ``Brokers.at`` for the errors."""
+    def connection_to(self, broker: BrokerAddress) -> tuple[Connection, SupportedVersions]:
+        """A connection that holds, and what the broker speaks; see ``BrokerClient.at`` for the errors."""
         return self._brokers.connection_to(broker.host, broker.port)
 
     def drop(self, broker: BrokerAddress) -> None:
@@ -98,35 +102,41 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ClusterAddress:
     """How a cluster is found and spoken to; two that are equal may share connections.  Shows no secret."""
 
     brokers: tuple[BrokerAddress, ...]
     security: BrokerSecurity
     client_id: str
 
-    def open(self, clock: Clock = SYSTEM_CLOCK) -> Cluster:
+    def open(self, clock: Clock = SYSTEM_CLOCK) -> ClusterConnections:
         """Nothing is connected yet.  Raises ``InvalidConfigException`` for certificates that cannot be read here."""
-        return Cluster(lambda: self.brokers, SecureConnect(self.security, clock), self.client_id, clock)
+        return ClusterConnections(
+            lambda: self.brokers, SecureConnectionFactory(self.security, clock), self.client_id, clock
+        )
 
 
-class _Kept(NamedTuple):
-    address: Address
-    cluster: Cluster
+class _PooledConnections(NamedTuple):
+    address: ClusterAddress
+    cluster: ClusterConnections
 
 
-class Clusters:
+class ClusterConnectionPool:
     """The clusters that nobody reads from now, the least recently used first.  Any thread."""
 
-    def __init__(self, open_: Callable[[Address], Cluster] = Address.open, kept_max: int = CLUSTERS_KEPT_MAX) -> None:
+    def __init__(
+        self,
+        open_: Callable[[ClusterAddress], ClusterConnections] = ClusterAddress.open,
+        kept_max: int = POOLED_CLUSTERS_MAX,
+    ) -> None:
         self._open = open_
         self._kept_max = kept_max
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[_PooledConnections] = deque()
 
     @contextmanager
-    def borrow(self, address: Address) -> Iterator[Cluster]:
+    def borrow(self, address: ClusterAddress) -> Iterator[ClusterConnections]:
         """A cluster for one reader alone.  It is kept afterwards, unless the reader ended by an error."""
         cluster = self._take(address) or self._open(address)
         try:
@@ -147,7 +157,7 @@ class Clusters:
         for each in kept:
             each.cluster.close()
 
-    def _take(self, address: Address) -> Cluster | None:
+    def _take(self, address: ClusterAddress) -> ClusterConnections | None:
         with self._lock:
             if self._pid != os.getpid():
                 # Another process reads from these connections; here they are only let go of.
@@ -159,13 +169,13 @@ class Clusters:
                     return kept.cluster
         return None
 
-    def _return(self, address: Address, cluster: Cluster) -> None:
+    def _return(self, address: ClusterAddress, cluster: ClusterConnections) -> None:
         with self._lock:
-            self._kept.append(_Kept(address, cluster))
+            self._kept.append(_PooledConnections(address, cluster))
             too_many = self._kept.popleft() if len(self._kept) > self._kept_max else None
         if too_many is not None:
             too_many.cluster.close()
 
 
-CLUSTERS = Clusters()
+CONNECTION_POOL = ClusterConnectionPool()
 """Those of this worker."""

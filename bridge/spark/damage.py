@@ -11,17 +11,17 @@ from typing import TypeAlias
 
 from bridge.spark.ranges import OffsetRange, SkipOffsets, skip_option
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.wire.entries import Entry, codec_of, iter_entries
+from zkconsumer.wire.entries import LogEntry, codec_of, iter_entries
 
 _BATCH_MAGIC = 2
 
 
-Unreadable: TypeAlias = InvalidMessageException | UnsupportedCodec
+UndecodableError: TypeAlias = InvalidMessageException | UnsupportedCodec
 
 
 def with_skip_advice(
-    error: Unreadable, records: bytes | memoryview, fetched: int, wanted: OffsetRange, skips: SkipOffsets
-) -> Unreadable:
+    error: UndecodableError, records: bytes | memoryview, fetched: int, wanted: OffsetRange, skips: SkipOffsets
+) -> UndecodableError:
     """The same error, with the partition, and with the option that goes on without the damaged offsets.
 
     ``fetched``: the offset from which ``records`` were fetched.  ``skips``: the option as it is set.
@@ -40,7 +40,7 @@ def skip_advice(bad: OffsetRange, skips: SkipOffsets) -> str:
 
 
 def corrupt_range(
-    records: bytes | memoryview, error: Unreadable, fetched: int, wanted: OffsetRange
+    records: bytes | memoryview, error: UndecodableError, fetched: int, wanted: OffsetRange
 ) -> tuple[OffsetRange, bool]:
     """The offsets that cannot be read because of ``error``, and whether their end is known.
 
@@ -62,7 +62,7 @@ def corrupt_range(
     return OffsetRange(wanted.tp, first, next_offset), True
 
 
-def _entry_at(records: bytes | memoryview, at: int, fetched: int) -> tuple[Entry | None, int]:
+def _entry_at(records: bytes | memoryview, at: int, fetched: int) -> tuple[LogEntry | None, int]:
     """The entry that begins at byte ``at``, and the offset after all entries before it (at least ``fetched``)."""
     after = fetched
     try:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from bridge.spark.rest import gc_freeze_worker
-from bridge.spark.shipping import Shipped
+from bridge.spark.shipping import LoaderPickledMeta
 from bridge.spark.told import configure_log_prefix, sentence_first
 from zkconsumer.errors import InvalidConfigException
 
@@ -50,7 +50,7 @@ COLUMNS: dict[str, DataType] = {
 """The columns of Spark's Kafka source, in its order."""
 
 
-class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
+class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ignore[misc]
     """Batches and streams of records of a ZooKeeper consumer group's topics."""
 
     @classmethod
@@ -62,10 +62,14 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
     def schema(self) -> StructType:
         """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
 
-        Raises ``InvalidConfigException`` for wrong options: see ``check_either`` about which of a stream and a batch it
-        is.  The reader raises the rest.  With ``.schema(…)`` Spark does not call this, and the reader raises all of it.
+        Raises ``InvalidConfigException`` for wrong options: see ``check_options_at_load`` about which of a stream and a
+        batch it is.  The reader raises the rest.  With ``.schema(…)`` Spark does not call this, and the reader raises
+        all of it.
         """
-        from bridge.spark.options import check_options_at_load, wants_headers  # executors load this file, not what options need
+        from bridge.spark.options import (  # executors load this file, not what options need
+            check_options_at_load,
+            wants_headers,
+        )
 
         check_options_at_load(self.options)
         gc_freeze_worker()
@@ -93,7 +97,7 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         try:
             return ZkConsumerStreamReader(*self._read(schema, is_stream=True))
         except InvalidConfigException as error:
-            return RefusedStream(error)
+            return InvalidOptionsStreamReader(error)
 
     def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
         """Options and columns; what is wrong with either is told together."""
@@ -111,7 +115,7 @@ class ZkConsumerDataSource(DataSource, metaclass=Shipped):  # type: ignore[misc]
         return options, columns
 
 
-class RefusedStream(DataSourceStreamReader):  # type: ignore[misc]
+class InvalidOptionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """A stream that cannot be: whatever it is asked, it says why."""
 
     def __init__(self, why: InvalidConfigException) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from bridge.spark.arrow import Target
+from bridge.spark.arrow import ArrowBatchSpec
 from bridge.spark.arrow_records import batches_of_records
 from bridge.spark.arrow_tables import batches_of_table
 from zkconsumer import extensions
@@ -32,12 +32,12 @@ _is_logged = False
 
 def python_decoder_reason() -> str | None:
     """Why this process decodes records in Python; None: it does not."""
-    return None if compiled.RECORDS is not None else extensions.missing_reason(compiled.NAME)
+    return None if compiled.RECORD_DECODER is not None else extensions.missing_reason(compiled.MODULE_NAME)
 
 
 def warn_if_not_compiled() -> None:
     """Once in a process."""
-    global _is_told
+    global _is_logged
     why = python_decoder_reason()
     if why is not None and not _is_logged:
         _is_logged = True
@@ -47,9 +47,9 @@ def warn_if_not_compiled() -> None:
 class ArrowDecoder:
     """Turns record sets of one partition into batches for ``target``.  One thread; one record set at a time."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ArrowBatchSpec) -> None:
         self._target = target
-        self._decoder = compiled.RECORDS
+        self._decoder = compiled.RECORD_DECODER
         if self._decoder is not None:
             self._rows = bytearray(target.max_rows * ROW.size)
 
@@ -79,7 +79,8 @@ class ArrowDecoder:
             return
         for table in read_tables(
             decoder, record_set, self._rows, first_offset, check_crcs, end_offset=end_offset,
-            bytes_most=target.max_bytes, joined_most=target.max_bytes, decompressed_bytes_max=decompressed_bytes_max,
+            max_bytes=target.max_bytes, joined_bytes_max=target.max_bytes,
+            decompressed_bytes_max=decompressed_bytes_max,
         ):  # fmt: skip
             yield from batches_of_table(decoder, table, target)
             del table  # what an entry was expanded to, before the next one is

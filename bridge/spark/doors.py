@@ -7,56 +7,56 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.spark import faults
-from bridge.spark.keeper.client import KeeperClient
-from bridge.spark.keeper.settings import ALL_THREADS, LISTEN_NOWHERE, KeeperSettings
-from bridge.spark.logs import BrokerLogs, Logs
+from bridge.spark.keeper.client import MembershipProcessClient
+from bridge.spark.keeper.settings import ALL_THREADS, NO_METRICS_ADDRESS, MembershipProcessSettings
+from bridge.spark.logs import BrokerLogReader, LogReader
 from bridge.spark.membership import GroupMembership
-from bridge.spark.options import Assigned, Named, SourceOptions
+from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.core.view import STATIC
+from zkconsumer.core.view import STATIC_SUBSCRIPTION
 from zkconsumer.types import BrokerAddress
 
 
 def open_membership_process(options: SourceOptions) -> GroupMembership:
     """A member of the group, in a process of its own."""
-    return KeeperClient(membership_process_settings(options))
+    return MembershipProcessClient(membership_process_settings(options))
 
 
-def membership_process_settings(options: SourceOptions) -> KeeperSettings:
+def membership_process_settings(options: SourceOptions) -> MembershipProcessSettings:
     """What the keeper is told."""
     config, subscribed = options.config, options.topic_selection
-    assert not isinstance(subscribed, Assigned), "in a batch only"
+    assert not isinstance(subscribed, AssignedPartitions), "in a batch only"
     given = {key: config.values[key] for key in config.given}
     threads = options.threads
-    return KeeperSettings(
+    return MembershipProcessSettings(
         properties={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()},
-        pattern=STATIC if isinstance(subscribed, Named) else subscribed.pattern,
-        topics=subscribed.topics if isinstance(subscribed, Named) else (subscribed.regex,),
+        pattern=STATIC_SUBSCRIPTION if isinstance(subscribed, SubscribedTopics) else subscribed.pattern,
+        topics=subscribed.topics if isinstance(subscribed, SubscribedTopics) else (subscribed.regex,),
         consumer_id="",
         threads=threads if isinstance(threads, int) else 1 if threads else ALL_THREADS,
         topic_threads=threads if isinstance(threads, Mapping) else {},
         mode=options.commit_mode,
         on_rewind=options.on_group_rewind,
-        metrics_listen=options.metrics_listen or LISTEN_NOWHERE,
+        metrics_listen=options.metrics_listen or NO_METRICS_ADDRESS,
     )
 
 
-def open_logs(options: SourceOptions, find: Callable[[], Sequence[BrokerAddress]]) -> Logs:
+def open_logs(options: SourceOptions, find: Callable[[], Sequence[BrokerAddress]]) -> LogReader:
     """The brokers."""
-    return BrokerLogs(options.config, find)
+    return BrokerLogReader(options.config, find)
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class SourceDependencies:
     """The ways out of the source; tests give others."""
 
     membership: Callable[[SourceOptions], GroupMembership] = open_membership_process
-    logs: Callable[[SourceOptions, Callable[[], Sequence[BrokerAddress]]], Logs] = open_logs
+    logs: Callable[[SourceOptions, Callable[[], Sequence[BrokerAddress]]], LogReader] = open_logs
     clock: Clock = SYSTEM_CLOCK
     pause: Callable[[int], object] = field(default_factory=lambda: StopSignal().wait)
     new_query: Callable[[], str] = lambda: uuid.uuid4().hex
-    fault_point: Callable[[str], faults.Faults] = faults.fault_point_of
+    fault_point: Callable[[str], faults.FaultPoint] = faults.fault_point_of
 
 
 def bootstrap_brokers_of(options: SourceOptions) -> list[BrokerAddress]:

@@ -25,10 +25,10 @@ from zkconsumer.errors import UsageError
 SPARK_MIN = (4, 2)
 """The first release whose Python sources have admission control (SPARK-55304)."""
 
-ON_EXECUTORS = ("pyarrow", "google_crc32c", "cramjam", "zkconsumer", "bridge.spark")
+EXECUTOR_MODULES = ("pyarrow", "google_crc32c", "cramjam", "zkconsumer", "bridge.spark")
 """What reading needs."""
 
-ON_THE_DRIVER = (*ON_EXECUTORS, "kazoo", "re2", "six", "pyspark_zkconsumer")
+DRIVER_MODULES = (*EXECUTOR_MODULES, "kazoo", "re2", "six", "pyspark_zkconsumer")
 """What planning and the membership of the group need as well."""
 
 PROBE_TIMEOUT_S = 60
@@ -42,7 +42,7 @@ log = logging.getLogger("zkconsumer.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class PythonWorker:
     """One Python that runs Spark's workers, as it described itself.
 
     ``missing``: module -> why it cannot be loaded.  ``decoder``: why it has no compiled decoder; empty where it has.
@@ -90,10 +90,10 @@ def check_session(spark: Any) -> None:
             f"sources with it: make it a path that holds on the driver and on the executors; see {PAGE}"
         )
     if os.path.abspath(found) != os.path.abspath(sys.executable):
-        _check_workers([_ask(found, _added_files())], ON_THE_DRIVER, "the Python with which Spark plans queries")
+        _check_workers([_ask(found, _added_files())], DRIVER_MODULES, "the Python with which Spark plans queries")
 
 
-def check_environment(spark: Any) -> list[Worker]:
+def check_environment(spark: Any) -> list[PythonWorker]:
     """Asks the driver's and the executors' Pythons whether they can read; gives back those of the executors.
 
     It starts a job with as many tasks as the cluster runs at a time (at most ``TASKS_MAX``); executors that start
@@ -102,7 +102,7 @@ def check_environment(spark: Any) -> list[Worker]:
     """
     check_session(spark)
     workers = _ask_executors(spark)
-    _check_workers(workers, ON_EXECUTORS, "the Python of Spark's executors")
+    _check_workers(workers, EXECUTOR_MODULES, "the Python of Spark's executors")
     for worker in workers:
         if worker.decoder:
             told = str(worker), worker.decoder, SPEED_PAGE
@@ -110,7 +110,7 @@ def check_environment(spark: Any) -> list[Worker]:
     return workers
 
 
-def _ask(python: str, path: list[str]) -> Worker:
+def _ask(python: str, path: list[str]) -> PythonWorker:
     """Another interpreter, as a process; it needs nothing of ours."""
     source = "\n".join(
         (
@@ -118,7 +118,7 @@ def _ask(python: str, path: list[str]) -> Worker:
             "import json",
             "from typing import Any",
             inspect.getsource(describe_interpreter),
-            f"print(json.dumps(look_around({list(ON_THE_DRIVER)!r})))",
+            f"print(json.dumps(describe_interpreter({list(DRIVER_MODULES)!r})))",
         )
     )
     path = [*path, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -155,10 +155,10 @@ def _added_files() -> list[str]:
     return [entry for entry in sys.path if entry.startswith(root)]
 
 
-def _ask_executors(spark: Any) -> list[Worker]:
+def _ask_executors(spark: Any) -> list[PythonWorker]:
     from pyspark.sql import functions
 
-    wanted = list(ON_EXECUTORS)
+    wanted = list(EXECUTOR_MODULES)
 
     def answer(_: int) -> str:
         return json.dumps(describe_interpreter(wanted))
@@ -180,12 +180,12 @@ def _ask_executors(spark: Any) -> list[Worker]:
     return [_worker(json.loads(said)) for said in sorted({row.said for row in rows})]
 
 
-def _worker(said: dict[str, Any]) -> Worker:
+def _worker(said: dict[str, Any]) -> PythonWorker:
     missing = tuple(sorted(said["missing"].items()))
-    return Worker(said["host"], said["executable"], said["python"], missing, said.get("decoder", ""))
+    return PythonWorker(said["host"], said["executable"], said["python"], missing, said.get("decoder", ""))
 
 
-def _check_workers(workers: list[Worker], wanted: tuple[str, ...], whose: str) -> None:
+def _check_workers(workers: list[PythonWorker], wanted: tuple[str, ...], whose: str) -> None:
     """Raises ``UsageError`` for the first that lacks something, or is of another minor version than the driver."""
     for worker in workers:
         lacking = [_lack(module, why) for module, why in worker.missing if module in wanted]

@@ -31,14 +31,14 @@ AFTER_COMMIT_LOG = "after_commitlog"
 POINTS = (AFTER_WAL, AFTER_CLAIM, AFTER_COMMIT_LOG)
 
 WAIT_MS = 120_000
-LOOK_MS = 50
+FILE_POLL_MS = 50
 """How often it looks whether the file is still there."""
 
 log = logging.getLogger("zkconsumer.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class FaultPoint:
     """Where to stop; ``point`` empty: nowhere."""
 
     point: str = ""
@@ -52,18 +52,18 @@ class Faults:
         log.warning("spark-fault point=%s batch=%d file=%s", point, batch, self.file)
         self.file.touch()
         pause = pause or StopSignal().wait
-        for _ in range(WAIT_MS // LOOK_MS):
+        for _ in range(WAIT_MS // FILE_POLL_MS):
             if not self.file.exists():
                 return
-            pause(LOOK_MS)
+            pause(FILE_POLL_MS)
 
 
-def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> Faults:
+def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> FaultPoint:
     """What the environment says.  Raises ``UsageError`` for a text that means nothing."""
     fault, file = environment.get(FAULT), environment.get(FAULT_FILE)
     if not fault or not file:
-        return Faults()
-    found = Faults()
+        return FaultPoint()
+    found = FaultPoint()
     for one in fault.split(","):
         of, equals, place = one.rpartition("=")
         point, _, batch = place.partition(":")
@@ -74,5 +74,5 @@ def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> F
             )
         if not equals or of == group:
             path = Path(file)
-            found = Faults(point, int(batch), path / group if path.is_dir() else path)
+            found = FaultPoint(point, int(batch), path / group if path.is_dir() else path)
     return found

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from zkconsumer.types import TopicPartition
 
-BYTES_AN_OFFSET_FIRST = 1024
+INITIAL_BYTES_PER_OFFSET = 1024
 """What an offset is taken to have before a record of its topic was seen."""
 
-BYTES_NEW_SHARE = 0.5
+NEW_SAMPLE_WEIGHT = 0.5
 """How much the latest sample of a topic counts in its running mean."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """What one batch may have; None: as much as there is.  ``min_offsets`` None as well once it has waited enough."""
 
     max_offsets: int | None = None
@@ -24,7 +24,7 @@ class Limits:
     bytes_per_offset: Mapping[str, float] = field(default_factory=dict)
 
 
-def apply_limits(available: Mapping[TopicPartition, int], limits: Limits) -> dict[TopicPartition, int]:
+def apply_limits(available: Mapping[TopicPartition, int], limits: BatchLimits) -> dict[TopicPartition, int]:
     """How much of what each partition has goes into the batch.
 
     As ``KafkaMicroBatchStream.rateLimit`` of Spark (2.4 to 4.1): in proportion, rounded down, but at least one, so that
@@ -35,7 +35,7 @@ def apply_limits(available: Mapping[TopicPartition, int], limits: Limits) -> dic
         taken = _in_proportion(taken, limits.max_offsets, sum(taken.values()))
     if limits.max_bytes is not None:
         sizes = limits.bytes_per_offset
-        weight = sum(count * sizes.get(tp.topic, BYTES_AN_OFFSET_FIRST) for tp, count in taken.items())
+        weight = sum(count * sizes.get(tp.topic, INITIAL_BYTES_PER_OFFSET) for tp, count in taken.items())
         taken = _in_proportion(taken, limits.max_bytes, weight)
     return taken
 
@@ -53,4 +53,4 @@ def _in_proportion(available: Mapping[TopicPartition, int], limit: int, total: f
 
 def mean_bytes(before: float | None, sampled: float) -> float:
     """The running mean of a topic's bytes an offset."""
-    return sampled if before is None else before + (sampled - before) * BYTES_NEW_SHARE
+    return sampled if before is None else before + (sampled - before) * NEW_SAMPLE_WEIGHT

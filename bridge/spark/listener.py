@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bridge.spark.listening import WatchingListener
+from bridge.spark.listening import TrackingQueryListener
 from bridge.spark.progress import Lag, lag
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
@@ -31,7 +31,7 @@ QUERIES_MAX = 1_000
 """Queries that are remembered; the one that was heard of least recently is forgotten."""
 
 
-class ZkConsumerListener(WatchingListener):
+class ZkConsumerListener(TrackingQueryListener):
     """Keeps the latest lag of each query that reads Kafka; those that do not are passed over.
 
     ``on_lag(lag)`` is called after every batch of theirs, in Spark's listener thread: it must be quick, and what it

@@ -27,7 +27,7 @@ ENDED_RUNS_MAX = 1_000
 """Runs whose end is remembered, the youngest."""
 
 
-class WatchingListener(StreamingQueryListener):  # type: ignore[misc]
+class TrackingQueryListener(StreamingQueryListener):  # type: ignore[misc]
     """Remembers which runs are over.  What a subclass does with events it does in ``progressed`` and ``terminated``."""
 
     def __init__(self) -> None:

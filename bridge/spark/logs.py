@@ -12,18 +12,18 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from bridge.spark.plan import Log
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, Brokers, PeerTrouble
+from bridge.spark.plan import LogBounds
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS, BrokerClient
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import WorldError
-from zkconsumer.kafka.connection import Connect, Connection
+from zkconsumer.errors import UnavailableError
+from zkconsumer.kafka.connection import Connection, ConnectionFactory
 from zkconsumer.kafka.error_codes import NONE
-from zkconsumer.kafka.metadata import Leaders, fetch_leaders
+from zkconsumer.kafka.metadata import LeaderMetadata, fetch_leaders
 from zkconsumer.kafka.security import connection_factory_from_config
-from zkconsumer.kafka.versions import ApiRanges
-from zkconsumer.runtime.brokers import UNREACHABLE, no_endpoint_message
+from zkconsumer.kafka.versions import SupportedVersions
+from zkconsumer.runtime.brokers import NO_BOOTSTRAP_SERVER, no_endpoint_message
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.schemas import FETCH
@@ -32,7 +32,7 @@ from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTop
 LEADERS_AGE_MAX_MS = 60_000
 """How long leaders are believed without being asked for."""
 
-SETS_OF_TOPICS_MAX = 64
+CACHED_TOPIC_SETS_MAX = 64
 """Sets of topics whose leaders are remembered; a query asks for the same set again and again."""
 
 SAMPLE_BYTES = 256 * 1024
@@ -47,12 +47,12 @@ SAMPLE_WAIT_MS = 50
 log = logging.getLogger("zkconsumer.spark")
 
 
-class Logs(Protocol):
+class LogReader(Protocol):
     """What planning needs to know of logs."""
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Log | str]:
+    ) -> dict[TopicPartition, LogBounds | str]:
         """Where logs begin and end, with the offset at a time where one is asked for; or why that is unknown."""
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
@@ -65,7 +65,7 @@ class Logs(Protocol):
         """End every connection."""
 
 
-class BrokerLogs:
+class BrokerLogReader:
     """Asks real brokers.  One thread."""
 
     def __init__(
@@ -73,20 +73,24 @@ class BrokerLogs:
         config: ConsumerConfig,
         find: Callable[[], Sequence[BrokerAddress]],
         clock: Clock = SYSTEM_CLOCK,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
     ) -> None:
         way = connect or connection_factory_from_config(config, None, clock)
-        nobody = UNREACHABLE if config.bootstrap_servers is not None else no_endpoint_message(config.security_protocol)
-        self._brokers = _Remembering(find, way, clock, client_id=config.client_id, nobody=nobody)
+        nobody = (
+            NO_BOOTSTRAP_SERVER
+            if config.bootstrap_servers is not None
+            else no_endpoint_message(config.security_protocol)
+        )
+        self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, nobody=nobody)
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Log | str]:
-        """See ``Logs``.  Raises ``BrokerUnreachable`` when no broker answers at all."""
+    ) -> dict[TopicPartition, LogBounds | str]:
+        """See ``LogReader``.  Raises ``BrokerUnreachable`` when no broker answers at all."""
         by_time: dict[int | None, list[TopicPartition]] = {}
         for tp in partitions:
             by_time.setdefault(times.get(tp), []).append(tp)
-        found: dict[TopicPartition, Log | str] = {}
+        found: dict[TopicPartition, LogBounds | str] = {}
         for time_ms, some in by_time.items():
             self._brokers.use_cache_once = self._brokers.has_cached(some)
             for tp, told in log_ranges(self._brokers, some, time_ms).items():
@@ -94,44 +98,44 @@ class BrokerLogs:
         return found
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
-        """See ``Logs``; trouble of a broker is no error here, the next batch samples again."""
+        """See ``LogReader``; trouble of a broker is no error here, the next batch samples again."""
         leader = self._brokers.leaders([tp.topic]).with_leader.get(tp)
         if leader is None:
             return None
         try:
             return self._brokers.execute(leader, lambda connection, ranges: _sample(connection, ranges, tp, offset))
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             log.warning("spark-sample-failed partition=%s why=%r", tp, str(error))
             return None
 
     def unreachable_reason(self) -> str:
-        """See ``Logs``: each is asked which brokers there are."""
+        """See ``LogReader``: each is asked which brokers there are."""
         try:
             self._brokers.execute_on_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, [], timeout_ms))
-        except WorldError as error:
+        except UnavailableError as error:
             return str(error)
         return ""
 
     def close(self) -> None:
-        """See ``Logs``."""
+        """See ``LogReader``."""
         self._brokers.close()
 
 
-class _Remembering(Brokers):
+class _LeaderCachingBrokers(BrokerClient):
     """Brokers whose leaders are remembered: given once from memory for each ``may_remember``, and then asked for."""
 
     def __init__(self, find: Callable[[], Sequence[BrokerAddress]], *args: object, **more: object) -> None:
         super().__init__(find, *args, **more)  # type: ignore[arg-type]
         self.use_cache_once = False
-        self._leaders: dict[frozenset[str], tuple[Leaders, int]] = {}
+        self._leaders: dict[frozenset[str], tuple[LeaderMetadata, int]] = {}
 
     def has_cached(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether all of these were there when leaders were asked for; a topic may have grown since."""
         known = self._leaders.get(frozenset(tp.topic for tp in partitions))
         return known is not None and all(tp in known[0].partitions for tp in partitions)
 
-    def leaders(self, topics: Collection[str] | None) -> Leaders:
-        """See ``Brokers``."""
+    def leaders(self, topics: Collection[str] | None) -> LeaderMetadata:
+        """See ``BrokerClient``."""
         key = frozenset(topics or ())
         known = self._leaders.get(key)
         now_ms = self._clock.now_ms()
@@ -139,18 +143,18 @@ class _Remembering(Brokers):
         if may_remember and known is not None and now_ms - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]
         found = super().leaders(topics)
-        if len(self._leaders) >= SETS_OF_TOPICS_MAX:
+        if len(self._leaders) >= CACHED_TOPIC_SETS_MAX:
             self._leaders.clear()
         self._leaders[key] = found, now_ms
         return found
 
 
-def _log_bounds_of(told: LogRange) -> Log:
+def _log_bounds_of(told: LogRange) -> LogBounds:
     at = None if told.for_time is None or told.for_time.kind == "end" else told.for_time.offset
-    return Log(told.earliest, told.latest, at)
+    return LogBounds(told.earliest, told.latest, at)
 
 
-def _sample(connection: Connection, ranges: ApiRanges, tp: TopicPartition, offset: int) -> float | None:
+def _sample(connection: Connection, ranges: SupportedVersions, tp: TopicPartition, offset: int) -> float | None:
     row = FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=SAMPLE_BYTES)
     body = FetchRequest(
         max_wait_ms=SAMPLE_WAIT_MS, min_bytes=1, max_bytes=SAMPLE_BYTES,

@@ -39,7 +39,7 @@ class CommitMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeasedPartition:
     """One partition that this query owns, and that nobody waits for.
 
     ``offset``: where the group stood when this ownership began (or ``NO_OFFSET``, ``FROM_BEGINNING``), or where a
@@ -51,21 +51,21 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class BatchAssignment:
     """What may be planned now.  What another member waits for is not among ``partitions``.
 
     ``is_settled``: the group's whole share for this query is held.  ``rebalances``: how often the share changed since
     the query began.  ``topics``: the partitions that each subscribed topic has, this query's or not.
     """
 
-    partitions: Mapping[TopicPartition, Held]
+    partitions: Mapping[TopicPartition, LeasedPartition]
     is_complete: bool
     rebalances: int
     partition_counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class BatchEnd:
     """A batch is in the commit log up to ``offset`` (the next one to read), read under ``epoch``."""
 
     epoch: int
@@ -73,7 +73,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class GroupOffset:
     """Where the group stands now, read from its store.
 
     ``offset``: or ``NO_OFFSET``.  ``claimed``: the end of this query's own latest claim, None without one.
@@ -84,7 +84,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RangeToClaim:
     """A range to be claimed, [first, end), that was planned under ``epoch``."""
 
     first: int
@@ -93,7 +93,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedRange:
     """What was claimed, [first, end): it may be read, by this batch alone."""
 
     first: int
@@ -101,13 +101,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ClaimRefused:
     """Nothing of the range may be read in this batch; ``why`` in a sentence."""
 
     reason: str
 
 
-Claimed: TypeAlias = Taken | Refused
+ClaimResult: TypeAlias = ClaimedRange | ClaimRefused
 
 
 class GroupMembership(Protocol):
@@ -117,12 +117,12 @@ class GroupMembership(Protocol):
     again at the next call.  Every call may be made again when it failed or its answer was lost: none is done twice.
     A session that expired, or a keeper that was killed, is no error: the member joins anew, and the epochs are others.
 
-    While the group is on its way to another store, ``begin_batch``, ``stands`` and ``seek`` raise ``GroupMoves``:
-    nothing may be planned, and the same is to be asked again later.  A claim is answered all the same: with what was
-    claimed.
+    While the group is on its way to another store, ``begin_batch``, ``stands`` and ``seek`` raise
+    ``GroupMigratingError``: nothing may be planned, and the same is to be asked again later.  A claim is answered all
+    the same: with what was claimed.
     """
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
         """The batch that ``ended`` is over: write its offsets (``afterBatch``; only where the epoch still holds),
         give back at once whatever others wait for, and lend the rest to the batch that is planned now.
 
@@ -138,15 +138,15 @@ class GroupMembership(Protocol):
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         """The new batch has these; the others are not lent any more (none: there is no new batch)."""
 
-    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         """Where the group stands, read now, not remembered; of every partition asked for, held or not.
 
         With offsets in both stores the larger one, except in ``claim``, where ZooKeeper decides.
         """
 
     def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
+    ) -> dict[TopicPartition, ClaimResult]:
         """Claim before reading; the answer to a batch that was claimed before is the range of then (a replay).
 
         Waits, within its deadline (45 s), for the share of a membership that has just begun.  Raises ``GroupRewound``

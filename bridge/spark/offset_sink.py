@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from bridge.spark.keeper.place import Where, target_of
+from bridge.spark.keeper.place import TargetGroup, target_of
 from zkconsumer.admin.groups import read_control, read_offsets
-from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.offset_lines import Store
-from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, registered_members, write_offsets
-from zkconsumer.admin.words import registered_text, list_text
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
+from zkconsumer.admin.offset_lines import OffsetStoreName
+from zkconsumer.admin.session import AdminDependencies, AdminSession
+from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite, StoreWriteReport, registered_members, write_offsets
+from zkconsumer.admin.words import list_text, registered_text
 from zkconsumer.errors import OffsetsNotCommitted, PreconditionFailed, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -27,7 +27,7 @@ from zkconsumer.zk.security import SECURE_ACL
 log = logging.getLogger("zkconsumer.spark")
 
 
-class OffsetSink(Protocol):
+class OffsetWriter(Protocol):
     """Where a projector puts offsets.  One thread."""
 
     def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -40,7 +40,7 @@ class OffsetSink(Protocol):
         """Nothing is written any more."""
 
 
-class StoreSink:
+class GroupOffsetWriter:
     """Both stores of a group that nobody is in.  The session is opened when it is needed, and anew after an error.
 
     A group that has moved to Kafka is written there, whatever ``stores`` says.
@@ -50,11 +50,11 @@ class StoreSink:
         self,
         zookeeper: str | None,
         group: str,
-        stores: Collection[Store],
+        stores: Collection[OffsetStoreName],
         config_file: Path | None = None,
-        doors: Doors | None = None,
+        doors: AdminDependencies | None = None,
     ) -> None:
-        """Connects to nothing.  Raises ``UnsafeName``."""
+        """Connects to nothing.  Raises ``InvalidNameError``."""
         self._open: Callable[[], AdminSession] = lambda: AdminSession.open(zookeeper, config_file, doors)
         self._group = paths.check_group(group)
         self._stores = stores
@@ -63,7 +63,7 @@ class StoreSink:
         self._is_kafka_logged = False
 
     def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See ``OffsetSink``; ``PreconditionFailed`` while somebody is in the group, or it is on the move."""
+        """See ``OffsetWriter``; ``PreconditionFailed`` while somebody is in the group, or it is on the move."""
         try:
             if self._session is None:
                 self._session = self._open()
@@ -85,13 +85,14 @@ class StoreSink:
         if problem:
             raise PreconditionFailed(f"the control znode of group {self._group} cannot be read ({problem}): repair it")
         place = target_of(control)
-        if place.group is Where.NONE:
+        if place.group is TargetGroup.NONE:
             raise PreconditionFailed(
-                f"group {self._group} is on the move, and nothing is written meanwhile: {place.wait_reason}; what is not "
+                f"group {self._group} is on the move, and nothing is written meanwhile: {place.wait_reason}; what is "
+                "not "
                 "written now is written behind it"
             )
-        stores = ("kafka",) if place.group is Where.KAFKA else self._stores
-        if place.group is Where.KAFKA and "zookeeper" in self._stores and not self._is_kafka_logged:
+        stores = ("kafka",) if place.group is TargetGroup.KAFKA else self._stores
+        if place.group is TargetGroup.KAFKA and "zookeeper" in self._stores and not self._is_kafka_logged:
             self._is_kafka_logged = True
             log.warning("projection-follows group=%s: its offsets are in Kafka now, and written there", self._group)
         self._refuse_members(session)
@@ -106,7 +107,8 @@ class StoreSink:
         members = registered_members(session, self._group)
         if members:
             raise PreconditionFailed(
-                f"{registered_text(len(members))} in group {self._group} ({list_text(members)}): nothing is written while others "
+                f"{registered_text(len(members))} in group {self._group} ({list_text(members)}): nothing is written "
+                "while others "
                 'live in it. Stop them, or let the query be their fellow: format("zkconsumer")'
             )
 
@@ -121,9 +123,9 @@ class StoreSink:
         for tp in sorted(offsets.keys() - refused.keys()):
             node = nodes.get(tp)
             if node is None or node.offset is None or node.offset < offsets[tp]:
-                writes.append(OffsetWrite(tp, offsets[tp], MISSING if node is None else node.stat.version))
+                writes.append(OffsetWrite(tp, offsets[tp], NO_ZNODE_VERSION if node is None else node.stat.version))
         acl = SECURE_ACL if session.config.zookeeper_set_acl else None
-        report = WriteReport()
+        report = StoreWriteReport()
         write_offsets(session, self._group, writes, control_version, report, acl)
         written = set(report.written)
         refused |= {write.tp: report.stopped_by for write in writes if write.tp not in written}
@@ -139,11 +141,11 @@ class StoreSink:
             self._shown |= topics
 
     def _to_kafka(self, session: AdminSession, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        kafka = KafkaStore(session, self._group)
+        kafka = KafkaOffsetAdmin(session, self._group)
         stored = kafka.read_some(offsets.keys())
         known = {tp: stored[tp].offset if tp in stored else None for tp in offsets}
         forward = {tp: offset for tp, offset in offsets.items() if tp not in stored or stored[tp].offset < offset}
-        report = WriteReport()
+        report = StoreWriteReport()
         kafka.write_offsets(forward, known, report)
         written = set(report.written)
         return {tp: report.stopped_by for tp in forward if tp not in written}

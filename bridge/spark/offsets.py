@@ -30,10 +30,10 @@ from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 
 VERSION = 1
-INITIAL: dict[str, Any] = {"v": VERSION, "n": -1}
+INITIAL_OFFSET: dict[str, Any] = {"v": VERSION, "n": -1}
 """What ``initialOffset`` gives: nothing was planned yet."""
 
-QUERY_TEXT = re.compile(r"[0-9a-f]{32}")
+QUERY_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 """The name of a query: it becomes a part of paths in ZooKeeper."""
 
 _KEYS = frozenset(("v", "g", "q", "n", "from", "to", "claims", "s", "m", "topics"))
@@ -112,7 +112,7 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
 
 def decode(found: Any, group: str) -> BatchOffsets | None:
     """What Spark gives back; None for the beginning.  Raises ``ForeignCheckpoint``."""
-    if found == INITIAL:
+    if found == INITIAL_OFFSET:
         return None
     if not isinstance(found, dict) or "v" not in found:
         raise ForeignCheckpoint(
@@ -159,7 +159,7 @@ def _strict(found: dict[str, Any]) -> BatchOffsets:
         if found["v"] != VERSION or set(found) != _KEYS:
             raise ValueError("the names in it are not those of an offset")
         query = found["q"]
-        if not isinstance(found["g"], str) or not isinstance(query, str) or not QUERY_TEXT.fullmatch(query):
+        if not isinstance(found["g"], str) or not isinstance(query, str) or not QUERY_ID_PATTERN.fullmatch(query):
             raise ValueError("g or q is no name")
         mode, topics = CommitMode(found["m"]), found["topics"]
         if not isinstance(topics, dict):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.spark.keeper.settings import OWN_DEFAULTS
+from bridge.spark.keeper.settings import SPARK_DEFAULTS
 from bridge.spark.option_table import (
-    ASIDE,
     BATCH_ONLY,
-    GROUP,
-    KAFKA,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    IGNORED_OPTIONS,
     KAFKA_PREFIX,
-    OWN,
-    REFUSED,
+    SOURCE_OPTIONS,
     STREAM_ONLY,
+    UNSUPPORTED_OPTIONS,
     outcome_of,
 )
-from zkconsumer.config import ConsumerConfig, Row
+from zkconsumer.config import ConsumerConfig, SettingRow
 from zkconsumer.config_page import outcome_table
 from zkconsumer.settings import Setting
 
@@ -181,12 +181,13 @@ def render_options(kafkas: Mapping[str, str]) -> str:
     rows = {row.key: row for row in ConsumerConfig.describe()}
     return _PAGE.format(
         own=_table(
-            ["option", "in", "what it is", "default", "meaning"], [_own_row(setting) for setting in OWN.values()]
+            ["option", "in", "what it is", "default", "meaning"],
+            [_own_row(setting) for setting in SOURCE_OPTIONS.values()],
         ),
-        group=_table(_HEAD, [_config_row(name, rows[key]) for name, key in GROUP.items()]),
-        kafka=_table(_HEAD, [_config_row(name, rows[key]) for name, key in KAFKA.items()]),
-        aside=_table(["option", "why"], _grouped(ASIDE)),
-        refused=_table(["option", "why"], _grouped(REFUSED)),
+        group=_table(_HEAD, [_config_row(name, rows[key]) for name, key in GROUP_OPTIONS.items()]),
+        kafka=_table(_HEAD, [_config_row(name, rows[key]) for name, key in BROKER_OPTIONS.items()]),
+        aside=_table(["option", "why"], _grouped(IGNORED_OPTIONS)),
+        refused=_table(["option", "why"], _grouped(UNSUPPORTED_OPTIONS)),
         kafkas=outcome_table(
             kafkas,
             {
@@ -210,8 +211,8 @@ def _own_row(setting: Setting[Any]) -> list[str]:
     return [f"`{setting.key}`", where, f"{setting.allowed}{unit}", default, setting.description]
 
 
-def _config_row(name: str, row: Row) -> list[str]:
-    default = str(OWN_DEFAULTS.get(row.key, row.default))
+def _config_row(name: str, row: SettingRow) -> list[str]:
+    default = str(SPARK_DEFAULTS.get(row.key, row.default))
     return [f"`{name}`", f"{row.allowed}{f', in {row.unit}' if row.unit else ''}", default]
 
 

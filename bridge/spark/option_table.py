@@ -1,8 +1,9 @@
 """The options of ``format("zkconsumer")``, in tables.  Pure.
 
-``OWN`` are the source's own, with the names and the meaning of Spark's Kafka source where it has them; ``GROUP`` and
-``KAFKA`` say which settings of ``ConsumerConfig`` are options too, and under which names; ``ASIDE`` and ``REFUSED`` are
-those of others, that are taken without an effect, or not taken, and why.
+``SOURCE_OPTIONS`` are the source's own, with the names and the meaning of Spark's Kafka source where it has them;
+``GROUP_OPTIONS`` and ``BROKER_OPTIONS`` say which settings of ``ConsumerConfig`` are options too, and under which
+names; ``IGNORED_OPTIONS`` and ``UNSUPPORTED_OPTIONS`` are those of others, that are taken without an effect, or not
+taken, and why.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ from bridge.spark.membership import CommitMode
 from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
 from zkconsumer.base.spelling import did_you_mean
 from zkconsumer.config import SETTINGS
-from zkconsumer.config_tables.brokers import BrokerSettings
-from zkconsumer.config_tables.zookeeper import ZooKeeperLogin, ZooKeeperSecurity
+from zkconsumer.config_tables.brokers import BrokerConnectionSettings
+from zkconsumer.config_tables.zookeeper import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
-from zkconsumer.errors import UnsafeName
-from zkconsumer.foreign_keys import NOT_TO_BE_SET_ASIDE, OF_JAVA_SECURITY, WITHOUT_COUNTERPART, why_ignored
+from zkconsumer.errors import InvalidNameError
+from zkconsumer.foreign_keys import (
+    JAVA_CLIENT_KEYS_WITHOUT_EFFECT,
+    JAVA_SECURITY_KEYS,
+    SECURITY_KEYS_NOT_IGNORED,
+    why_ignored,
+)
 from zkconsumer.settings import (
-    NO_USER,
-    Outcome,
+    USER_IN_ADDRESS_ERROR,
     Setting,
+    SettingOutcome,
     SettingsTable,
     boolean,
-    mask_user,
     integer,
+    mask_user,
     optional_text,
     outcome_of_value,
     text,
@@ -89,7 +95,7 @@ def topics_of(given: str) -> tuple[str, ...]:
     for name in names:
         try:
             check_topic(name)
-        except UnsafeName as error:
+        except InvalidNameError as error:
             raise ValueError(str(error)) from None
     return names
 
@@ -151,7 +157,7 @@ def delay_ms(given: str) -> int:
 
 def _check_listen(given: str) -> str:
     if "@" in given:
-        raise ValueError(NO_USER)
+        raise ValueError(USER_IN_ADDRESS_ERROR)
     host, _, port = given.rpartition(":")
     if not host or re.search(r"[\s/]", host) or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise ValueError
@@ -164,7 +170,7 @@ def _not_empty(given: str) -> str:
     return given
 
 
-class SourceTable(SettingsTable):
+class SourceOptionTable(SettingsTable):
     """The source's own options."""
 
     __slots__ = ()
@@ -317,8 +323,8 @@ class SourceTable(SettingsTable):
     metrics_listen.mask = mask_user
 
 
-OWN: dict[str, Setting[Any]] = {
-    setting.key: setting for setting in vars(SourceTable).values() if isinstance(setting, Setting)
+SOURCE_OPTIONS: dict[str, Setting[Any]] = {
+    setting.key: setting for setting in vars(SourceOptionTable).values() if isinstance(setting, Setting)
 }
 
 BATCH_ONLY = ("assign", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -347,10 +353,12 @@ def _keys_of(*tables: type[SettingsTable]) -> list[str]:
     return [setting.key for table in tables for setting in vars(table).values() if isinstance(setting, Setting)]
 
 
-GROUP: dict[str, str] = {key: key for key in [*_WITHOUT_PREFIX, *_keys_of(ZooKeeperSecurity, ZooKeeperLogin)]}
+GROUP_OPTIONS: dict[str, str] = {
+    key: key for key in [*_WITHOUT_PREFIX, *_keys_of(ZooKeeperSecuritySettings, ZooKeeperLoginSettings)]
+}
 """Options that are settings of a member under the same name: option -> key of ``ConsumerConfig``."""
 
-KAFKA: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerSettings)}
+BROKER_OPTIONS: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerConnectionSettings)}
 """Options that are settings of the way to brokers: option -> key of ``ConsumerConfig``."""
 
 _FETCHER = "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own"
@@ -368,11 +376,13 @@ _LOGIN = (
 
 def with_option_names(words: str) -> str:
     """A sentence on settings of brokers, with the names that these have as options."""
-    keys = "|".join(re.escape(option.removeprefix(KAFKA_PREFIX)) for option in sorted(KAFKA, key=len, reverse=True))
+    keys = "|".join(
+        re.escape(option.removeprefix(KAFKA_PREFIX)) for option in sorted(BROKER_OPTIONS, key=len, reverse=True)
+    )
     return re.sub(rf"(?<![\w.])({keys})(?![\w.])", lambda found: KAFKA_PREFIX + found[1], words)
 
 
-ASIDE: dict[str, str] = {
+IGNORED_OPTIONS: dict[str, str] = {
     **dict.fromkeys(
         (
             "fetch.message.max.bytes", "fetch.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
@@ -417,17 +427,17 @@ ASIDE: dict[str, str] = {
     "kafka.max.poll.records": "maxRecordsPerPartition and maxOffsetsPerTrigger say how much is read at a time",
     **{
         KAFKA_PREFIX + key: _METRICS if "connector.metrics()" in why else why
-        for key, why in WITHOUT_COUNTERPART.items()
+        for key, why in JAVA_CLIENT_KEYS_WITHOUT_EFFECT.items()
     },
     **{
         KAFKA_PREFIX + key: _LOGIN if key.startswith(("sasl.login.", "sasl.client.")) else with_option_names(why)
-        for key, why in OF_JAVA_SECURITY.items()
-        if key not in NOT_TO_BE_SET_ASIDE
+        for key, why in JAVA_SECURITY_KEYS.items()
+        if key not in SECURITY_KEYS_NOT_IGNORED
     },
 }  # fmt: skip
 """Options that have no effect, and why; a warning each."""
 
-REFUSED: dict[str, str] = {
+UNSUPPORTED_OPTIONS: dict[str, str] = {
     "kafka.group.id": "the group is the option group.id, without kafka. in front: the query becomes a member of it",
     "kafka.client.id": "it is the option client.id, without kafka. in front",
     **{
@@ -442,13 +452,13 @@ REFUSED: dict[str, str] = {
     "kafka.interceptor.classes": "a class of the JVM, which would change records where Spark does not see it",
     "kafka.isolation.level": "the old consumer knows no transactions and reads all records, those of aborted "
     'transactions, too; for committed ones alone take format("kafka") with this option',
-    **{KAFKA_PREFIX + key: with_option_names(OF_JAVA_SECURITY[key]) for key in NOT_TO_BE_SET_ASIDE},
+    **{KAFKA_PREFIX + key: with_option_names(JAVA_SECURITY_KEYS[key]) for key in SECURITY_KEYS_NOT_IGNORED},
     "path": "load() takes no path here: the topics are the option subscribe",
 }
 """Options that cannot be given, and why."""
 
 
-OLD_NAMES: dict[str, str] = {
+OPTION_ALIASES_OF_CREATE_STREAM: dict[str, str] = {
     "zkquorum": "zookeeper.connect",
     "zk.connect": "zookeeper.connect",
     "zookeeper": "zookeeper.connect",
@@ -466,8 +476,8 @@ OLD_NAMES: dict[str, str] = {
 
 def ignored_reason(option: str) -> str:
     """Why an option of somebody else has no effect; "" for one that nobody knows."""
-    if option in ASIDE:
-        return ASIDE[option]
+    if option in IGNORED_OPTIONS:
+        return IGNORED_OPTIONS[option]
     if option.startswith(KAFKA_PREFIX):
         bare = option.removeprefix(KAFKA_PREFIX)
         if bare not in SETTINGS and why_ignored(bare):
@@ -477,23 +487,25 @@ def ignored_reason(option: str) -> str:
 
 def unprefixed_key_reason(option: str) -> str:
     """What to say of an option that Kafka's consumer has, and that is none here; "" for another one."""
-    why = REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option)
+    why = UNSUPPORTED_OPTIONS.get(KAFKA_PREFIX + option) or IGNORED_OPTIONS.get(KAFKA_PREFIX + option)
     return f"is a setting of Kafka's own consumer: {why}; leave {option} out" if why else ""
 
 
-def outcome_of(option: str, value: str = "") -> Outcome:
+def outcome_of(option: str, value: str = "") -> SettingOutcome:
     """What becomes of this option; ``value``: one that it has in another program."""
-    key = GROUP.get(option) or KAFKA.get(option)
+    key = GROUP_OPTIONS.get(option) or BROKER_OPTIONS.get(option)
     if key is not None:
         return outcome_of_value(SETTINGS[key], value)
-    if option in OWN:
-        return Outcome.effective()
-    if option in REFUSED:
-        return Outcome.rejected(REFUSED[option])
+    if option in SOURCE_OPTIONS:
+        return SettingOutcome.effective()
+    if option in UNSUPPORTED_OPTIONS:
+        return SettingOutcome.rejected(UNSUPPORTED_OPTIONS[option])
     if why := ignored_reason(option):
-        return Outcome.ignored(why)
-    if KAFKA_PREFIX + option in KAFKA:
-        return Outcome.rejected(f"it is the option `{KAFKA_PREFIX}{option}`")
-    return Outcome.rejected(
-        REFUSED.get(KAFKA_PREFIX + option) or ASIDE.get(KAFKA_PREFIX + option) or "it is not known"
+        return SettingOutcome.ignored(why)
+    if KAFKA_PREFIX + option in BROKER_OPTIONS:
+        return SettingOutcome.rejected(f"it is the option `{KAFKA_PREFIX}{option}`")
+    return SettingOutcome.rejected(
+        UNSUPPORTED_OPTIONS.get(KAFKA_PREFIX + option)
+        or IGNORED_OPTIONS.get(KAFKA_PREFIX + option)
+        or "it is not known"
     )

@@ -19,31 +19,31 @@ from bridge.spark.keeper.settings import claims_unsupported_reason
 from bridge.spark.membership import CommitMode
 from bridge.spark.option_table import (
     ALL_THREADS,
-    ASIDE,
     BATCH_ONLY,
-    GROUP,
-    KAFKA,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    IGNORED_OPTIONS,
     KAFKA_PREFIX,
-    OLD_NAMES,
-    OWN,
-    REFUSED,
+    OPTION_ALIASES_OF_CREATE_STREAM,
+    SOURCE_OPTIONS,
     STREAM_ONLY,
-    with_option_names,
+    UNSUPPORTED_OPTIONS,
     delay_ms,
+    ignored_reason,
     threads_of,
     topics_of,
-    ignored_reason,
     unprefixed_key_reason,
+    with_option_names,
 )
 from bridge.spark.positions import (
-    AtOffsets,
-    AtTime,
-    AtTimes,
-    Earliest,
-    Ending,
-    FromGroup,
-    Latest,
-    Starting,
+    EarliestOffsetRangeLimit,
+    EndingLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    StartingLimit,
     format_partition_list,
     parse_offsets,
     parse_partitions,
@@ -58,8 +58,8 @@ from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.settings import JAVA_BLANKS, Setting
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
-NO_GROUP = "zkconsumer-spark-batch"
-NO_ZOOKEEPER = "zookeeper.invalid:2181"
+UNSET_GROUP = "zkconsumer-spark-batch"
+UNSET_ZOOKEEPER = "zookeeper.invalid:2181"
 """Stand in the configuration of a batch that was given no group, or no ZooKeeper; nobody is asked for them."""
 
 PAGE = "migration_docs/reference/spark-options.md"
@@ -68,20 +68,20 @@ _SHOWN_CHARS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SubscribedTopics:
     """These topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPartitions:
     """These partitions; in a batch."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Subscribed: TypeAlias = Named | Assigned | Whitelist | Blacklist
+TopicSelection: TypeAlias = SubscribedTopics | AssignedPartitions | Whitelist | Blacklist
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,10 +96,10 @@ class SourceOptions:
     config: ConsumerConfig
     has_group: bool
     has_zookeeper: bool
-    topic_selection: Subscribed
+    topic_selection: TopicSelection
     threads: int | Mapping[str, int] | None
-    starting_limit: Starting
-    ending_limit: Ending
+    starting_limit: StartingLimit
+    ending_limit: EndingLimit
     fail_on_late_timestamp: bool
     commit_mode: CommitMode
     on_group_rewind: str
@@ -126,7 +126,7 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
     Raises ``InvalidConfigException`` with a line for each problem.
     """
-    return _Reading(options, is_stream).read()
+    return _OptionsReader(options, is_stream).read()
 
 
 def check_options_at_load(options: Mapping[str, str]) -> None:
@@ -155,7 +155,10 @@ def wants_headers(options: Mapping[str, str]) -> bool:
     return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
 
 
-_NAMES: dict[str, str] = {name.lower(): name for name in (*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED)}
+_NAMES: dict[str, str] = {
+    name.lower(): name
+    for name in (*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS, *IGNORED_OPTIONS, *UNSUPPORTED_OPTIONS)
+}
 """Names as Spark has them -> as they are written."""
 
 _SHOW_A_BATCH = {name for name in BATCH_ONLY if name != "assign"}
@@ -170,10 +173,10 @@ _NO_SERVERS = (
     "in its place)"
 )
 
-_SHOWN_AS: dict[str, str] = {key: option for option, key in KAFKA.items()}
+_SHOWN_AS: dict[str, str] = {key: option for option, key in BROKER_OPTIONS.items()}
 
 
-class _Reading:
+class _OptionsReader:
     """One reading of one map; collects problems."""
 
     def __init__(self, options: Mapping[str, str], is_stream: bool) -> None:
@@ -186,7 +189,7 @@ class _Reading:
         self._has_servers = True  # unless it is known that no option and no file names any
         for name, value in options.items():
             self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
-        self._values = {key: self._own.get(key, setting.default) for key, setting in OWN.items()}
+        self._values = {key: self._own.get(key, setting.default) for key, setting in SOURCE_OPTIONS.items()}
 
     def read(self) -> SourceOptions:
         subscribed = self._subscribed()
@@ -201,8 +204,8 @@ class _Reading:
         own = self._values
         return SourceOptions(
             config=config,
-            has_group=config.group_id != NO_GROUP,
-            has_zookeeper=config.zookeeper_connect != NO_ZOOKEEPER,
+            has_group=config.group_id != UNSET_GROUP,
+            has_zookeeper=config.zookeeper_connect != UNSET_ZOOKEEPER,
             topic_selection=subscribed,
             threads=self._threads(),
             starting_limit=starting,
@@ -228,15 +231,15 @@ class _Reading:
     # --- one option -------------------------------------------------------------------------------------------
 
     def _take(self, name: str, value: str) -> None:
-        if name in OWN:
-            self._shown.append((name, OWN[name].masked(value)))
-            self._take_own(OWN[name], value)
-        elif name in GROUP or name in KAFKA:
-            key = GROUP.get(name) or KAFKA[name]
+        if name in SOURCE_OPTIONS:
+            self._shown.append((name, SOURCE_OPTIONS[name].masked(value)))
+            self._take_own(SOURCE_OPTIONS[name], value)
+        elif name in GROUP_OPTIONS or name in BROKER_OPTIONS:
+            key = GROUP_OPTIONS.get(name) or BROKER_OPTIONS[name]
             self._consumer[key] = value
             self._shown.append((name, SETTINGS[key].masked(value)))
-        elif name in REFUSED:
-            self._problems.append(f"{name} cannot be set: {REFUSED[name]}")
+        elif name in UNSUPPORTED_OPTIONS:
+            self._problems.append(f"{name} cannot be set: {UNSUPPORTED_OPTIONS[name]}")
         elif why := ignored_reason(name):
             self._warnings[name] = why
         else:
@@ -266,7 +269,7 @@ class _Reading:
 
     # --- several together -------------------------------------------------------------------------------------
 
-    def _subscribed(self) -> Subscribed | None:
+    def _subscribed(self) -> TopicSelection | None:
         given = {name for name, _ in self._shown}
         ways = ("subscribe", "subscribePattern", "subscribe.blacklist", "topics")
         tried = [way for way in (ways if self._is_stream else (*ways, "assign")) if way in given]
@@ -281,11 +284,11 @@ class _Reading:
         try:
             match way:
                 case "subscribe":
-                    return Named(topics_of(value))
+                    return SubscribedTopics(topics_of(value))
                 case "topics":
                     if "consumer.threads" in self._own:
                         self._problems.append("topics and consumer.threads: topics has the threads; leave one out")
-                    return Named(tuple(threads_of(value)))
+                    return SubscribedTopics(tuple(threads_of(value)))
                 case "subscribePattern":
                     return Whitelist(value)
                 case "subscribe.blacklist":
@@ -293,7 +296,7 @@ class _Reading:
         except ZkConsumerError as error:
             self._problems.append(f"{way}={value}: {error}")
             return None
-        return Assigned(parse_partitions(value))
+        return AssignedPartitions(parse_partitions(value))
 
     def _threads(self) -> int | Mapping[str, int] | None:
         if "topics" in self._own:
@@ -312,9 +315,9 @@ class _Reading:
             if not self._has_servers:
                 self._problems.append(_NO_SERVERS)
             if "zookeeper.connect" not in given and not (self._is_stream and self._has_servers):
-                overrides["zookeeper.connect"] = NO_ZOOKEEPER
+                overrides["zookeeper.connect"] = UNSET_ZOOKEEPER
             if "group.id" not in given and not self._is_stream:
-                overrides["group.id"] = NO_GROUP
+                overrides["group.id"] = UNSET_GROUP
         try:
             config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
         except InvalidConfigException as error:
@@ -334,19 +337,20 @@ class _Reading:
         text = self._own.get("skipOffsets")
         return {} if text is None else parse_skip_offsets(text)
 
-    def _check_skipped(self, subscribed: Subscribed | None) -> None:
+    def _check_skipped(self, subscribed: TopicSelection | None) -> None:
         """Topics and partitions that are named must be read; a pattern may choose a topic that does not exist yet."""
         named = self._skip_offsets()
         match subscribed:
-            case Named(topics):
+            case SubscribedTopics(topics):
                 foreign = [tp for tp in named if tp.topic not in topics]
-            case Assigned(partitions):
+            case AssignedPartitions(partitions):
                 foreign = [tp for tp in named if tp not in partitions]
             case _:
                 return
         if foreign:
             self._problems.append(
-                f"skipOffsets: names {format_partition_list(foreign)}, which this query does not read; correct it, or leave it out"
+                f"skipOffsets: names {format_partition_list(foreign)}, which this query does not read; correct it, or "
+                "leave it out"
             )
 
     def _check_together(self, config: ConsumerConfig | None) -> None:
@@ -373,57 +377,59 @@ class _Reading:
         ):
             self._warnings["startingOffsetsByTimestampStrategy"] = "has an effect with a starting time only"
 
-    def _starting(self, config: ConsumerConfig | None) -> Starting:
+    def _starting(self, config: ConsumerConfig | None) -> StartingLimit:
         own = self._winner("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
         match own:
             case ("startingTimestamp", time_ms):
-                return AtTime(time_ms)
+                return GlobalTimestampRangeLimit(time_ms)
             case ("startingOffsetsByTimestamp", text):
-                return AtTimes(parse_times(text))
+                return SpecificTimestampRangeLimit(parse_times(text))
             case (_, "earliest"):
-                return Earliest()
+                return EarliestOffsetRangeLimit()
             case (_, "latest"):
                 if not self._is_stream:
                     self._problems.append("startingOffsets=latest: a batch that begins at the end is empty")
-                return Latest()
+                return LatestOffsetRangeLimit()
             case (_, "group"):
                 return self._from_group(config)
         offsets = parse_offsets(own[1])
         if not self._is_stream and (late := [tp for tp, offset in offsets.items() if offset == LATEST_TIME]):
             self._problems.append(
-                f"startingOffsets: {format_partition_list(late)} has -1, the end of the log, where a batch would be empty; "
+                f"startingOffsets: {format_partition_list(late)} has -1, the end of the log, where a batch would be "
+                "empty; "
                 "name an offset, or -2 for earliest"
             )
-        return AtOffsets(offsets)
+        return SpecificOffsetRangeLimit(offsets)
 
-    def _from_group(self, config: ConsumerConfig | None) -> Starting:
+    def _from_group(self, config: ConsumerConfig | None) -> StartingLimit:
         if self._is_stream or config is None:
-            return FromGroup()
-        if config.group_id == NO_GROUP:
+            return GroupOffsetRangeLimit()
+        if config.group_id == UNSET_GROUP:
             if "startingOffsets" in self._own:
                 self._problems.append("startingOffsets=group: which group? Set group.id")
-            return Earliest()
-        if config.zookeeper_connect == NO_ZOOKEEPER and self._has_servers:
+            return EarliestOffsetRangeLimit()
+        if config.zookeeper_connect == UNSET_ZOOKEEPER and self._has_servers:
             self._problems.append(
                 "startingOffsets=group: the group is in ZooKeeper; set zookeeper.connect, or startingOffsets=earliest"
             )
-        return FromGroup()
+        return GroupOffsetRangeLimit()
 
-    def _ending(self) -> Ending:
+    def _ending(self) -> EndingLimit:
         own = self._winner("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
         match own:
             case ("endingTimestamp", time_ms):
-                return AtTime(time_ms)
+                return GlobalTimestampRangeLimit(time_ms)
             case ("endingOffsetsByTimestamp", text):
-                return AtTimes(parse_times(text))
+                return SpecificTimestampRangeLimit(parse_times(text))
             case (_, "latest"):
-                return Latest()
+                return LatestOffsetRangeLimit()
         offsets = parse_offsets(own[1])
         if early := [tp for tp, offset in offsets.items() if offset == EARLIEST_TIME]:
             self._problems.append(
-                f"endingOffsets: {format_partition_list(early)} has -2, the beginning of the log; name an offset, or -1 for latest"
+                f"endingOffsets: {format_partition_list(early)} has -2, the beginning of the log; name an offset, or "
+                "-1 for latest"
             )
-        return AtOffsets(offsets)
+        return SpecificOffsetRangeLimit(offsets)
 
     def _winner(self, *names: str) -> tuple[str, Any]:
         """The first of several options that was given; the others are named in a warning.  The last has a default."""
@@ -469,10 +475,10 @@ def _shown(default: object) -> str:
 
 
 def _unknown(name: str) -> str:
-    if name.lower() in OLD_NAMES:
-        return f"{name} is not known: its name here is {OLD_NAMES[name.lower()]}"
+    if name.lower() in OPTION_ALIASES_OF_CREATE_STREAM:
+        return f"{name} is not known: its name here is {OPTION_ALIASES_OF_CREATE_STREAM[name.lower()]}"
     prefixed = (KAFKA_PREFIX + name).lower()
-    if prefixed in _NAMES and _NAMES[prefixed] in KAFKA:
+    if prefixed in _NAMES and _NAMES[prefixed] in BROKER_OPTIONS:
         return f"{name} is not known: did you mean {_NAMES[prefixed]}?"
     if why := unprefixed_key_reason(name.lower()):
         return f"{name} {why}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bridge.spark.limits import Limits, mean_bytes
+from bridge.spark.limits import BatchLimits, mean_bytes
 from bridge.spark.options import SourceOptions
 from zkconsumer.base.clock import Clock
 from zkconsumer.types import TopicPartition
 
-Sample = Callable[[TopicPartition, int], float | None]
+SampleBytes = Callable[[TopicPartition, int], float | None]
 """The bytes an offset has in a partition behind an offset, by one look there; None when nobody tells."""
 
 
-class Pace:
+class RateLimiter:
     """Of one query; one thread."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:
@@ -27,18 +27,23 @@ class Pace:
         self._last_batch_ms = self._clock.now_ms()
 
     def limits(
-        self, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], sample: Sample, *, may_wait: bool
-    ) -> Limits:
+        self,
+        first: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        sample: SampleBytes,
+        *,
+        may_wait: bool,
+    ) -> BatchLimits:
         """Those of a batch that can have [first, end) of each partition; not ``may_wait``: it takes what there is."""
         options = self._options
         waited = self._last_batch_ms is None or self._clock.now_ms() - self._last_batch_ms >= options.max_delay_ms
         if options.max_bytes is not None:
             self._sample(first, ends, sample)
         min_offsets = options.min_offsets if may_wait and not waited else None
-        return Limits(options.max_offsets, min_offsets, options.max_bytes, dict(self._bytes))
+        return BatchLimits(options.max_offsets, min_offsets, options.max_bytes, dict(self._bytes))
 
     def _sample(
-        self, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], sample: Sample
+        self, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], sample: SampleBytes
     ) -> None:
         """One look at each topic that has something new, where most is to be read."""
         most: dict[str, tuple[int, TopicPartition]] = {}

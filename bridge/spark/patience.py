@@ -1,7 +1,7 @@
 """Asking brokers on behalf of a query that can wait: their silence for a while is not its end.
 
 A running query leaves out what nobody tells of, and asks again at its next trigger.  A run of Trigger.AvailableNow,
-which would end without those records, waits.  Either gives up when nothing was told for ``SILENCE_MAX_MS``.
+which would end without those records, waits.  Either gives up when nothing was told for ``UNREACHABLE_MAX_MS``.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from bridge.spark.logs import Logs
-from bridge.spark.plan import Log
+from bridge.spark.logs import LogReader
+from bridge.spark.plan import LogBounds
 from bridge.spark.ranges import GIVE_UP_MS
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition
 
-SILENCE_MAX_MS = GIVE_UP_MS
+UNREACHABLE_MAX_MS = GIVE_UP_MS
 """How long brokers may be silent before the query ends; as long as a task waits for a leader."""
 
-PAUSE_MS = 1_000
+RETRY_BACKOFF_MS = 1_000
 """Before a run of Trigger.AvailableNow asks again."""
 
 log = logging.getLogger("zkconsumer.spark")
 
 
-class PatientLogs:
-    """``Logs`` of one query; one thread."""
+class RetryingLogReader:
+    """``LogReader`` of one query; one thread."""
 
-    def __init__(self, logs: Logs, clock: Clock, pause: Callable[[int], object]) -> None:
+    def __init__(self, logs: LogReader, clock: Clock, pause: Callable[[int], object]) -> None:
         self._logs = logs
         self._clock = clock
         self._pause = pause
@@ -37,11 +37,11 @@ class PatientLogs:
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int], *, needs_all: bool
-    ) -> dict[TopicPartition, Log]:
+    ) -> dict[TopicPartition, LogBounds]:
         """What is known of these; with ``needs_all`` of all of them.
 
         Raises ``BrokerUnreachable`` when no broker answers, or with ``needs_all`` some partition has no leader, for
-        ``SILENCE_MAX_MS``.
+        ``UNREACHABLE_MAX_MS``.
         """
         if not partitions:
             return {}
@@ -50,20 +50,21 @@ class PatientLogs:
             known, unknown = self._read_once(partitions, times)
             if not unknown or not needs_all:
                 return known
-            if self._clock.now_ms() - began_ms >= SILENCE_MAX_MS:
+            if self._clock.now_ms() - began_ms >= UNREACHABLE_MAX_MS:
                 tp, why = next(iter(unknown.items()))
                 raise BrokerUnreachable(
-                    f"{tp}: {why}, for {SILENCE_MAX_MS} ms. Trigger.AvailableNow would end without its records: start "
+                    f"{tp}: {why}, for {UNREACHABLE_MAX_MS} ms. Trigger.AvailableNow would end without its records: "
+                    "start "
                     "the brokers that hold its replicas, and start the query again"
                 )
-            self._pause(PAUSE_MS)
+            self._pause(RETRY_BACKOFF_MS)
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
-        """See ``Logs``: a guess that is not waited for."""
+        """See ``LogReader``: a guess that is not waited for."""
         return self._logs.sample_bytes_per_offset(tp, offset)
 
     def unreachable_reason(self) -> str:
-        """See ``Logs``."""
+        """See ``LogReader``."""
         return self._logs.unreachable_reason()
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class PatientLogs:
 
     def _read_once(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, Log], dict[TopicPartition, str]]:
+    ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
         """What is known, and why the rest is not: told once for each reason, and not at every trigger."""
         try:
             answers = self._logs.read_bounds(partitions, times)
@@ -80,7 +81,7 @@ class PatientLogs:
             answers = dict.fromkeys(partitions, self._unreachable_reason_or_raise(error))
         else:
             self._silent_since_ms = None
-        known = {tp: told for tp, told in answers.items() if isinstance(told, Log)}
+        known = {tp: told for tp, told in answers.items() if isinstance(told, LogBounds)}
         unknown = {tp: told for tp, told in answers.items() if isinstance(told, str)}
         for tp, why in unknown.items():
             if tp not in self._logged:
@@ -93,9 +94,9 @@ class PatientLogs:
         now_ms = self._clock.now_ms()
         if self._silent_since_ms is None:
             self._silent_since_ms = now_ms
-        if now_ms - self._silent_since_ms >= SILENCE_MAX_MS:
+        if now_ms - self._silent_since_ms >= UNREACHABLE_MAX_MS:
             raise BrokerUnreachable(
-                f"no broker has answered for {SILENCE_MAX_MS} ms: {error}. Then start the query again: it goes on "
+                f"no broker has answered for {UNREACHABLE_MAX_MS} ms: {error}. Then start the query again: it goes on "
                 "from its checkpoint"
             ) from error
         return str(error)

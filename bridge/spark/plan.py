@@ -29,23 +29,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.spark.claims.judge import OnRewind, Rewound, next_position
-from bridge.spark.limits import Limits, apply_limits
-from bridge.spark.membership import FROM_BEGINNING, CommitMode, Held, Holding, Stand
+from bridge.spark.claims.judge import OnRewind, RewoundBelowClaim, next_position
+from bridge.spark.limits import BatchLimits, apply_limits
+from bridge.spark.membership import FROM_BEGINNING, BatchAssignment, CommitMode, GroupOffset, LeasedPartition
 from bridge.spark.offsets import BatchOffsets, Stats
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, Starting
+from bridge.spark.positions import (
+    EarliestOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    StartingLimit,
+)
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PositionRules:
     """What the options say about positions.
 
-    ``resets_to_earliest``: ``auto.offset.reset``.  ``is_late_time_error``: a starting time behind every record fails.
-    ``new_from_beginning``: ``new.partitions.from.beginning``.
+    ``resets_to_earliest``: ``auto.offset.reset``.  ``fail_on_late_timestamp``: a starting time behind every record
+    fails. ``new_from_beginning``: ``new.partitions.from.beginning``.
     """
 
-    starting_limit: Starting
+    starting_limit: StartingLimit
     resets_to_earliest: bool
     mode: CommitMode
     on_rewind: OnRewind
@@ -56,7 +64,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class ByRule:
+class PositionByTimestamp:
     """A partition whose position the log must tell: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
 
     timestamp: int
@@ -64,7 +72,7 @@ class ByRule:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class OffsetPosition:
     """A position.  ``is_fixed``: nobody could find it again; ``differs_from_group``: the group does not stand there.
 
     ``instead``: the end of our last batch, for a group that stands beyond the end of the log.
@@ -77,15 +85,15 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class StartPositions:
     """Where held partitions go on.  ``rewound``: those of which ``onGroupRewind=fail`` stops the query."""
 
-    known: Mapping[TopicPartition, At | ByRule]
-    rewound: Mapping[TopicPartition, Rewound]
+    known: Mapping[TopicPartition, OffsetPosition | PositionByTimestamp]
+    rewound: Mapping[TopicPartition, RewoundBelowClaim]
 
 
 def needs_group_offsets(
-    start: BatchOffsets | None, holding: Holding, rules: Rules, refused: Collection[TopicPartition]
+    start: BatchOffsets | None, holding: BatchAssignment, rules: PositionRules, refused: Collection[TopicPartition]
 ) -> list[TopicPartition]:
     """The partitions of which it must be read where the group stands now."""
     if rules.mode is not CommitMode.CLAIM or start is None:
@@ -95,91 +103,103 @@ def needs_group_offsets(
 
 def start_positions(
     start: BatchOffsets | None,
-    holding: Holding,
-    rules: Rules,
-    stands: Mapping[TopicPartition, Stand],
+    holding: BatchAssignment,
+    rules: PositionRules,
+    stands: Mapping[TopicPartition, GroupOffset],
     refused: Collection[TopicPartition] = (),
-) -> Positions:
+) -> StartPositions:
     """Where each held partition goes on.  ``refused``: whose claim of the last batch was refused or narrowed away."""
-    known: dict[TopicPartition, At | ByRule] = {}
-    rewound: dict[TopicPartition, Rewound] = {}
+    known: dict[TopicPartition, OffsetPosition | PositionByTimestamp] = {}
+    rewound: dict[TopicPartition, RewoundBelowClaim] = {}
     for tp, held in holding.partitions.items():
         if start is None:
             known[tp] = _beginning(tp, held, rules)
         elif start.claims.get(tp) == held.epoch and tp not in refused:
-            known[tp] = At(start.end[tp])
+            known[tp] = OffsetPosition(start.end[tp])
         elif rules.mode is CommitMode.CLAIM:
             found = next_position(stands[tp], rules.on_rewind)
-            if isinstance(found, Rewound):
+            if isinstance(found, RewoundBelowClaim):
                 rewound[tp] = found
             else:
-                known[tp] = At(found) if found >= 0 else _without_offset(tp, held, start, rules)
+                known[tp] = OffsetPosition(found) if found >= 0 else _without_offset(tp, held, start, rules)
         else:
             known[tp] = _interrupted(tp, held, start, rules)
-    return Positions(known, rewound)
+    return StartPositions(known, rewound)
 
 
-def _beginning(tp: TopicPartition, held: Held, rules: Rules) -> At | ByRule:
+def _beginning(tp: TopicPartition, held: LeasedPartition, rules: PositionRules) -> OffsetPosition | PositionByTimestamp:
     """Of a query without a checkpoint."""
     match rules.starting_limit:
-        case FromGroup():
+        case GroupOffsetRangeLimit():
             if held.offset < 0:
                 return _without_offset(tp, held, None, rules)
             if rules.is_last_consumed:
-                return At(held.offset + 1, must_be_checkpointed=True, differs_from_group=True)
-            return At(held.offset)
+                return OffsetPosition(held.offset + 1, must_be_checkpointed=True, differs_from_group=True)
+            return OffsetPosition(held.offset)
         case _:
             return _by_rule(tp, rules)
 
 
-def _interrupted(tp: TopicPartition, held: Held, start: BatchOffsets, rules: Rules) -> At | ByRule:
+def _interrupted(
+    tp: TopicPartition, held: LeasedPartition, start: BatchOffsets, rules: PositionRules
+) -> OffsetPosition | PositionByTimestamp:
     """Of a query that writes its offsets afterwards or never."""
     ended = start.end.get(tp)
     if ended is None:
-        return At(held.offset) if held.offset >= 0 else _without_offset(tp, held, start, rules)
+        return OffsetPosition(held.offset) if held.offset >= 0 else _without_offset(tp, held, start, rules)
     if rules.mode is CommitMode.NONE:
-        return At(ended)
+        return OffsetPosition(ended)
     # The batch was over when the ownership was: the group hears of it under the new one, from the next batch.
-    return At(ended, must_be_checkpointed=True) if ended > held.offset else At(held.offset, fallback=ended)
+    return (
+        OffsetPosition(ended, must_be_checkpointed=True)
+        if ended > held.offset
+        else OffsetPosition(held.offset, fallback=ended)
+    )
 
 
-def _without_offset(tp: TopicPartition, held: Held, start: BatchOffsets | None, rules: Rules) -> ByRule | At:
+def _without_offset(
+    tp: TopicPartition, held: LeasedPartition, start: BatchOffsets | None, rules: PositionRules
+) -> PositionByTimestamp | OffsetPosition:
     if held.offset == FROM_BEGINNING:
-        return ByRule(EARLIEST_TIME)
+        return PositionByTimestamp(EARLIEST_TIME)
     is_new = start is not None and tp.partition >= start.topics.get(tp.topic, 0)
     if is_new and rules.new_from_beginning and not _is_named(tp, rules.starting_limit):
-        return ByRule(EARLIEST_TIME)
+        return PositionByTimestamp(EARLIEST_TIME)
     return _by_rule(tp, rules)
 
 
-def _is_named(tp: TopicPartition, starting: Starting) -> bool:
+def _is_named(tp: TopicPartition, starting: StartingLimit) -> bool:
     match starting:
-        case AtOffsets(named) | AtTimes(named):
+        case SpecificOffsetRangeLimit(named) | SpecificTimestampRangeLimit(named):
             return tp in named
     return False
 
 
-def _by_rule(tp: TopicPartition, rules: Rules) -> ByRule | At:
+def _by_rule(tp: TopicPartition, rules: PositionRules) -> PositionByTimestamp | OffsetPosition:
     match rules.starting_limit:
-        case Earliest():
-            return ByRule(EARLIEST_TIME)
-        case Latest():
-            return ByRule(LATEST_TIME)
-        case AtTime(time_ms):
-            return ByRule(time_ms, is_starting_time=True)
-        case AtTimes(times_ms) if tp in times_ms:
-            return ByRule(times_ms[tp], is_starting_time=True)
-        case AtOffsets(offsets) if tp in offsets:
+        case EarliestOffsetRangeLimit():
+            return PositionByTimestamp(EARLIEST_TIME)
+        case LatestOffsetRangeLimit():
+            return PositionByTimestamp(LATEST_TIME)
+        case GlobalTimestampRangeLimit(time_ms):
+            return PositionByTimestamp(time_ms, is_starting_time=True)
+        case SpecificTimestampRangeLimit(times_ms) if tp in times_ms:
+            return PositionByTimestamp(times_ms[tp], is_starting_time=True)
+        case SpecificOffsetRangeLimit(offsets) if tp in offsets:
             offset = offsets[tp]
-            return ByRule(offset) if offset < 0 else At(offset, must_be_checkpointed=True, differs_from_group=True)
-    return ByRule(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
+            return (
+                PositionByTimestamp(offset)
+                if offset < 0
+                else OffsetPosition(offset, must_be_checkpointed=True, differs_from_group=True)
+            )
+    return PositionByTimestamp(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
 
 
 # --- inside the log ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogBounds:
     """A log holds ``first`` <= offset < ``end``.  ``at_time``: the offset of the time that was asked for; None when
     every record is older."""
 
@@ -189,12 +209,12 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRecords:
     """Records from ``wanted`` on are not in the log."""
 
     tp: TopicPartition
     wanted: int
-    log: Log
+    log: LogBounds
 
     @property
     def offsets(self) -> int:
@@ -207,7 +227,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedPositions:
     """Every position, inside its log.
 
     ``seeks``: what is first to be written into the group.  ``lost``: of which ``failOnDataLoss`` decides;
@@ -215,51 +235,55 @@ class Resolved:
     ``waiting``: behind the end of their logs, not read now.
     """
 
-    positions: Mapping[TopicPartition, At]
+    positions: Mapping[TopicPartition, OffsetPosition]
     seeks: Mapping[TopicPartition, int]
-    lost: tuple[Lost, ...]
+    lost: tuple[LostRecords, ...]
     late: Mapping[TopicPartition, int]
     waiting: tuple[TopicPartition, ...] = ()
 
 
-def resolve_positions(found: Positions, logs: Mapping[TopicPartition, Log], holding: Holding, rules: Rules) -> Resolved:
+def resolve_positions(
+    found: StartPositions, logs: Mapping[TopicPartition, LogBounds], holding: BatchAssignment, rules: PositionRules
+) -> ResolvedPositions:
     """The positions of the partitions whose logs are known; the others are left out of the next batch."""
-    made: dict[TopicPartition, At] = {}
+    made: dict[TopicPartition, OffsetPosition] = {}
     late: dict[TopicPartition, int] = {}
-    lost: list[Lost] = []
+    lost: list[LostRecords] = []
     waiting: list[TopicPartition] = []
     for tp, log in logs.items():
         match found.known[tp]:
-            case At() as at:
+            case OffsetPosition() as at:
                 at, gone = _inside(tp, at, log, rules)
                 lost += [gone] if gone else []
                 if at.offset > log.end:
                     waiting.append(tp)
                     continue
                 made[tp] = at
-            case ByRule(time, is_starting_time):
+            case PositionByTimestamp(time, is_starting_time):
                 if is_starting_time and log.at_time is None and rules.fail_on_late_timestamp:
                     late[tp] = time
-                made[tp] = At(_offset_of(time, log), must_be_checkpointed=True, differs_from_group=True)
+                made[tp] = OffsetPosition(_offset_of(time, log), must_be_checkpointed=True, differs_from_group=True)
     ahead = {tp for tp, at in made.items() if at.offset < holding.partitions[tp].offset}
     ahead |= {each.tp for each in lost if each.is_beyond_end}
     written = {CommitMode.CLAIM: made.keys(), CommitMode.AFTER_BATCH: ahead, CommitMode.NONE: set()}[rules.mode]
     seeks = {tp: at.offset for tp, at in made.items() if at.differs_from_group and tp in written}
-    return Resolved(made, seeks, tuple(lost), late, tuple(waiting))
+    return ResolvedPositions(made, seeks, tuple(lost), late, tuple(waiting))
 
 
-def beyond_end(found: Positions, logs: Mapping[TopicPartition, Log]) -> list[TopicPartition]:
+def beyond_end(found: StartPositions, logs: Mapping[TopicPartition, LogBounds]) -> list[TopicPartition]:
     """Those whose place is behind the end of the log, as it was told: a new leader can know less for a moment."""
-    return [tp for tp, log in logs.items() if isinstance(at := found.known[tp], At) and at.offset > log.end]
+    return [tp for tp, log in logs.items() if isinstance(at := found.known[tp], OffsetPosition) and at.offset > log.end]
 
 
-def _offset_of(time: int, log: Log) -> int:
+def _offset_of(time: int, log: LogBounds) -> int:
     if time == EARLIEST_TIME:
         return log.first
     return log.end if time == LATEST_TIME or log.at_time is None else log.at_time
 
 
-def _inside(tp: TopicPartition, at: At, log: Log, rules: Rules) -> tuple[At, Lost | None]:
+def _inside(
+    tp: TopicPartition, at: OffsetPosition, log: LogBounds, rules: PositionRules
+) -> tuple[OffsetPosition, LostRecords | None]:
     """A position that the log does not have goes to its beginning, or, when it is beyond the end, to the end.
 
     Beyond the end with ``claim``: nothing before our own claim is read again, so the log must reach it first.
@@ -267,20 +291,20 @@ def _inside(tp: TopicPartition, at: At, log: Log, rules: Rules) -> tuple[At, Los
     if log.first <= at.offset <= log.end:
         return at, None
     if at.fallback is not None and at.offset > log.end and log.first <= at.fallback <= log.end:
-        return At(at.fallback, must_be_checkpointed=True, differs_from_group=True), None
-    lost = Lost(tp, at.offset, log)
+        return OffsetPosition(at.fallback, must_be_checkpointed=True, differs_from_group=True), None
+    lost = LostRecords(tp, at.offset, log)
     if not lost.is_beyond_end:
-        return At(log.first, must_be_checkpointed=True, differs_from_group=True), lost
+        return OffsetPosition(log.first, must_be_checkpointed=True, differs_from_group=True), lost
     if rules.mode is CommitMode.CLAIM:
         return at, lost
-    return At(log.end, must_be_checkpointed=True, differs_from_group=True), lost
+    return OffsetPosition(log.end, must_be_checkpointed=True, differs_from_group=True), lost
 
 
 # --- how far ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BatchIdentity:
     """Whose batch it is; the query's name is made once, for its first batch."""
 
     group: str
@@ -289,12 +313,12 @@ class Identity:
 
 
 def next_batch(
-    who: Identity,
+    who: BatchIdentity,
     start: BatchOffsets | None,
-    holding: Holding,
-    resolved: Resolved,
+    holding: BatchAssignment,
+    resolved: ResolvedPositions,
     ends: Mapping[TopicPartition, int],
-    limits: Limits,
+    limits: BatchLimits,
     stats: Stats,
 ) -> BatchOffsets | None:
     """The offset of the next batch; None when nothing is new.  ``ends``: how far each partition may be read."""
@@ -303,7 +327,9 @@ def next_batch(
     has_fixed = any(at.must_be_checkpointed for at in resolved.positions.values())
     if start is not None and first:
         # An empty batch says that the query waits no more, and how much was skipped in the batch before.
-        has_fixed = has_fixed or start.stats.waiting_for_migration or stats.skipped_offsets > start.stats.skipped_offsets
+        has_fixed = (
+            has_fixed or start.stats.waiting_for_migration or stats.skipped_offsets > start.stats.skipped_offsets
+        )
     total = sum(available.values())
     if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
         return None

@@ -2,7 +2,7 @@
 ``bridge.spark.plan``, carried out.
 
     next     begin_batch -> [stands] -> log ends -> [seek] -> planned        the next batch, or nothing
-             GroupMoves, from any of them                                     an empty one that says so, once
+             GroupMigratingError, from any of them                                     an empty one that says so, once
     taken    claim                                                            the ranges of a batch that may be read
 
 Nothing is opened before it is needed: Spark makes the source in several processes and plans in one of them.
@@ -17,27 +17,42 @@ from dataclasses import replace
 from bridge.spark import plan
 from bridge.spark.claims.judge import OnRewind
 from bridge.spark.claims.words import group_rewound_message
-from bridge.spark.decoder import warn_if_not_compiled, python_decoder_reason
-from bridge.spark.doors import Doors, bootstrap_brokers_of
-from bridge.spark.limits import Limits
-from bridge.spark.membership import NO_OFFSET, CommitMode, Ended, GroupMembership, Holding, Taken, Wanted
+from bridge.spark.decoder import python_decoder_reason, warn_if_not_compiled
+from bridge.spark.doors import SourceDependencies, bootstrap_brokers_of
+from bridge.spark.limits import BatchLimits
+from bridge.spark.membership import (
+    NO_OFFSET,
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    CommitMode,
+    GroupMembership,
+    RangeToClaim,
+)
 from bridge.spark.offsets import BatchOffsets, Stats
-from bridge.spark.options import Named, SourceOptions
-from bridge.spark.pace import Pace
-from bridge.spark.patience import PatientLogs
-from bridge.spark.positions import AtOffsets, AtTimes, FromGroup, check_all_partitions_named, late_timestamp_message, format_partition_list
+from bridge.spark.options import SourceOptions, SubscribedTopics
+from bridge.spark.pace import RateLimiter
+from bridge.spark.patience import RetryingLogReader
+from bridge.spark.positions import (
+    GroupOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    check_all_partitions_named,
+    format_partition_list,
+    late_timestamp_message,
+)
 from bridge.spark.ranges import DataLost, OffsetRange
 from bridge.spark.skipping import ranges_to_read
-from zkconsumer.errors import GroupMoves, GroupRewound, UsageError, WorldError
+from zkconsumer.errors import GroupMigratingError, GroupRewound, UnavailableError, UsageError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
-FIRST_SHARE_WAIT_MS = 30_000
+FIRST_ASSIGNMENT_WAIT_MS = 30_000
 """How long the first batch of a process waits for the group to give this query its whole share."""
 
-LAST_SHARE_WAIT_MS = 120_000
+AVAILABLE_NOW_ASSIGNMENT_WAIT_MS = 120_000
 """The same with Trigger.AvailableNow, which would end without what it does not get."""
 
-MOVES_PAUSE_MS = 500
+MIGRATION_POLL_MS = 500
 """Before Trigger.AvailableNow asks a group again that is on the move."""
 
 BEYOND_END_TRIES = 3
@@ -51,15 +66,15 @@ SHOWN_MAX = 10
 log = logging.getLogger("zkconsumer.spark")
 
 
-class Planner:
+class StreamPlanner:
     """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
 
-    def __init__(self, options: SourceOptions, doors: Doors) -> None:
+    def __init__(self, options: SourceOptions, doors: SourceDependencies) -> None:
         self.log_ends: Mapping[TopicPartition, int] = {}
         self._options = options
         self._dependencies = doors
         self._membership: GroupMembership | None = None
-        self._logs: PatientLogs | None = None
+        self._logs: RetryingLogReader | None = None
         self._is_available_now = False
         self._frozen: dict[TopicPartition, int] | None = None
         self._to_freeze: frozenset[TopicPartition] = frozenset()
@@ -67,10 +82,10 @@ class Planner:
         self._refused: frozenset[TopicPartition] = frozenset()
         # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
         self._skipped = 0
-        self._rate_limiter = Pace(options, doors.clock)
+        self._rate_limiter = RateLimiter(options, doors.clock)
         self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
-        self._rules = plan.Rules(
+        self._rules = plan.PositionRules(
             options.starting_limit, reset == "smallest", options.commit_mode, OnRewind(options.on_group_rewind),
             options.fail_on_data_loss, options.is_last_consumed, options.fail_on_late_timestamp,
             options.config.new_partitions_from_beginning,
@@ -82,22 +97,22 @@ class Planner:
 
     def plan_next_batch(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         """The batch after ``began``, which is over; None when nothing is new."""
-        until_ms = self._dependencies.clock.now_ms() + LAST_SHARE_WAIT_MS
+        until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         while True:
             try:
                 return self._planned(began, is_unlimited=is_unlimited)
-            except GroupMoves as moves:
+            except GroupMigratingError as moves:
                 if not self._is_available_now:
                     return self._paused_batch(began, moves)
                 if self._dependencies.clock.now_ms() >= until_ms:
-                    raise WorldError(
+                    raise UnavailableError(
                         f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
                         f"that is over (zkconsumer migrate status {self._options.config.group_id}); it goes on where "
                         "it stands"
                     ) from moves
-                self._dependencies.pause(MOVES_PAUSE_MS)
+                self._dependencies.pause(MIGRATION_POLL_MS)
 
-    def _paused_batch(self, began: BatchOffsets | None, moves: GroupMoves) -> BatchOffsets | None:
+    def _paused_batch(self, began: BatchOffsets | None, moves: GroupMigratingError) -> BatchOffsets | None:
         """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
         progress, and that it owns nothing; how far the logs go on being known."""
         if self._is_first_time(str(moves)):
@@ -105,7 +120,9 @@ class Planner:
         self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
         if began is None or began.stats.waiting_for_migration:
             return None
-        stats = replace(began.stats, waiting_for_migration=True, skipped_offsets=began.stats.skipped_offsets + self._skipped)
+        stats = replace(
+            began.stats, waiting_for_migration=True, skipped_offsets=began.stats.skipped_offsets + self._skipped
+        )
         self._skipped = 0
         return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
 
@@ -147,15 +164,16 @@ class Planner:
 
     # --- planning -----------------------------------------------------------------------------------------------
 
-    def _begin(self, member: GroupMembership, began: BatchOffsets | None) -> Holding:
+    def _begin(self, member: GroupMembership, began: BatchOffsets | None) -> BatchAssignment:
         """What was read is over; what may be planned now."""
-        ended: dict[TopicPartition, Ended] = {}
+        ended: dict[TopicPartition, BatchEnd] = {}
         if began is not None:
-            ended = {tp: Ended(epoch, began.end[tp]) for tp, epoch in began.claims.items()}
+            ended = {tp: BatchEnd(epoch, began.end[tp]) for tp, epoch in began.claims.items()}
         if self._is_available_now:
-            wait_ms = LAST_SHARE_WAIT_MS  # in the middle of a run as well: a share that shrinks would end it early
+            # In the middle of a run as well: an assignment that shrinks would end it early.
+            wait_ms = AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         else:
-            wait_ms = 0 if self._has_begun else FIRST_SHARE_WAIT_MS
+            wait_ms = 0 if self._has_begun else FIRST_ASSIGNMENT_WAIT_MS
         holding = member.begin_batch(ended, wait_ms)
         if began is None and not holding.is_complete and not any(holding.partition_counts.values()):
             self._raise_topics_unknown(wait_ms)
@@ -167,21 +185,21 @@ class Planner:
 
     def _raise_topics_unknown(self, wait_ms: int) -> None:
         config = self._options.config
-        if isinstance(self._options.topic_selection, Named):
+        if isinstance(self._options.topic_selection, SubscribedTopics):
             servers = config.bootstrap_servers
             where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
             settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
             silent = "" if servers is None else self._log_reader().unreachable_reason()
             why = f" ({silent})" if silent else ""
-            raise WorldError(
+            raise UnavailableError(
                 f"{where} did not say within {wait_ms} ms which topics there are{why}: see that they run and can be "
                 f"reached from the driver{settings or ', and zookeeper.connect'}"
             )
 
-    def _report_incomplete_assignment(self, holding: Holding, wait_ms: int) -> None:
+    def _report_incomplete_assignment(self, holding: BatchAssignment, wait_ms: int) -> None:
         group = self._options.config.group_id
         if self._is_available_now:
-            raise WorldError(
+            raise UnavailableError(
                 f"the group {group} did not give this query its whole share within {wait_ms} ms, so a run of "
                 "Trigger.AvailableNow would leave records unread. Another member holds on to partitions, or went "
                 f"without giving them back: zkconsumer groups doctor {group} says which"
@@ -191,11 +209,15 @@ class Planner:
             group, len(holding.partitions), wait_ms,
         )  # fmt: skip
 
-    def _check_topics(self, began: BatchOffsets | None, holding: Holding) -> None:
+    def _check_topics(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
         """Topics that are not there, and topics that are not there any more."""
         there = {topic for topic, count in holding.partition_counts.items() if count}
         subscribed = self._options.topic_selection
-        missing = [topic for topic in subscribed.topics if topic not in there] if isinstance(subscribed, Named) else []
+        missing = (
+            [topic for topic in subscribed.topics if topic not in there]
+            if isinstance(subscribed, SubscribedTopics)
+            else []
+        )
         if missing and began is None:
             raise UsageError(
                 f"there is no topic {', '.join(missing)} in the cluster of {self._options.config.zookeeper_connect}: "
@@ -207,7 +229,7 @@ class Planner:
             return
         words = self._missing_topics_message(gone)
         if self._options.fail_on_data_loss:
-            raise WorldError(words)
+            raise UnavailableError(words)
         if self._is_first_time(words):
             log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
 
@@ -215,19 +237,19 @@ class Planner:
         """What became of topics that the checkpoint has, and who can bring them back."""
         subscribed = self._options.topic_selection
         names, others = ", ".join(gone), "set failOnDataLoss=false to go on without it, and without what was not read"
-        if isinstance(subscribed, Named) and not set(gone) & set(subscribed.topics):
+        if isinstance(subscribed, SubscribedTopics) and not set(gone) & set(subscribed.topics):
             return (
                 f"this query has read the topic {names}, which the options do not name any more: name it again, or "
                 f"{others} of it"
             )
-        pattern = "" if isinstance(subscribed, Named) else ", or the pattern does not match it any more"
+        pattern = "" if isinstance(subscribed, SubscribedTopics) else ", or the pattern does not match it any more"
         return (
             f"this query has read the topic {names}, and the topic is gone{pattern}: restore it, or give the query a "
             f"checkpointLocation of its own, or {others} of it"
         )
 
     def _next(
-        self, member: GroupMembership, began: BatchOffsets | None, holding: Holding, is_unlimited: bool
+        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment, is_unlimited: bool
     ) -> tuple[BatchOffsets | None, list[TopicPartition]]:
         """The next batch, or None; and what it has of the group."""
         self._check_starting(began, holding)
@@ -236,14 +258,14 @@ class Planner:
         kept = {tp: at for tp, at in resolved.positions.items() if tp in ends}
         for tp, why in self._seek(member, {tp: at for tp, at in resolved.seeks.items() if tp in kept}).items():
             if self._is_available_now:
-                raise WorldError(
+                raise UnavailableError(
                     f"{tp}: where this query begins cannot be written into the group: {why}. Trigger.AvailableNow "
                     "would end without its records: start the query again"
                 )
             log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
             del kept[tp]
         self.log_ends = {tp: ends[tp] for tp in kept}
-        limits = Limits() if is_unlimited else self._limits(kept, ends)
+        limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
         before = began.stats if began is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
         stats = Stats(
@@ -251,35 +273,41 @@ class Planner:
             python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
         name = began.query if began is not None else self._dependencies.new_query()
-        who = plan.Identity(self._options.config.group_id, name, self._options.commit_mode)
-        resolved = plan.Resolved(kept, {}, resolved.lost, {}, resolved.waiting)
+        who = plan.BatchIdentity(self._options.config.group_id, name, self._options.commit_mode)
+        resolved = plan.ResolvedPositions(kept, {}, resolved.lost, {}, resolved.waiting)
         batch = plan.next_batch(who, began, holding, resolved, ends, limits, stats)
         if batch is None:
             return None, []
         return batch, [tp for tp, at in kept.items() if at.must_be_checkpointed or batch.end[tp] > at.offset]
 
-    def _check_starting(self, began: BatchOffsets | None, holding: Holding) -> None:
+    def _check_starting(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
         """JSON names every partition and no other, as Spark's Kafka source wants it."""
         starting = self._options.starting_limit
         problem = ""
-        if began is None and isinstance(starting, AtOffsets):
+        if began is None and isinstance(starting, SpecificOffsetRangeLimit):
             problem = check_all_partitions_named("startingOffsets", starting.offsets, _every(holding))
-        elif began is None and isinstance(starting, AtTimes):
+        elif began is None and isinstance(starting, SpecificTimestampRangeLimit):
             problem = check_all_partitions_named("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
         if problem:
             raise UsageError(problem)
 
     def _resolved(
-        self, member: GroupMembership, began: BatchOffsets | None, holding: Holding
-    ) -> tuple[plan.Resolved, dict[TopicPartition, plan.Log]]:
+        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment
+    ) -> tuple[plan.ResolvedPositions, dict[TopicPartition, plan.LogBounds]]:
         """Where each partition goes on, and its log."""
         asked = plan.needs_group_offsets(began, holding, self._rules, self._refused)
         query = began.query if began is not None else ""
         stands = member.group_offsets(asked, query) if asked else {}
         found = plan.start_positions(began, holding, self._rules, stands, self._refused)
         for tp, rewound in found.rewound.items():
-            raise GroupRewound(group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed))
-        times = {tp: rule.timestamp for tp, rule in found.known.items() if isinstance(rule, plan.ByRule) and rule.timestamp >= 0}
+            raise GroupRewound(
+                group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed)
+            )
+        times = {
+            tp: rule.timestamp
+            for tp, rule in found.known.items()
+            if isinstance(rule, plan.PositionByTimestamp) and rule.timestamp >= 0
+        }
         logs = self._ask(list(found.known), times)
         self._log_offset_resets(began, found, holding)
         resolved = plan.resolve_positions(found, logs, holding, self._rules)
@@ -293,9 +321,11 @@ class Planner:
         self._check_resolved(began, resolved)
         return resolved, logs
 
-    def _log_offset_resets(self, began: BatchOffsets | None, found: plan.Positions, holding: Holding) -> None:
+    def _log_offset_resets(
+        self, began: BatchOffsets | None, found: plan.StartPositions, holding: BatchAssignment
+    ) -> None:
         """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
-        if began is not None or not isinstance(self._options.starting_limit, FromGroup):
+        if began is not None or not isinstance(self._options.starting_limit, GroupOffsetRangeLimit):
             return
         without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
         if not without:
@@ -312,18 +342,18 @@ class Planner:
 
     def _ask(
         self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
-    ) -> dict[TopicPartition, plan.Log]:
+    ) -> dict[TopicPartition, plan.LogBounds]:
         """The logs of these; those of which nothing is known are left out of the batch."""
         return self._log_reader().read_bounds(partitions, times, needs_all=self._is_available_now and are_held)
 
-    def _check_resolved(self, began: BatchOffsets | None, resolved: plan.Resolved) -> None:
+    def _check_resolved(self, began: BatchOffsets | None, resolved: plan.ResolvedPositions) -> None:
         """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
         if resolved.late:
             raise UsageError(late_timestamp_message(resolved.late))
         for lost in resolved.lost:
             if self._options.fail_on_data_loss:
                 named = self._options.starting_limit if began is None else None
-                raise _data_lost(lost, is_named=isinstance(named, AtOffsets))
+                raise _data_lost(lost, is_named=isinstance(named, SpecificOffsetRangeLimit))
         for lost in resolved.lost:
             told = lost.tp, lost.wanted, lost.log.first, lost.log.end
             if lost.tp not in resolved.waiting:
@@ -332,7 +362,7 @@ class Planner:
                 log.warning("log-went-back partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told)
 
     def _ends(
-        self, logs: Mapping[TopicPartition, plan.Log], holding: Holding
+        self, logs: Mapping[TopicPartition, plan.LogBounds], holding: BatchAssignment
     ) -> dict[TopicPartition, int]:
         """How far each partition may be read: to the end of its log, or to where that was when the query started."""
         ends = {tp: log.end for tp, log in logs.items()}
@@ -358,10 +388,15 @@ class Planner:
             log.warning("group-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else "")
         return not_written
 
-    def _limits(self, kept: Mapping[TopicPartition, plan.At], ends: Mapping[TopicPartition, int]) -> Limits:
+    def _limits(
+        self, kept: Mapping[TopicPartition, plan.OffsetPosition], ends: Mapping[TopicPartition, int]
+    ) -> BatchLimits:
         first = {tp: at.offset for tp, at in kept.items()}
         return self._rate_limiter.limits(
-            first, ends, lambda tp, offset: self._log_reader().sample_bytes_per_offset(tp, offset), may_wait=not self._is_available_now
+            first,
+            ends,
+            lambda tp, offset: self._log_reader().sample_bytes_per_offset(tp, offset),
+            may_wait=not self._is_available_now,
         )
 
     # --- a batch ----------------------------------------------------------------------------------------------
@@ -372,9 +407,9 @@ class Planner:
         """What may be read of the ranges.  What was refused goes on, in the next batch, where the group stands."""
         if not ranges:
             return {}
-        wanted = {tp: Wanted(first, end, batch.claims[tp]) for tp, (first, end) in ranges.items()}
+        wanted = {tp: RangeToClaim(first, end, batch.claims[tp]) for tp, (first, end) in ranges.items()}
         answers = member.claim(batch.query, batch.batch, wanted)
-        taken = {tp: (one.first, one.end) for tp, one in answers.items() if isinstance(one, Taken)}
+        taken = {tp: (one.first, one.end) for tp, one in answers.items() if isinstance(one, ClaimedRange)}
         self._refused = frozenset(ranges.keys() - taken.keys())
         return taken
 
@@ -388,10 +423,10 @@ class Planner:
             self._membership = self._dependencies.membership(self._options)
         return self._membership
 
-    def _log_reader(self) -> PatientLogs:
+    def _log_reader(self) -> RetryingLogReader:
         if self._logs is None:
             logs = self._dependencies.logs(self._options, self.brokers)
-            self._logs = PatientLogs(logs, self._dependencies.clock, self._dependencies.pause)
+            self._logs = RetryingLogReader(logs, self._dependencies.clock, self._dependencies.pause)
         return self._logs
 
     def _is_first_time(self, words: str) -> bool:
@@ -401,21 +436,21 @@ class Planner:
         return is_new
 
 
-def _every(holding: Holding) -> list[TopicPartition]:
+def _every(holding: BatchAssignment) -> list[TopicPartition]:
     """Every partition that is subscribed to, this query's or not."""
     return [TopicPartition(topic, n) for topic, count in holding.partition_counts.items() for n in range(count)]
 
 
-def _data_lost(lost: plan.Lost, *, is_named: bool) -> WorldError:
+def _data_lost(lost: plan.LostRecords, *, is_named: bool) -> UnavailableError:
     """``is_named``: the query is new, and the offset is that of its ``startingOffsets``."""
     if is_named and lost.is_beyond_end:
-        return WorldError(
+        return UnavailableError(
             f"{lost.tp}: startingOffsets names offset {lost.wanted}, but the log ends at {lost.log.end}: correct "
             "startingOffsets (-1 is the end of the log), or set failOnDataLoss=false to begin at the end of the log"
         )
     if not lost.is_beyond_end:
         return DataLost(OffsetRange(lost.tp, lost.wanted, lost.log.first), lost.log.first, lost.log.end)
-    return WorldError(
+    return UnavailableError(
         f"{lost.tp}: the query is at offset {lost.wanted}, but the log ends at {lost.log.end}. The topic was deleted "
         "and made again, or a leader without all records was elected. Give the query a checkpointLocation of its own "
         "to begin as startingOffsets says, or set failOnDataLoss=false to go on at the end of the log"

@@ -24,43 +24,52 @@ JSON_CHARS_MAX = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class FromGroup:
+class GroupOffsetRangeLimit:
     """Where the group stands; where it has no offset, ``auto.offset.reset`` decides."""
 
 
 @dataclass(frozen=True, slots=True)
-class Earliest:
+class EarliestOffsetRangeLimit:
     """Where logs begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class LatestOffsetRangeLimit:
     """Where logs end."""
 
 
 @dataclass(frozen=True, slots=True)
-class AtOffsets:
+class SpecificOffsetRangeLimit:
     """An offset for each partition: one of the log, ``EARLIEST_TIME`` (-2) or ``LATEST_TIME`` (-1)."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class GlobalTimestampRangeLimit:
     """The first offset at or after this time, in ms since 1970, of every partition."""
 
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class AtTimes:
+class SpecificTimestampRangeLimit:
     """The same, with a time for each partition."""
 
     times_ms: Mapping[TopicPartition, int]
 
 
-Starting: TypeAlias = FromGroup | Earliest | Latest | AtOffsets | AtTime | AtTimes
-Ending: TypeAlias = Latest | AtOffsets | AtTime | AtTimes
+StartingLimit: TypeAlias = (
+    GroupOffsetRangeLimit
+    | EarliestOffsetRangeLimit
+    | LatestOffsetRangeLimit
+    | SpecificOffsetRangeLimit
+    | GlobalTimestampRangeLimit
+    | SpecificTimestampRangeLimit
+)
+EndingLimit: TypeAlias = (
+    LatestOffsetRangeLimit | SpecificOffsetRangeLimit | GlobalTimestampRangeLimit | SpecificTimestampRangeLimit
+)
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
@@ -155,7 +164,9 @@ def check_all_partitions_named(option: str, named: Iterable[TopicPartition], the
     wanted = set(named)
     problems = []
     if missing := sorted(set(there) - wanted):
-        problems.append(f"it does not name {format_partition_list(missing)} (-1 is latest, -2 earliest, if you do not care)")
+        problems.append(
+            f"it does not name {format_partition_list(missing)} (-1 is latest, -2 earliest, if you do not care)"
+        )
     if foreign := sorted(wanted - set(there)):
         are = "are" if len(foreign) > 1 else "is"
         problems.append(f"it names {format_partition_list(foreign)}, which {are} not subscribed or not there")
@@ -165,7 +176,8 @@ def check_all_partitions_named(option: str, named: Iterable[TopicPartition], the
 def late_timestamp_message(late: Mapping[TopicPartition, int]) -> str:
     """What is wrong when no record is as late as a starting time (partition -> ms since 1970)."""
     return (
-        f"no record of {format_partition_list(late)} is as late as the starting time {max(late.values())} ms since 1970: take an "
+        f"no record of {format_partition_list(late)} is as late as the starting time {max(late.values())} ms since "
+        "1970: take an "
         "earlier one, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
     )
 

@@ -12,19 +12,19 @@ DESCRIPTIONS_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedOffsets:
     """``offsets``: the next offset of each partition; ``why_not``: why there is none, empty when there are some."""
 
     offsets: Mapping[TopicPartition, int]
     none_reason: str = ""
 
 
-def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | None) -> Chosen:
+def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | None) -> SelectedOffsets:
     """The offsets of the source that is meant: ``description`` is a part of what Spark calls it, ``topics`` are those
     of the group.  Where several sources read one partition, the one that is furthest behind counts.
     """
     if any(source.format == "zkconsumer" for source in lag.sources) and not _kafka(lag):
-        return Chosen(
+        return SelectedOffsets(
             {}, 'it reads format("zkconsumer"), which moves the group\'s offsets itself (group.offsets.commit)'
         )
     sources = [source for source in _kafka(lag) if description is None or description in source.description]
@@ -32,16 +32,18 @@ def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | No
     if not sources:
         there = [source.description for source in _kafka(lag)]
         shown = ", ".join(there[:DESCRIPTIONS_SHOWN_MAX]) or "none"
-        return Chosen({}, f'no source of format("kafka") in it is meant; it has {shown}')
+        return SelectedOffsets({}, f'no source of format("kafka") in it is meant; it has {shown}')
     if len(sources) > 1 and topics is None:
         shown = ", ".join(source.description for source in sources[:DESCRIPTIONS_SHOWN_MAX])
-        return Chosen({}, f"it has several sources ({shown}): say with topics=, or source=, which one is the group's")
+        return SelectedOffsets(
+            {}, f"it has several sources ({shown}): say with topics=, or source=, which one is the group's"
+        )
     found: dict[TopicPartition, int] = {}
     for source in sources:
         for tp, offset in source.end.items():
             if topics is None or tp.topic in topics:
                 found[tp] = min(offset, found.get(tp, offset))
-    return Chosen(found)
+    return SelectedOffsets(found)
 
 
 def _kafka(lag: Lag) -> list[SourceProgress]:

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bridge.spark.listening import WatchingListener
-from bridge.spark.offset_sink import OffsetSink, StoreSink
+from bridge.spark.listening import TrackingQueryListener
+from bridge.spark.offset_sink import GroupOffsetWriter, OffsetWriter
 from bridge.spark.progress import Lag, lag
 from bridge.spark.projection import choose_source
 from bridge.spark.starts import topic_names
-from zkconsumer.admin.offset_lines import STORES
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.offset_lines import STORES_BY_OPTION
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import OffsetsNotCommitted, UsageError, ZkConsumerError
@@ -51,7 +51,7 @@ ProjectedStore: TypeAlias = Literal["zookeeper", "kafka", "both"]
 
 
 @dataclass(slots=True)
-class Counts:
+class ProjectionCounts:
     """What became of progress: ``projected`` writes that succeeded, ``failures`` that did not, ``ignored`` batches of
     queries and sources that are not meant."""
 
@@ -60,7 +60,7 @@ class Counts:
     ignored: int = 0
 
 
-class GroupOffsetProjector(WatchingListener):
+class GroupOffsetProjector(TrackingQueryListener):
     """Puts the end of each batch into the group, forward only.
 
     ``topics``: those of the group; needed when the query has several sources.  ``query``: the name or id of the query;
@@ -82,20 +82,20 @@ class GroupOffsetProjector(WatchingListener):
         query: str | None = None,
         source: str | None = None,
         config_file: str | Path | None = None,
-        sink: OffsetSink | None = None,
-        doors: Doors | None = None,
+        sink: OffsetWriter | None = None,
+        doors: AdminDependencies | None = None,
     ) -> None:
         """Connects to nothing.  Raises ``UsageError``."""
         super().__init__()
-        if store not in STORES:
-            raise UsageError(f"store={store!r}: expected one of {', '.join(map(repr, STORES))}")
+        if store not in STORES_BY_OPTION:
+            raise UsageError(f"store={store!r}: expected one of {', '.join(map(repr, STORES_BY_OPTION))}")
         names = topic_names(topics)
         self._topics = None if names is None else frozenset(names)
         self._group = group
         self._query = query
         self._source = source
         file = None if config_file is None else Path(config_file)
-        self._sink = sink or StoreSink(zookeeper, group, STORES[store], file, doors)
+        self._sink = sink or GroupOffsetWriter(zookeeper, group, STORES_BY_OPTION[store], file, doors)
         self._followed_query_id: str | None = None
         self._logged_queries: set[str] = set()
         self._pending: dict[TopicPartition, int] = {}
@@ -103,7 +103,7 @@ class GroupOffsetProjector(WatchingListener):
         self._error: ZkConsumerError | None = None
         self._asked = self._trying = self._tried = 0
         self._is_closed = False
-        self.counts = Counts()
+        self.counts = ProjectionCounts()
         self._worker = spawn(f"projector-{group}", self._run, self._died, wake=self._wake)
 
     # --- what Spark tells ---------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ COUNTERS = {
 """Key of ``Lag.metrics`` -> name behind the prefix, and what it is."""
 
 
-class Listener(Protocol):
+class LagSource(Protocol):
     """What is asked of a ``ZkConsumerListener``."""
 
     @property
@@ -49,7 +49,7 @@ class Listener(Protocol):
 class LagCollector:
     """Shows what the listeners know, a label ``query`` for each query's name, or id."""
 
-    def __init__(self, *listeners: Listener) -> None:
+    def __init__(self, *listeners: LagSource) -> None:
         self._listeners = listeners
 
     def describe(self) -> Iterable[Metric]:

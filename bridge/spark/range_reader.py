@@ -35,8 +35,8 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Generic, Protocol, TypeVar
 
-from bridge.spark.answer_memory import ANSWER_MEMORY
-from bridge.spark.cluster import Cluster
+from bridge.spark.answer_memory import RESPONSE_BUFFERS
+from bridge.spark.cluster import ClusterConnections
 from bridge.spark.damage import skip_advice, with_skip_advice
 from bridge.spark.ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -47,7 +47,7 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
-from zkconsumer.kafka.connection import Connection, Pending
+from zkconsumer.kafka.connection import Connection, PendingRequest
 from zkconsumer.kafka.error_codes import (
     NONE,
     OFFSET_OUT_OF_RANGE,
@@ -57,7 +57,7 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.metadata import list_offsets
-from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.kafka.versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.primitives import RecordSet
@@ -77,7 +77,7 @@ FETCH_BYTES_MIN = 64 * 1024
 FETCH_BYTES_MAX = 1 << 30
 """The largest message that is read (brokers before 0.10.1 cut it off, and it is asked for again with this limit)."""
 
-BYTES_AN_OFFSET_FIRST = 1024
+INITIAL_BYTES_PER_OFFSET = 1024
 """How much an offset is thought to take before the first answer shows it."""
 
 FETCH_WAIT_MS = 500
@@ -85,7 +85,7 @@ FETCH_WAIT_MS = 500
 
 BACKOFF_MS = 200
 
-_TROUBLE = (BrokerUnreachable, RemoteProtocolError)
+_CONNECTION_ERRORS = (BrokerUnreachable, RemoteProtocolError)
 
 P_co = TypeVar("P_co", covariant=True)
 
@@ -102,7 +102,7 @@ class Decode(Protocol[P_co]):
 
 
 def read_range(
-    cluster: Cluster,
+    cluster: ClusterConnections,
     wanted: OffsetRange,
     settings: ReadSettings,
     pause: Callable[[int], object],
@@ -121,17 +121,17 @@ def read_range(
     ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
     ``AuthenticationException``.
     """
-    reader = _Reader(cluster, wanted, settings, pause, decode, on_lost, clock)
+    reader = _RangeReader(cluster, wanted, settings, pause, decode, on_lost, clock)
     tries = 0
     while not reader.is_done:
         before = reader.position
         try:
             with closing(reader.read()) as pieces:
                 yield from pieces
-        except (*_TROUBLE, BrokerError) as error:
+        except (*_CONNECTION_ERRORS, BrokerError) as error:
             if isinstance(error, BrokerError) and not error.code.is_retriable:
                 raise
-            if reader.is_deadline_exceeded and not isinstance(error, _OutOfReach):
+            if reader.is_deadline_exceeded and not isinstance(error, _BeyondLogEnd):
                 raise
             tries = 1 if reader.position > before else tries + 1
             # The first connection may be one of an earlier task, which the broker has closed since.
@@ -139,16 +139,16 @@ def read_range(
                 pause(BACKOFF_MS)
 
 
-class _OutOfReach(BrokerUnreachable):
+class _BeyondLogEnd(BrokerUnreachable):
     """The log ends before the position, now; a replica that lags may have become the leader."""
 
 
-class _Reader(Generic[P_co]):
+class _RangeReader(Generic[P_co]):
     """Where one range stands."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConnections,
         wanted: OffsetRange,
         settings: ReadSettings,
         pause: Callable[[int], object],
@@ -164,7 +164,7 @@ class _Reader(Generic[P_co]):
         self._on_lost = on_lost
         self._clock = clock
         self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
-        self._bytes_an_offset = BYTES_AN_OFFSET_FIRST
+        self._bytes_an_offset = INITIAL_BYTES_PER_OFFSET
         self._message_bytes = 0
         self._progress_ms = clock.now_ms()
         self.position = wanted.first
@@ -181,7 +181,7 @@ class _Reader(Generic[P_co]):
         """From one leader, to the end of the range or to the first trouble."""
         tp = self._wanted.tp
         leader = self._cluster.leader(tp)
-        pending: Pending[FetchResponse] | None = None
+        pending: PendingRequest[FetchResponse] | None = None
         try:
             connection, ranges = self._cluster.connection_to(leader)
             pending = self._ask(connection, ranges)
@@ -195,7 +195,7 @@ class _Reader(Generic[P_co]):
                 if part is not None and part.records and has_records:
                     yield from self._pieces(part.records, first)
                     self._progress_ms = self._clock.now_ms()
-        except (*_TROUBLE, BrokerError):
+        except (*_CONNECTION_ERRORS, BrokerError):
             self._cluster.drop(leader)
             self._cluster.forget_leader(tp)
             raise
@@ -206,7 +206,7 @@ class _Reader(Generic[P_co]):
 
     # --- one question and its answer ----------------------------------------------------------------------------
 
-    def _ask(self, connection: Connection, ranges: ApiRanges) -> Pending[FetchResponse]:
+    def _ask(self, connection: Connection, ranges: SupportedVersions) -> PendingRequest[FetchResponse]:
         tp = self._wanted.tp
         likely = (self._wanted.end - self.position) * self._bytes_an_offset
         self._fetch_bytes = max(min(self._settings.fetch_bytes, max(likely, FETCH_BYTES_MIN)), self._message_bytes)
@@ -217,10 +217,10 @@ class _Reader(Generic[P_co]):
         )  # fmt: skip
         return connection.send(FETCH, ranges.pick(FETCH), body, self._settings.request_timeout_ms)
 
-    def _receive(self, connection: Connection, pending: Pending[FetchResponse]) -> FetchResponse:
+    def _receive(self, connection: Connection, pending: PendingRequest[FetchResponse]) -> FetchResponse:
         answer = connection.receive(
             pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
-            new_buffer=ANSWER_MEMORY.allocate,
+            new_buffer=RESPONSE_BUFFERS.allocate,
         )  # fmt: skip
         if answer.error_code != NONE.code:
             raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
@@ -242,7 +242,7 @@ class _Reader(Generic[P_co]):
         return part
 
     def _process_response(
-        self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> bool:
         """Move on to what follows this answer; whether it holds complete entries."""
         code = error_code(part.error_code)
@@ -307,7 +307,9 @@ class _Reader(Generic[P_co]):
 
     # --- what stands in the way ---------------------------------------------------------------------------------
 
-    def _check_log_bounds(self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, answer: str) -> None:
+    def _check_log_bounds(
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, answer: str
+    ) -> None:
         """Whether the records at the position are gone, or not there yet, or should have come: the leader says where
         its log begins and ends."""
         tp = self._wanted.tp
@@ -321,14 +323,14 @@ class _Reader(Generic[P_co]):
         if self.position < log_first:
             self._skip_lost_records(min(log_first, self._wanted.end), log_first, log_end)
         elif not self.is_deadline_exceeded:
-            raise _OutOfReach(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
+            raise _BeyondLogEnd(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
         elif self.position < log_end:
             raise self._stalled(leader, log_end, answer)
         else:
             self._skip_lost_records(self._wanted.end, log_first, log_end)
 
     def _handle_empty_response(
-        self, connection: Connection, ranges: ApiRanges, leader: BrokerAddress, part: FetchPartitionResponse
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> None:
         """The leader sends no record, which proves nothing."""
         answer = "without a record"

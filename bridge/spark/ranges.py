@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from zkconsumer.errors import WorldError
+from zkconsumer.errors import UnavailableError
 from zkconsumer.types import TopicPartition
 
 FETCH_BYTES = 8 * 1024 * 1024
@@ -75,7 +75,7 @@ def without_skipped(wanted: OffsetRange, skips: SkipOffsets) -> tuple[list[Offse
     return [each for each in kept if each.first < each.end], skipped
 
 
-class DataLost(WorldError):
+class DataLost(UnavailableError):
     """Records that a query was to read are no longer in the log; raise the retention, or set failOnDataLoss=false."""
 
     def __init__(self, lost: OffsetRange, log_first: int, log_end: int) -> None:
@@ -90,7 +90,7 @@ class DataLost(WorldError):
         self.log_end = log_end
 
 
-class FetchStalled(WorldError):
+class FetchStalled(UnavailableError):
     """A leader sends no record although its log goes on; repair its storage, or skip the offsets with skipOffsets.
 
     ``rest`` are the offsets that were not read; ``settings`` those of the task.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from bridge.spark.arrow import SCHEMA, Target
-from bridge.spark.cluster import CLUSTERS, Address, Clusters
+from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
+from bridge.spark.cluster import CONNECTION_POOL, ClusterAddress, ClusterConnectionPool
 from bridge.spark.decoder import ArrowDecoder, warn_if_not_compiled
 from bridge.spark.range_reader import read_range
 from bridge.spark.ranges import OffsetRange, ReadSettings
@@ -48,7 +48,9 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     client_id: str = CLIENT_ID
 
 
-def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> Iterator[pa.RecordBatch]:
+def read_partition(
+    partition: InputPartition, clusters: ClusterConnectionPool = CONNECTION_POOL
+) -> Iterator[pa.RecordBatch]:
     """The records of the range, as batches of ``schema_of(partition.columns)``; none when there are no records.
 
     Spark makes a partition of its own where a batch has none at all: there is nothing in it.  May be left half-way.
@@ -60,8 +62,8 @@ def read_partition(partition: InputPartition, clusters: Clusters = CLUSTERS) -> 
     gc_freeze_worker()
     warn_if_not_compiled()
     wanted, schema = partition.wanted, schema_of(partition.columns)
-    decode = ArrowDecoder(Target(wanted.tp.topic, wanted.tp.partition, schema)).batches
-    with clusters.borrow(Address(partition.brokers, partition.security, partition.client_id)) as cluster:
+    decode = ArrowDecoder(ArrowBatchSpec(wanted.tp.topic, wanted.tp.partition, schema)).batches
+    with clusters.borrow(ClusterAddress(partition.brokers, partition.security, partition.client_id)) as cluster:
         batches = read_range(cluster, wanted, partition.settings, StopSignal().wait, decode, on_lost=_warn)
         with closing(batches):
             yield from batches

@@ -15,30 +15,30 @@ from pathlib import Path
 from typing import Literal
 
 from bridge.spark.checkpoint import read_checkpoint
-from bridge.spark.claims.look import MISSING
-from bridge.spark.claims.records import Record, format_record
+from bridge.spark.claims.look import MISSING_VERSION
+from bridge.spark.claims.records import ClaimRecord, format_record
 from bridge.spark.claims_list import read_records
 from bridge.spark.reconcile_plan import (
-    Found,
-    Row,
+    CheckpointState,
+    ReconcileRow,
     check_checkpoint_is_newest,
-    with_refusals,
-    current_of,
     checkpoint_state_of,
+    current_of,
     plan_forward,
     plan_rewind,
+    with_refusals,
     without_claim,
 )
-from bridge.spark.starts import Convention
-from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
-from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.offset_lines import STORES, Store
-from zkconsumer.admin.session import AdminSession, Doors
+from bridge.spark.starts import StoredOffsetConvention
+from zkconsumer.admin.group_stores import GroupOffsetsSnapshot, GroupOffsetStores, GroupWriteReports
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
+from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetStoreName
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.admin.stores import OffsetWrite, write_offsets
-from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_text, describe_result
+from zkconsumer.zk.procedures import describe_result, owner_text
 from zkconsumer.zk.requests import Multi, MultiOk, Op, SetOp
 from zkconsumer.zk.security import SECURE_ACL
 
@@ -52,21 +52,21 @@ class ReconcileReport:
 
     group: str
     checkpoint: Path
-    checkpoint_state: Found
-    stores: Sequence[Store]
-    rows: list[Row]
+    checkpoint_state: CheckpointState
+    stores: Sequence[OffsetStoreName]
+    rows: list[ReconcileRow]
     blocked_by: str
-    records: Mapping[TopicPartition, tuple[Record, int]]
-    snapshot: SeenGroup
-    write_reports: Reports = field(default_factory=Reports)
+    records: Mapping[TopicPartition, tuple[ClaimRecord, int]]
+    snapshot: GroupOffsetsSnapshot
+    write_reports: GroupWriteReports = field(default_factory=GroupWriteReports)
 
     @property
-    def changes(self) -> list[Row]:
+    def changes(self) -> list[ReconcileRow]:
         """The rows that are to be written."""
         return [row for row in self.rows if row.new_offset is not None]
 
     @property
-    def refused(self) -> list[Row]:
+    def refused(self) -> list[ReconcileRow]:
         """The rows that cannot be written, because of which nothing is."""
         return [row for row in self.rows if row.refusal]
 
@@ -79,31 +79,38 @@ def reconcile(
     execute: bool = False,
     rewind: bool = False,
     store: Literal["zookeeper", "kafka", "both"] = "zookeeper",
-    convention: Convention = "next",
+    convention: StoredOffsetConvention = "next",
     source: str | None = None,
     allow_members: bool = False,
     config_file: str | Path | None = None,
-    doors: Doors | None = None,
+    doors: AdminDependencies | None = None,
 ) -> ReconcileReport:
     """Look, and with ``execute`` write; the help of ``zkconsumer spark reconcile`` says what each word means.
 
     Raises ``BadCheckpoint`` for a checkpoint that cannot be read, ``PreconditionFailed`` when something stands in the
-    way, ``WorldError`` when a server does not answer, or when the writing stopped half-way (the same call does the
-    rest).
+    way, ``UnavailableError`` when a server does not answer, or when the writing stopped half-way (the same call does
+    the rest).
     """
     file = None if config_file is None else Path(config_file)
     with AdminSession.open(zookeeper, file, doors) as session:
         report = plan_reconcile(
-            session, group, checkpoint, rewind=rewind, stores=STORES[store], convention=convention, source=source,
+            session,
+            group,
+            checkpoint,
+            rewind=rewind,
+            stores=STORES_BY_OPTION[store],
+            convention=convention,
+            source=source,
             allow_members=allow_members,
-        )  # fmt: skip
+        )
         if execute and report.changes:
             if report.blocked_by or report.refused:
                 raise PreconditionFailed(report.blocked_by or f"{report.refused[0].tp}: {report.refused[0].refusal}")
             execute_reconcile(session, report, allow_members=allow_members)
             if report.write_reports.stopped_by:
-                raise WorldError(
-                    f"group {group}: {report.write_reports.written} of {len(report.changes)} offsets were written, because "
+                raise UnavailableError(
+                    f"group {group}: {report.write_reports.written} of {len(report.changes)} offsets were written, "
+                    "because "
                     f"{report.write_reports.stopped_by}; the same call does the rest"
                 )
         return report
@@ -115,8 +122,8 @@ def plan_reconcile(
     checkpoint: str | Path,
     *,
     rewind: bool,
-    stores: Sequence[Store],
-    convention: Convention,
+    stores: Sequence[OffsetStoreName],
+    convention: StoredOffsetConvention,
     source: str | None,
     allow_members: bool,
 ) -> ReconcileReport:
@@ -127,7 +134,7 @@ def plan_reconcile(
         raise UsageError("offsets in Kafka are always the next ones: last-consumed goes with store zookeeper only")
     read = read_checkpoint(checkpoint)
     found = checkpoint_state_of(read, paths.check_group(group), source)
-    group_stores = GroupStores(session, group)
+    group_stores = GroupOffsetStores(session, group)
     seen = group_stores.read(stores)
     arbiter = claim_authority_of(seen)
     if rewind and arbiter not in stores:
@@ -147,11 +154,13 @@ def plan_reconcile(
     # A group that has moved has fences there, and no owners; that it has no members was looked at.
     owners = _owners(session, group, changed) if arbiter == "zookeeper" else {}
     rows = with_refusals(rows, group_stores.log_ranges(changed), owners)
-    in_the_way = "" if allow_members and not seen.control_problem and seen.control is None else seen.rejection_reason(stores)
+    in_the_way = (
+        "" if allow_members and not seen.control_problem and seen.control is None else seen.rejection_reason(stores)
+    )
     return ReconcileReport(group, Path(checkpoint), found, stores, rows, in_the_way, records, seen)
 
 
-def claim_authority_of(seen: SeenGroup) -> Store:
+def claim_authority_of(seen: GroupOffsetsSnapshot) -> OffsetStoreName:
     """The store that claims move: the one that has the authority."""
     return "kafka" if seen.control is not None and seen.control.authority == "kafka" else "zookeeper"
 
@@ -176,25 +185,29 @@ def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_m
     rows = {row.tp: row for row in report.changes if row.store == "kafka" and row.new_offset is not None}
     if rows and not done.stopped_by:
         new = {tp: row.new_offset for tp, row in rows.items() if row.new_offset is not None}
-        KafkaStore(session, report.group).write_offsets(new, {tp: row.group_offset for tp, row in rows.items()}, done.kafka)
+        KafkaOffsetAdmin(session, report.group).write_offsets(
+            new, {tp: row.group_offset for tp, row in rows.items()}, done.kafka
+        )
     if claim_authority_of(report.snapshot) == "kafka":
         _take_back_of_kafka(session, report, [rows[tp] for tp in done.kafka.written])
 
 
-def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[Row]) -> None:
+def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[ReconcileRow]) -> None:
     """Behind the offsets: a claim that is still there, and whose range is read again, harms nobody."""
     for op in [op for row in rows for op in _take_back(report, row)]:
         [answer] = session.request([Multi((op,))])
         if not isinstance(answer, MultiOk):
-            raise WorldError(f"{op.path}: the claim could not be taken out of the record ({describe_result(answer)}): again")
+            raise UnavailableError(
+                f"{op.path}: the claim could not be taken out of the record ({describe_result(answer)}): again"
+            )
 
 
-def _version(seen: SeenGroup, tp: TopicPartition) -> int:
+def _version(seen: GroupOffsetsSnapshot, tp: TopicPartition) -> int:
     node = seen.zookeeper.get(tp)
-    return MISSING if node is None else node.stat.version
+    return MISSING_VERSION if node is None else node.stat.version
 
 
-def _take_back(report: ReconcileReport, row: Row) -> tuple[Op, ...]:
+def _take_back(report: ReconcileReport, row: ReconcileRow) -> tuple[Op, ...]:
     """With a rewind: the record without the claim."""
     if row.claim is None:
         return ()

@@ -23,22 +23,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bridge.spark.checkpoint import BadCheckpoint, Checkpoint, SourceOffsets
-from bridge.spark.claims.records import Claim, Record
+from bridge.spark.checkpoint import BadCheckpoint, SourceOffsets, SparkCheckpoint
+from bridge.spark.claims.records import BatchClaim, ClaimRecord
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
 
 if TYPE_CHECKING:
     from zkconsumer.admin.log_ranges import LogRange
-    from zkconsumer.admin.offset_lines import Store
-    from zkconsumer.admin.offset_plan import Currents
+    from zkconsumer.admin.offset_lines import OffsetStoreName
+    from zkconsumer.admin.offset_plan import CurrentOffsets
 
-CLAIMS_MOVE_IT = "claims move this group"
+OFFSETS_MOVED_BY_CLAIMS = "claims move this group"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointState:
     """What a checkpoint says of one group.
 
     ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions that this batch had.  ``query``
@@ -55,14 +55,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReconcileRow:
     """One partition in one store.  ``new`` None: nothing is written.  ``refusal``: why nothing of the plan can be."""
 
     tp: TopicPartition
-    store: Store
+    store: OffsetStoreName
     group_offset: int | None
     committed: int | None
-    claim: Claim | None
+    claim: BatchClaim | None
     new_offset: int | None
     decision: str
     refusal: str = ""
@@ -71,7 +71,7 @@ class Row:
 # --- what the checkpoint says -----------------------------------------------------------------------------------
 
 
-def checkpoint_state_of(checkpoint: Checkpoint, group: str, source: str | None) -> Found:
+def checkpoint_state_of(checkpoint: SparkCheckpoint, group: str, source: str | None) -> CheckpointState:
     """What the checkpoint says of the group; ``source``: of this source alone.
 
     Raises ``BadCheckpoint`` when there is nothing of Kafka in it, or two sources read the same partitions;
@@ -105,10 +105,12 @@ def checkpoint_state_of(checkpoint: Checkpoint, group: str, source: str | None) 
         for each in sources
         if each.stream_offset is not None
     }
-    return Found(committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch, numbers)
+    return CheckpointState(
+        committed, of_batch, queries[0] if queries else None, -1 if last is None else last.batch, numbers
+    )
 
 
-def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicPartition, int]:
+def _merged(checkpoint: SparkCheckpoint, sources: list[SourceOffsets]) -> dict[TopicPartition, int]:
     merged: dict[TopicPartition, int] = {}
     for each in sources:
         for tp, offset in each.offsets.items():
@@ -121,7 +123,9 @@ def _merged(checkpoint: Checkpoint, sources: list[SourceOffsets]) -> dict[TopicP
     return merged
 
 
-def check_checkpoint_is_newest(checkpoint: Checkpoint, found: Found, records: Mapping[TopicPartition, Record]) -> None:
+def check_checkpoint_is_newest(
+    checkpoint: SparkCheckpoint, found: CheckpointState, records: Mapping[TopicPartition, ClaimRecord]
+) -> None:
     """A batch is claimed when the one before is done.  Raises ``PreconditionFailed`` when the records are further."""
     newest = max((record.last_decided_batch for record in records.values()), default=-1)
     if newest > found.batch + 1:
@@ -142,7 +146,7 @@ def current_of(stored: int | None, convention: str) -> int | None:
     return min(stored + (1 if convention == "last-consumed" else 0), INT64_MAX)
 
 
-def unfinished_claim(record: Record, found: Found) -> Claim | None:
+def unfinished_claim(record: ClaimRecord, found: CheckpointState) -> BatchClaim | None:
     """The claim of a batch that is not done; a batch begins when the one before is done, so there is one at most."""
     if record.pending is not None:
         return record.pending if record.pending.batch > found.batch else None
@@ -150,17 +154,17 @@ def unfinished_claim(record: Record, found: Found) -> Claim | None:
 
 
 def plan_forward(
-    found: Found,
-    store: Store,
-    current: Currents,
-    records: Mapping[TopicPartition, Record],
-    arbiter: Store = "zookeeper",
-) -> list[Row]:
+    found: CheckpointState,
+    store: OffsetStoreName,
+    current: CurrentOffsets,
+    records: Mapping[TopicPartition, ClaimRecord],
+    arbiter: OffsetStoreName = "zookeeper",
+) -> list[ReconcileRow]:
     """The first table.  ``current``: of the ``arbiter`` too where a query claims: the store that claims move."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
         cur, committed = current[store].get(tp), found.committed.get(tp)
-        record = records.get(tp, Record())
+        record = records.get(tp, ClaimRecord())
         claim = unfinished_claim(record, found)
         new: int | None = None
         if records:
@@ -174,29 +178,29 @@ def plan_forward(
             new, decision = committed, "forward"
         else:
             decision = "as committed" if cur == committed else "ahead: left"
-        rows.append(Row(tp, store, cur, committed, claim, new, decision))
+        rows.append(ReconcileRow(tp, store, cur, committed, claim, new, decision))
     return rows
 
 
-def _of_a_claiming_query(cur: int | None, record: Record, claim: Claim | None) -> str:
+def _of_a_claiming_query(cur: int | None, record: ClaimRecord, claim: BatchClaim | None) -> str:
     if record.latest is not None and (cur is None or cur < record.latest.end):
         return f"set back by somebody below the claim of {record.latest.end}: left"
     if claim is not None:
         return "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
-    return CLAIMS_MOVE_IT
+    return OFFSETS_MOVED_BY_CLAIMS
 
 
 def plan_rewind(
-    found: Found,
-    store: Store,
-    current: Currents,
-    records: Mapping[TopicPartition, Record],
-    arbiter: Store = "zookeeper",
-) -> list[Row]:
+    found: CheckpointState,
+    store: OffsetStoreName,
+    current: CurrentOffsets,
+    records: Mapping[TopicPartition, ClaimRecord],
+    arbiter: OffsetStoreName = "zookeeper",
+) -> list[ReconcileRow]:
     """The second table, the same for every ``arbiter``."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
-        cur, claim = current[store].get(tp), unfinished_claim(records.get(tp, Record()), found)
+        cur, claim = current[store].get(tp), unfinished_claim(records.get(tp, ClaimRecord()), found)
         new: int | None = None
         if claim is None:
             decision = "nothing claimed that is not done: left"
@@ -210,23 +214,26 @@ def plan_rewind(
             decision = "stands there already"
         else:
             decision = "others went on: left"
-        rows.append(Row(tp, store, cur, found.committed.get(tp), claim, new, decision))
+        rows.append(ReconcileRow(tp, store, cur, found.committed.get(tp), claim, new, decision))
     return rows
 
 
-def without_claim(record: Record, claim: Claim) -> Record:
+def without_claim(record: ClaimRecord, claim: BatchClaim) -> ClaimRecord:
     """The record before this claim."""
     if record.pending == claim:
-        return Record(record.claims, record.refused)
+        return ClaimRecord(record.claims, record.refused)
     assert record.latest == claim, "only the latest claim can be taken back"
-    return Record(record.claims[:-1])
+    return ClaimRecord(record.claims[:-1])
 
 
 def with_refusals(
-    rows: list[Row], logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
-) -> list[Row]:
+    rows: list[ReconcileRow], logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
+) -> list[ReconcileRow]:
     """The rows, with refusals for what would be written where somebody reads, or where there is no such offset."""
-    return [row if row.new_offset is None else replace(row, refusal=_refusal(row.new_offset, row.tp, logs, owners)) for row in rows]
+    return [
+        row if row.new_offset is None else replace(row, refusal=_refusal(row.new_offset, row.tp, logs, owners))
+        for row in rows
+    ]
 
 
 def _refusal(

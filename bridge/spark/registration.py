@@ -35,7 +35,7 @@ def register(spark: Any) -> None:
     spark.dataSource.register(ZkConsumerDataSource)
 
 
-class RefusedDataSource(DataSource):  # type: ignore[misc]
+class UnavailableDataSource(DataSource):  # type: ignore[misc]
     """Stands in for the source where it cannot be loaded, and says why when it is used.
 
     An error while Spark looks for sources would hide everybody's sources, with a warning that nobody reads.
@@ -62,5 +62,5 @@ def default_source() -> type[DataSource]:
     try:
         from bridge.spark.datasource import ZkConsumerDataSource
     except ImportError:
-        return RefusedDataSource
+        return UnavailableDataSource
     return ZkConsumerDataSource

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.spark.listening import WatchingListener
+from bridge.spark.listening import TrackingQueryListener
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.errors import UsageError, WorldError, ZkConsumerError
+from zkconsumer.errors import UnavailableError, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -21,7 +21,7 @@ EVENTS_TIMEOUT_MS = 60_000
 
 def run_available_now(
     what: DataStreamWriter | StreamingQuery,
-    *listeners: WatchingListener,
+    *listeners: TrackingQueryListener,
     timeout_s: float | None = None,
     events_timeout_ms: int = EVENTS_TIMEOUT_MS,
 ) -> StreamingQuery:
@@ -31,7 +31,7 @@ def run_available_now(
     run; or a query that was started with its listeners added.  ``timeout_s``: of the query itself, None: as long as it
     takes; it is stopped after that.
 
-    Raises what the query raised (listeners have seen everything then, too), ``WorldError`` when the query or its
+    Raises what the query raised (listeners have seen everything then, too), ``UnavailableError`` when the query or its
     events do not come to an end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
     """
     if hasattr(what, "start"):
@@ -47,7 +47,7 @@ def run_available_now(
 
 
 def _start_and_await(
-    writer: Any, listeners: tuple[WatchingListener, ...], timeout_s: float | None, events_timeout_ms: int
+    writer: Any, listeners: tuple[TrackingQueryListener, ...], timeout_s: float | None, events_timeout_ms: int
 ) -> StreamingQuery:
     streams = _session_of(writer).streams
     added = [listener for listener in listeners if listener.spark is None]
@@ -70,14 +70,16 @@ def _session_of(writer: Any) -> Any:
 
 
 def _await(
-    query: StreamingQuery, listeners: tuple[WatchingListener, ...], timeout_s: float | None, events_timeout_ms: int
+    query: StreamingQuery, listeners: tuple[TrackingQueryListener, ...], timeout_s: float | None, events_timeout_ms: int
 ) -> None:
     try:
         if timeout_s is None:
             query.awaitTermination()
         elif not query.awaitTermination(timeout_s):
             query.stop()
-            raise WorldError(f"the query was not over after {timeout_s} s and was stopped; its checkpoint is whole")
+            raise UnavailableError(
+                f"the query was not over after {timeout_s} s and was stopped; its checkpoint is whole"
+            )
     except Exception as error:
         try:
             _settle(query, listeners, events_timeout_ms)
@@ -87,11 +89,11 @@ def _await(
     _settle(query, listeners, events_timeout_ms)
 
 
-def _settle(query: StreamingQuery, listeners: tuple[WatchingListener, ...], events_timeout_ms: int) -> None:
+def _settle(query: StreamingQuery, listeners: tuple[TrackingQueryListener, ...], events_timeout_ms: int) -> None:
     give_up_ms = SYSTEM_CLOCK.now_ms() + events_timeout_ms
     for listener in listeners:
         if not listener.await_end(str(query.runId), give_up_ms - SYSTEM_CLOCK.now_ms()):
-            raise WorldError(
+            raise UnavailableError(
                 f"Spark did not tell a {type(listener).__name__} of the query's end within {events_timeout_ms} ms: the "
                 "offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
             )

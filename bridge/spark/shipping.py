@@ -1,10 +1,10 @@
 """What Spark sends to its Python workers says who it is, before it fails to load there.
 
 Spark pickles the data source's class and its readers by name: a worker that lacks this package meets a name that it
-does not know, deep in a stack trace.  Classes with the metaclass ``Shipped`` travel as a call of ``load_here``, which
-travels with its code (``by_value``), and names the interpreter, the machine and the cure.
+does not know, deep in a stack trace.  Classes with the metaclass ``LoaderPickledMeta`` travel as a call of
+``load_in_worker``, which travels with its code (``by_value``), and names the interpreter, the machine and the cure.
 
-A reader travels to executors alone, and all that it does there is to read: ``ReadsInExecutors`` leaves the rest
+A reader travels to executors alone, and all that it does there is to read: ``ExecutorReaderMixin`` leaves the rest
 (options, plans, the membership, and every package that those need) on the driver.
 """
 
@@ -20,11 +20,11 @@ from bridge.spark.by_value import load_in_worker
 from zkconsumer.kafka.versions import CLIENT_SOFTWARE_VERSION
 
 
-class Shipped(ABCMeta):
+class LoaderPickledMeta(ABCMeta):
     """The metaclass of what Spark sends to workers: see the head of this file."""
 
 
-class ReadsInExecutors(metaclass=Shipped):
+class ExecutorReaderMixin(metaclass=LoaderPickledMeta):
     """The executors' half of a reader, to be named before Spark's own class; pickled, nothing else of it is left."""
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -35,7 +35,7 @@ class ReadsInExecutors(metaclass=Shipped):
         return iterate_sentence_before_traceback(read_partition(partition))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[()]]:
-        return ReadsInExecutors, ()
+        return ExecutorReaderMixin, ()
 
 
 def _by_load_here(shipped: type) -> tuple[Callable[..., Any], tuple[str, str, str, str]]:
@@ -48,4 +48,4 @@ def _archive() -> str:
     return str(home) if home.is_file() else ""
 
 
-copyreg.pickle(Shipped, _by_load_here)
+copyreg.pickle(LoaderPickledMeta, _by_load_here)

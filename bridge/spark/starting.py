@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import get_args
 
 from bridge.spark.starts import (
-    Convention,
-    Missing,
+    GroupStartingOffsets,
+    MissingOffsetPolicy,
     OffsetStore,
-    OutOfRange,
-    Starts,
-    select_offsets,
+    OutOfRangePolicy,
+    StoredOffsetConvention,
     check_against_logs,
     resolve_storage,
+    select_offsets,
     topic_names,
 )
-from zkconsumer.admin.group_stores import GroupStores, SeenGroup
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.group_stores import GroupOffsetsSnapshot, GroupOffsetStores
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.look import configured_storage
-from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.admin.words import registered_text, list_text
-from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
+from zkconsumer.admin.session import AdminDependencies, AdminSession
+from zkconsumer.admin.words import list_text, registered_text
+from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.zk import paths
 
 log = logging.getLogger("zkconsumer.spark")
@@ -45,12 +45,12 @@ def starting_offsets(
     topics: str | Iterable[str] | None = None,
     *,
     config_file: str | Path | None = None,
-    convention: Convention = "next",
+    convention: StoredOffsetConvention = "next",
     store: OffsetStore = "auto",
-    missing: Missing = "earliest",
-    out_of_range: OutOfRange = "refuse",
+    missing: MissingOffsetPolicy = "earliest",
+    out_of_range: OutOfRangePolicy = "refuse",
     allow_members: bool = False,
-    doors: Doors | None = None,
+    doors: AdminDependencies | None = None,
 ) -> str:
     """Where the group stands, as JSON for the option ``startingOffsets`` of ``format("kafka")``.
 
@@ -64,7 +64,7 @@ def starting_offsets(
 
     Raises ``UsageError`` for a group or topic that does not exist, ``PreconditionFailed`` while members are registered
     (unless ``allow_members``: they go on reading and Spark reads the same records), and for what could not be decided
-    without you; ``WorldError`` when ZooKeeper, or a broker that is needed, does not answer.
+    without you; ``UnavailableError`` when ZooKeeper, or a broker that is needed, does not answer.
     """
     file = None if config_file is None else Path(config_file)
     with AdminSession.open(zookeeper, file, doors) as session:
@@ -88,28 +88,29 @@ def read_starts(
     group: str,
     topics: str | Iterable[str] | None = None,
     *,
-    convention: Convention = "next",
+    convention: StoredOffsetConvention = "next",
     store: OffsetStore = "auto",
-    missing: Missing = "earliest",
-    out_of_range: OutOfRange = "refuse",
+    missing: MissingOffsetPolicy = "earliest",
+    out_of_range: OutOfRangePolicy = "refuse",
     allow_members: bool = False,
-) -> Starts:
+) -> GroupStartingOffsets:
     """The same as values, over a session that is open."""
     _check(convention=convention, store=store, missing=missing, out_of_range=out_of_range)
     if convention == "last-consumed" and store == "kafka":
         raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
-    stores = GroupStores(session, group)
+    stores = GroupOffsetStores(session, group)
     seen = stores.read(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
     if not seen.kafka:
         _refuse_unknown(session, group)
     if seen.members and not allow_members:
         raise PreconditionFailed(
-            f"{registered_text(len(seen.members))} in group {group} ({list_text(seen.members)}) and would go on with the records "
+            f"{registered_text(len(seen.members))} in group {group} ({list_text(seen.members)}) and would go on with "
+            "the records "
             'that Spark reads: stop them first, or read beside them with format("zkconsumer")'
         )
     storage = resolve_storage(store, configured_storage(session), seen)
     if seen.kafka_problem and storage in ("kafka", "dual"):
-        raise WorldError(
+        raise UnavailableError(
             f"group {group} keeps its offsets in Kafka, and Kafka does not tell them: {seen.kafka_problem}"
         )
     partitions = _partitions(stores, seen, topic_names(topics))
@@ -120,7 +121,12 @@ def read_starts(
 
 def _check(**given: str) -> None:
     """Words that are none of an option's, as a caller without a type checker gives them."""
-    words = {"convention": Convention, "store": OffsetStore, "missing": Missing, "out_of_range": OutOfRange}
+    words = {
+        "convention": StoredOffsetConvention,
+        "store": OffsetStore,
+        "missing": MissingOffsetPolicy,
+        "out_of_range": OutOfRangePolicy,
+    }
     for name, value in given.items():
         known = get_args(words[name])
         if value not in known:
@@ -129,7 +135,7 @@ def _check(**given: str) -> None:
 
 def _refuse_unknown(session: AdminSession, group: str) -> None:
     """Raises ``UsageError`` for a group that neither store has ever heard of."""
-    if session.get(paths.group_root(group)) is not None or KafkaStore(session, group).read_offsets():
+    if session.get(paths.group_root(group)) is not None or KafkaOffsetAdmin(session, group).read_offsets():
         return
     listed = session.children(paths.CONSUMERS)
     near = difflib.get_close_matches(group, listed.names if listed else [], NEAR_NAMES_MAX)
@@ -137,7 +143,9 @@ def _refuse_unknown(session: AdminSession, group: str) -> None:
     raise UsageError(f"there is no group {group} at {session.config.zookeeper_connect}{hint}")
 
 
-def _partitions(stores: GroupStores, seen: SeenGroup, names: list[str] | None) -> dict[str, tuple[int, ...]]:
+def _partitions(
+    stores: GroupOffsetStores, seen: GroupOffsetsSnapshot, names: list[str] | None
+) -> dict[str, tuple[int, ...]]:
     """Topic → its partitions.  A topic that nobody asked for by name, and that is gone, is left out and told."""
     stored = {tp.topic for tp in (*seen.zookeeper, *(seen.kafka or ()))}
     if names is None and not stored:
@@ -151,5 +159,5 @@ def _partitions(stores: GroupStores, seen: SeenGroup, names: list[str] | None) -
         log.warning("starting-topics-gone group=%s topics=%r: left out", seen.group, list_text(gone))
     for name, topic in topics.items():
         if topic.problem:
-            raise WorldError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")
+            raise UnavailableError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")
     return {name: topic.partitions for name, topic in topics.items()}

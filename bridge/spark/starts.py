@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from bridge.spark.positions import nested
 from zkconsumer.admin.describe import current_offset
 from zkconsumer.admin.offset_plan import partitions_text
-from zkconsumer.errors import PreconditionFailed, UsageError, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.describe import Storage
-    from zkconsumer.admin.group_stores import SeenGroup
+    from zkconsumer.admin.describe import OffsetStorageMode
+    from zkconsumer.admin.group_stores import GroupOffsetsSnapshot
     from zkconsumer.admin.log_ranges import LogRange
 
 EARLIEST = -2
@@ -33,16 +33,16 @@ OffsetStore: TypeAlias = Literal["auto", "zookeeper", "kafka", "both"]
 to 1.1); ``auto`` is what the control znode or ``offsets.storage`` of the configuration file says, else whichever store
 has one, provided that they agree."""
 
-Convention: TypeAlias = Literal["next", "last-consumed"]
+StoredOffsetConvention: TypeAlias = Literal["next", "last-consumed"]
 """What a number in ZooKeeper means: the offset to be read next (every consumer of Kafka's), or the last one that was
 read (ReliableKafkaReceiver of spark-streaming-kafka 0-8, with ``spark.streaming.receiver.writeAheadLog.enable``)."""
 
-Missing: TypeAlias = Literal["earliest", "latest", "refuse"]
-OutOfRange: TypeAlias = Literal["refuse", "earliest", "latest", "keep"]
+MissingOffsetPolicy: TypeAlias = Literal["earliest", "latest", "refuse"]
+OutOfRangePolicy: TypeAlias = Literal["refuse", "earliest", "latest", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class PartitionStartingOffset:
     """Where one partition begins, or ``EARLIEST``, ``LATEST``.
 
     ``store``: which one said so, empty when none did; ``remark``: what a person should know, empty mostly.
@@ -54,11 +54,11 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class GroupStartingOffsets:
     """Every partition of the topics, sorted; ``remarks``: what a person should know, a sentence each."""
 
     group: str
-    partitions: Mapping[TopicPartition, Start]
+    partitions: Mapping[TopicPartition, PartitionStartingOffset]
 
     @property
     def topics(self) -> list[str]:
@@ -93,11 +93,11 @@ def topic_names(topics: str | Iterable[str] | None) -> list[str] | None:
     return names
 
 
-def resolve_storage(store: OffsetStore, of_file: Storage, seen: SeenGroup) -> Storage:
+def resolve_storage(store: OffsetStore, of_file: OffsetStorageMode, seen: GroupOffsetsSnapshot) -> OffsetStorageMode:
     """Which store is to be believed.
 
-    Raises ``PreconditionFailed`` when that cannot be told, and when the store was moved; ``WorldError`` when Kafka
-    would have to tell.
+    Raises ``PreconditionFailed`` when that cannot be told, and when the store was moved; ``UnavailableError`` when
+    Kafka would have to tell.
     """
     if seen.control_problem:
         raise PreconditionFailed(
@@ -115,34 +115,35 @@ def resolve_storage(store: OffsetStore, of_file: Storage, seen: SeenGroup) -> St
     if in_kafka or of_file != "unknown":
         return of_file if not in_kafka else "kafka"
     if seen.kafka_problem:
-        raise WorldError(
+        raise UnavailableError(
             f"it is not known whether group {seen.group} has offsets in Kafka: {seen.kafka_problem}. If it has none, "
             "say store='zookeeper'"
         )
     apart = _apart(seen)
     if apart:
         raise PreconditionFailed(
-            f"group {seen.group} has other offsets in Kafka than in ZooKeeper ({partitions_text(apart)}), and no file says where "
+            f"group {seen.group} has other offsets in Kafka than in ZooKeeper ({partitions_text(apart)}), and no file "
+            "says where "
             "its members keep them: choose store='zookeeper', 'kafka' or 'both' (the larger one, as members with dual "
             "commit do), or give the members' file as config_file"
         )
     return "unknown"
 
 
-def _apart(seen: SeenGroup) -> list[TopicPartition]:
+def _apart(seen: GroupOffsetsSnapshot) -> list[TopicPartition]:
     kafka = seen.kafka or {}
     in_zookeeper = {tp: node.offset for tp, node in seen.zookeeper.items() if node.offset is not None}
     return [tp for tp, offset in in_zookeeper.items() if kafka.get(tp, offset) != offset]
 
 
 def select_offsets(
-    seen: SeenGroup,
+    seen: GroupOffsetsSnapshot,
     topics: Mapping[str, Sequence[int]],
-    storage: Storage,
+    storage: OffsetStorageMode,
     *,
-    convention: Convention,
-    missing: Missing,
-) -> Starts:
+    convention: StoredOffsetConvention,
+    missing: MissingOffsetPolicy,
+) -> GroupStartingOffsets:
     """One offset a partition, not yet held against the log.
 
     ``topics``: topic → the partitions that it has.  Raises ``PreconditionFailed`` for an offset that cannot be read,
@@ -151,7 +152,7 @@ def select_offsets(
     wanted = [TopicPartition(topic, number) for topic in sorted(topics) for number in sorted(topics[topic])]
     _refuse_unreadable(seen, wanted, storage)
     authority = "zookeeper" if seen.control is None else seen.control.authority
-    found: dict[TopicPartition, Start] = {}
+    found: dict[TopicPartition, PartitionStartingOffset] = {}
     nowhere: list[TopicPartition] = []
     for tp in wanted:
         node = seen.zookeeper.get(tp)
@@ -160,20 +161,25 @@ def select_offsets(
             in_zookeeper += 1
         offset, said_by = current_offset(in_zookeeper, (seen.kafka or {}).get(tp), storage, authority)
         if offset is not None:
-            found[tp] = Start(offset, said_by)
+            found[tp] = PartitionStartingOffset(offset, said_by)
         else:
             nowhere.append(tp)
             where = EARLIEST if missing == "earliest" else LATEST
-            found[tp] = Start(where, "", f"the group has no offset: read from the {log_boundary_name(where)} of the log")
+            found[tp] = PartitionStartingOffset(
+                where, "", f"the group has no offset: read from the {log_boundary_name(where)} of the log"
+            )
     if nowhere and missing == "refuse":
         raise PreconditionFailed(
-            f"group {seen.group} has no offset of {partitions_text(nowhere)}: say with missing='earliest' or 'latest' where "
+            f"group {seen.group} has no offset of {partitions_text(nowhere)}: say with missing='earliest' or 'latest' "
+            "where "
             "Spark is to begin there"
         )
-    return Starts(seen.group, found)
+    return GroupStartingOffsets(seen.group, found)
 
 
-def _refuse_unreadable(seen: SeenGroup, wanted: Sequence[TopicPartition], storage: Storage) -> None:
+def _refuse_unreadable(
+    seen: GroupOffsetsSnapshot, wanted: Sequence[TopicPartition], storage: OffsetStorageMode
+) -> None:
     if storage == "kafka":
         return
     bad = [node for node in seen.unreadable if node.tp in set(wanted)]
@@ -184,7 +190,9 @@ def _refuse_unreadable(seen: SeenGroup, wanted: Sequence[TopicPartition], storag
         )
 
 
-def check_against_logs(starts: Starts, logs: Mapping[TopicPartition, LogRange | str], out_of_range: OutOfRange) -> Starts:
+def check_against_logs(
+    starts: GroupStartingOffsets, logs: Mapping[TopicPartition, LogRange | str], out_of_range: OutOfRangePolicy
+) -> GroupStartingOffsets:
     """Held against the log: what lies outside is refused, or moved, or kept, and said.
 
     ``logs``: of every partition that has an offset; a text says why nothing is known, and is refused unless kept.
@@ -202,14 +210,16 @@ def check_against_logs(starts: Starts, logs: Mapping[TopicPartition, LogRange | 
             found[tp] = replace(start, remark=f"{problem}; it is kept, and the query will fail or skip there")
         else:
             where = EARLIEST if out_of_range == "earliest" else LATEST
-            found[tp] = Start(where, start.store, f"{problem}: read from the {log_boundary_name(where)} of the log")
+            found[tp] = PartitionStartingOffset(
+                where, start.store, f"{problem}: read from the {log_boundary_name(where)} of the log"
+            )
     if refused:
         reasons = "; ".join(f"{partitions_text(tps)}: {why}" for why, tps in refused.items())
         raise PreconditionFailed(
             f"Spark cannot begin where group {starts.group} stands. {reasons}. Say with out_of_range='earliest' or "
             "'latest' where to begin instead; records that were deleted meanwhile are lost"
         )
-    return Starts(starts.group, found)
+    return GroupStartingOffsets(starts.group, found)
 
 
 def _problem(offset: int, log: LogRange | str | None) -> str:

@@ -26,34 +26,36 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bridge.spark import faults
-from bridge.spark.doors import Doors
-from bridge.spark.offsets import INITIAL, BatchOffsets, check_mode, decode, encode
+from bridge.spark.doors import SourceDependencies
+from bridge.spark.offsets import INITIAL_OFFSET, BatchOffsets, check_mode, decode, encode
 from bridge.spark.options import SourceOptions
-from bridge.spark.planning import Planner
+from bridge.spark.planning import StreamPlanner
 from bridge.spark.positions import nested
 from bridge.spark.ranges import ReadSettings
 from bridge.spark.read import RangePartition
-from bridge.spark.shipping import ReadsInExecutors
+from bridge.spark.shipping import ExecutorReaderMixin
 from bridge.spark.tasks import cut_into_tasks
 from bridge.spark.told import sentence_first
 from zkconsumer.kafka.security import broker_security_from_config
 
 
-class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """The stream of one query.  Nothing is opened before Spark asks for something; one thread."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...], doors: Doors | None = None) -> None:
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], doors: SourceDependencies | None = None
+    ) -> None:
         self._options = options
         self._columns = columns
-        self._doors = doors or Doors()
-        self._planner = Planner(options, self._doors)
-        self._faults: faults.Faults | None = None
+        self._doors = doors or SourceDependencies()
+        self._planner = StreamPlanner(options, self._doors)
+        self._faults: faults.FaultPoint | None = None
 
     # --- what Spark calls ---------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """A constant: Spark asks again when it repeats the first batch, whose beginning is in its end."""
-        return dict(INITIAL)
+        return dict(INITIAL_OFFSET)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One limit that was set; the others are known here.  Python sources cannot name several (Spark 4.2, 4.3)."""
@@ -105,9 +107,7 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = broker_security_from_config(config).for_brokers(brokers)
-        return [
-            RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks
-        ]
+        return [RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: it comes when the batch after ``end`` is planned, and never for the last one."""
@@ -123,7 +123,7 @@ class ZkConsumerStreamReader(ReadsInExecutors, DataSourceStreamReader, SupportsT
             check_mode(offsets, self._options.commit_mode)
         return offsets
 
-    def _faults_here(self) -> faults.Faults:
+    def _faults_here(self) -> faults.FaultPoint:
         if self._faults is None:
             self._faults = self._doors.fault_point(self._options.config.group_id)
         return self._faults

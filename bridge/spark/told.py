@@ -73,7 +73,7 @@ def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:
-    """The pieces; an error among them as ``told_before_frames`` tells it."""
+    """The pieces; an error among them as ``sentence_before_traceback`` tells it."""
     try:
         yield from pieces
     except ZkConsumerError as error:

@@ -2,18 +2,26 @@
 
 from bridge.broker.settings import TlsFiles
 from bridge.testing.embedded_broker import EmbeddedBroker
-from bridge.testing.feed_judge import CODES, Feed, Finding, Judgement, Read, Sunk, check_query_history
+from bridge.testing.feed_judge import (
+    QUERY_FINDING_CODES,
+    MemberRead,
+    QueryFinding,
+    QueryHistory,
+    QueryVerdict,
+    SinkRow,
+    check_query_history,
+)
 from bridge.testing.history_recorder import HistoryRecorder
 
 __all__ = [
-    "CODES",
+    "QUERY_FINDING_CODES",
     "EmbeddedBroker",
-    "Feed",
-    "Finding",
     "HistoryRecorder",
-    "Judgement",
-    "Read",
-    "Sunk",
+    "MemberRead",
+    "QueryFinding",
+    "QueryHistory",
+    "QueryVerdict",
+    "SinkRow",
     "TlsFiles",
-    "judge",
+    "check_query_history",
 ]

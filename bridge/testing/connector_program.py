@@ -15,23 +15,29 @@ from itertools import islice
 from typing import Any
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.config import SETTINGS
+from bridge.client.config import GROUP_SETTINGS
 from bridge.client.connector import CoordinatorConsumerConnector
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.subscription import ConsumerThreadId
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.streams import KafkaStream
-from zkconsumer.testing.modern_program import POLL_MS, Diary, Place, Record, run_program
+from zkconsumer.testing.modern_program import (
+    POLL_MS,
+    CoordinatorMemberEventLog,
+    PartitionId,
+    RecordPosition,
+    run_program,
+)
 from zkconsumer.types import Hooks, TopicPartition
 
-SHARED = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")
+CONSUMER_CONFIG_KEYS = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")
 """What the old configuration says."""
 
 STREAMS = 1
 POLL_RECORDS = 100
 
 
-class Ours:
+class CoordinatorConnectorClient:
     """The connector, with the surface of a client library."""
 
     def __init__(self, settings: dict[str, str]) -> None:
@@ -49,27 +55,31 @@ class Ours:
                 auto_commit_enable=False,
                 consumer_timeout_ms=POLL_MS,
             ),
-            {key: value for key, value in settings.items() if key in SETTINGS and key not in SHARED},
+            {
+                key: value
+                for key, value in settings.items()
+                if key in GROUP_SETTINGS and key not in CONSUMER_CONFIG_KEYS
+            },
             assignors=[ASSIGNORS[strategy]()],
-            hooks=_Lost(self),
+            hooks=_PartitionsLostHooks(self),
         )
-        self.diary: Diary | None = None
+        self.diary: CoordinatorMemberEventLog | None = None
         self._stream: KafkaStream[Any, Any] | None = None
 
-    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+    def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
         self.diary = diary
-        self._connector.set_consumer_rebalance_listener(_Listener(diary))
+        self._connector.set_consumer_rebalance_listener(_EventLogListener(diary))
         streams = self._connector.create_message_streams(dict.fromkeys(topics, STREAMS))
         [[self._stream]] = streams.values()
 
-    def poll(self) -> Iterable[Record]:
+    def poll(self) -> Iterable[RecordPosition]:
         assert self._stream is not None, "subscribed before it polls"
         with suppress(ConsumerTimeoutException):
             # Of a stream that never runs dry only some, or nobody would look whether to stop.
             for message in islice(self._stream, POLL_RECORDS):
                 yield message.topic, message.partition, message.offset
 
-    def commit(self, offsets: dict[Place, int]) -> bool:
+    def commit(self, offsets: dict[PartitionId, int]) -> bool:
         self._connector.commit_offsets({TopicPartition(*place): offset for place, offset in offsets.items()})
         return True
 
@@ -77,10 +87,10 @@ class Ours:
         self._connector.close()
 
 
-class _Listener:
+class _EventLogListener:
     """Writes down what is taken up and given back."""
 
-    def __init__(self, diary: Diary) -> None:
+    def __init__(self, diary: CoordinatorMemberEventLog) -> None:
         self._diary = diary
 
     def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
@@ -92,10 +102,10 @@ class _Listener:
         self._diary.assigned(places - self._diary.owned)
 
 
-class _Lost(Hooks):
+class _PartitionsLostHooks(Hooks):
     """Writes down what was lost: nobody was asked before."""
 
-    def __init__(self, library: Ours) -> None:
+    def __init__(self, library: CoordinatorConnectorClient) -> None:
         self._library = library
 
     def partitions_lost(self, partitions: tuple[TopicPartition, ...], why: str) -> None:
@@ -105,7 +115,7 @@ class _Lost(Hooks):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until told to stop."""
-    return run_program({"ours": Ours}, arguments)
+    return run_program({"ours": CoordinatorConnectorClient}, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The brokers of ``zkconsumer demo`` where the bridge is installed: two nodes of the embedded broker.
 
-Named by the entry point ``zkconsumer.demo_brokers``; what is asked of it is ``zkconsumer.cli.demo.Brokers``.
+Named by the entry point ``zkconsumer.demo_brokers``; what is asked of it is ``zkconsumer.cli.demo.DemoCluster``.
 """
 
 from __future__ import annotations

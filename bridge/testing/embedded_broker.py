@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from bridge.broker.cluster import Cluster, allow_all
+from bridge.broker.cluster import BrokerCluster, allow_all
 from bridge.broker.config import read_topic_config
-from bridge.broker.listeners import Listener, bootstrap_servers, read_listener
+from bridge.broker.listeners import BrokerListener, bootstrap_servers, read_listener
 from bridge.broker.log.files import SyncPolicy
-from bridge.broker.releases import NEWEST
+from bridge.broker.releases import DEFAULT_RELEASE
 from bridge.broker.server import BrokerServer
-from bridge.broker.settings import BrokerSettings, TlsFiles
-from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, Partition, is_valid_topic_name
-from bridge.coordinator.calls import Authorizer, Call
+from bridge.broker.settings import BrokerServerSettings, TlsFiles
+from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, BrokerPartition, is_valid_topic_name
+from bridge.coordinator.calls import ApiRequest, Authorizer
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress
@@ -31,7 +31,7 @@ from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
 
-QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
 """What a test wants: groups come together at once, and members may be declared dead soon."""
 
 
@@ -39,15 +39,15 @@ class EmbeddedBroker:
     """One process's broker of one or several nodes, in memory unless ``data`` names a directory.
 
     ``release``: which Kafka it behaves as (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any that
-    is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``QUICK`` hold unless they are given.
-    ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own).
-    ``may``: who may do what.  ``start`` raises as ``BrokerServer.start`` does.
+    is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``TEST_PROPERTIES`` hold unless they are
+    given. ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own). ``may``:
+    who may do what.  ``start`` raises as ``BrokerServer.start`` does.
     """
 
     def __init__(
         self,
         *,
-        release: str = NEWEST,
+        release: str = DEFAULT_RELEASE,
         nodes: int = 1,
         data: Path | str | None = None,
         sync: SyncPolicy = SyncPolicy.SYSTEM,
@@ -61,15 +61,15 @@ class EmbeddedBroker:
     ) -> None:
         if isinstance(listeners, str):
             raise UsageError(f"listeners is a list of them: [{listeners!r}]")
-        read: tuple[Listener, ...] = tuple(map(read_listener, listeners))
+        read: tuple[BrokerListener, ...] = tuple(map(read_listener, listeners))
         self._server = BrokerServer(
-            BrokerSettings(
+            BrokerServerSettings(
                 release=release,
                 nodes=nodes,
                 listeners=read,
                 data=None if data is None else Path(data),
                 sync=sync,
-                properties={**QUICK, **(properties or {})},
+                properties={**TEST_PROPERTIES, **(properties or {})},
                 users=users or {},
                 tls=tls,
                 zookeeper=zookeeper,
@@ -104,19 +104,19 @@ class EmbeddedBroker:
         """The nodes as ``bootstrap.servers`` has them."""
         return bootstrap_servers(self.addresses())
 
-    def run_on_broker_thread(self, action: Callable[[Cluster], T]) -> T:
+    def run_on_broker_thread(self, action: Callable[[BrokerCluster], T]) -> T:
         """Run something on the broker's thread, for what has no method here."""
         return self._server.call(action)
 
-    def on_group_response(self, on_group_answer: Callable[[Call, Any, Any], None]) -> None:
+    def on_group_response(self, on_group_answer: Callable[[ApiRequest, Any, Any], None]) -> None:
         """From now on this is told of each answer of a group coordinator before it goes out, on the broker's thread:
-        the call, what it asked, and the answer (``HistoryRecorder.of_kafka`` makes one).
+        the call, what it asked, and the answer (``HistoryRecorder.kafka_callback`` makes one).
         """
 
-        def listen(cluster: Cluster) -> None:
+        def listen(cluster: BrokerCluster) -> None:
             cluster.on_group_response = on_group_answer
 
-        self.run_on_broker_thread(on_group_response)
+        self.run_on_broker_thread(listen)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic.  ``UsageError``: there is one of this name, or none such can be, or no such settings."""
@@ -127,7 +127,7 @@ class EmbeddedBroker:
 
         settings = read_topic_config(config or {}).to_properties()
 
-        def create(cluster: Cluster) -> None:
+        def create(cluster: BrokerCluster) -> None:
             if cluster.topics.get(topic) is not None:
                 raise UsageError(f"there is a topic {topic} already")
             cluster.create_topic(topic, partitions, config=settings)
@@ -137,7 +137,7 @@ class EmbeddedBroker:
     def delete_topic(self, topic: str) -> None:
         """Remove a topic with its records.  ``UsageError``: there is none of this name."""
 
-        def delete(cluster: Cluster) -> None:
+        def delete(cluster: BrokerCluster) -> None:
             found = cluster.topics.get(topic)
             if found is None:
                 raise UsageError(f"there is no topic {topic}")
@@ -156,7 +156,7 @@ class EmbeddedBroker:
             if not isinstance(value, bytes):
                 raise UsageError(f"{value!r} is no record: append takes a list of bytes, such as [b'a', b'b']")
 
-        def append(cluster: Cluster) -> int:
+        def append(cluster: BrokerCluster) -> int:
             found = _partition(cluster, topic, partition)
             if found.log.settings.validation_rules.is_compacted and values:
                 raise UsageError(
@@ -188,7 +188,7 @@ class EmbeddedBroker:
     def coordinator(self, group: str) -> int | None:
         """The node that coordinates a group; None: nobody does, or no group was ever asked for."""
 
-        def look(cluster: Cluster) -> int | None:
+        def look(cluster: BrokerCluster) -> int | None:
             led = cluster.topics.partition(OFFSETS_TOPIC, partition_for(group, cluster.offsets_topic_partitions))
             return None if led is None or led.leader < 0 else led.leader
 
@@ -208,7 +208,7 @@ class EmbeddedBroker:
         self.run_on_broker_thread(lambda cluster: cluster.move_leader(topic, partition, node))
 
 
-def _partition(cluster: Cluster, topic: str, partition: int) -> Partition:
+def _partition(cluster: BrokerCluster, topic: str, partition: int) -> BrokerPartition:
     found = cluster.topics.partition(topic, partition)
     if found is None:
         raise UsageError(f"there is no partition {topic}/{partition}")

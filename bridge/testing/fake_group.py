@@ -1,9 +1,9 @@
 """A group, its members' partitions and its logs, in memory: the other side of a stream's reader, without servers.
 
-    FakeGroup        offsets, owners and records of claims; a test shares the partitions out with ``share_out``
+    FakeGroup        offsets, owners and records of claims; a test shares the partitions out with ``assign``
     FakeMembership   one query's ``GroupMembership`` of it; as ``bridge.spark.keeper`` answers, without waiting
-    FakePeer         an original member: reads what it owns from where the group stands, and commits
-    FakeLogs         the logs; a record is its offset
+    FakeScalaMember         an original member: reads what it owns from where the group stands, and commits
+    FakeLogReader         the logs; a record is its offset
 
 Claims are judged by the real judge.  ``tests/conformance/test_membership_conformance.py`` holds it to the real keeper.
 """
@@ -13,30 +13,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Rewound, Seen, Take, decide_claim
-from bridge.spark.claims.records import Claim, Record
+from bridge.spark.claims.judge import ClaimSnapshot, OnRewind, RewoundBelowClaim, WriteClaim, WriteRefusal, decide_claim
+from bridge.spark.claims.records import BatchClaim, ClaimRecord
 from bridge.spark.claims.words import group_rewound_message
 from bridge.spark.membership import (
     NO_OFFSET,
-    Claimed,
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    ClaimResult,
     CommitMode,
-    Ended,
-    Held,
-    Holding,
-    Refused,
-    Stand,
-    Taken,
-    Wanted,
+    GroupOffset,
+    LeasedPartition,
+    RangeToClaim,
 )
-from bridge.spark.plan import Log
+from bridge.spark.plan import LogBounds
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, GroupRewound
 from zkconsumer.types import BrokerAddress, TopicPartition
 
-NOT_HELD = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not hold the partition"
 
 
 @dataclass
-class FakeGroup:
+class FakeSparkGroup:
     """The group as it stands in its store.
 
     ``topics``: topic -> partitions.  ``owners``: who owns a partition, under which epoch.  ``wanted``: whom it falls
@@ -47,10 +47,10 @@ class FakeGroup:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     owners: dict[TopicPartition, tuple[str, int]] = field(default_factory=dict)
     assignment: dict[TopicPartition, str] = field(default_factory=dict)
-    records: dict[tuple[str, TopicPartition], Record] = field(default_factory=dict)
+    records: dict[tuple[str, TopicPartition], ClaimRecord] = field(default_factory=dict)
     newcomers: set[TopicPartition] = field(default_factory=set)
     history: list[tuple[TopicPartition, int]] = field(default_factory=list)
-    members: dict[str, FakeMembership | FakePeer] = field(default_factory=dict)
+    members: dict[str, FakeMembership | FakeScalaMember] = field(default_factory=dict)
     _epochs: Iterator[int] = field(default_factory=lambda: iter(range(100, 1 << 60)))
 
     @property
@@ -94,7 +94,9 @@ class FakeGroup:
 class FakeMembership:
     """One query's membership; see ``GroupMembership``."""
 
-    def __init__(self, group: FakeGroup, name: str, mode: CommitMode, on_rewind: OnRewind = OnRewind.IGNORE) -> None:
+    def __init__(
+        self, group: FakeSparkGroup, name: str, mode: CommitMode, on_rewind: OnRewind = OnRewind.IGNORE
+    ) -> None:
         self._group = group
         self._name = name
         self._mode = mode
@@ -135,7 +137,7 @@ class FakeMembership:
 
     # --- GroupMembership ----------------------------------------------------------------------------------------
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
         self._check()
         if self._mode is CommitMode.AFTER_BATCH:
             held = self._group.owned_by(self._name)
@@ -147,46 +149,48 @@ class FakeMembership:
         held = self._group.owned_by(self._name)
         self._leased = set(held)
         share = {tp for tp, name in self._group.assignment.items() if name == self._name}
-        lent = {tp: Held(epoch, self._offset_at_start[tp]) for tp, epoch in held.items()}
-        return Holding(lent, share <= held.keys(), self._rebalances, dict(self._group.topics))
+        lent = {tp: LeasedPartition(epoch, self._offset_at_start[tp]) for tp, epoch in held.items()}
+        return BatchAssignment(lent, share <= held.keys(), self._rebalances, dict(self._group.topics))
 
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self._check()
         self._leased &= set(partitions)
         self._group.rebalance()
 
-    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         self._check()
         made = {}
         for tp in partitions:
-            latest = self._group.records.get((query, tp), Record()).latest
-            made[tp] = Stand(self._group.offsets.get(tp, NO_OFFSET), latest.end if latest is not None else None)
+            latest = self._group.records.get((query, tp), ClaimRecord()).latest
+            made[tp] = GroupOffset(self._group.offsets.get(tp, NO_OFFSET), latest.end if latest is not None else None)
         return made
 
-    def claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Claimed]:
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
+    ) -> dict[TopicPartition, ClaimResult]:
         self._check()
         return {tp: self._claim_one(query, batch, tp, wanted) for tp, wanted in ranges.items()}
 
-    def _claim_one(self, query: str, batch: int, tp: TopicPartition, wanted: Wanted) -> Claimed:
+    def _claim_one(self, query: str, batch: int, tp: TopicPartition, wanted: RangeToClaim) -> ClaimResult:
         group = self._group
-        record = group.records.get((query, tp), Record())
+        record = group.records.get((query, tp), ClaimRecord())
         epoch = group.owned_by(self._name).get(tp)
         claimed = record.latest.end if record.latest is not None else None
-        seen = Seen(record, claimed, "" if epoch is not None else NOT_HELD, group.offsets.get(tp))
+        seen = ClaimSnapshot(record, claimed, "" if epoch is not None else NOT_OWNED_MESSAGE, group.offsets.get(tp))
         verdict = decide_claim(batch, wanted, seen, self._on_rewind)
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, ClaimRefused):
             return verdict
-        if isinstance(verdict, Rewound):
+        if isinstance(verdict, RewoundBelowClaim):
             raise GroupRewound(group_rewound_message("fake", tp, verdict.offset, verdict.claimed))
-        if isinstance(verdict, Refuse):
+        if isinstance(verdict, WriteRefusal):
             group.records[query, tp] = record.with_refusal(batch)
-            return Refused(verdict.reason)
-        if isinstance(verdict, Take):
+            return ClaimRefused(verdict.reason)
+        if isinstance(verdict, WriteClaim):
             assert epoch is not None, "row 4 refuses the others"
             group.write(tp, verdict.end)
             self._offset_at_start[tp] = verdict.end
-            group.records[query, tp] = record.with_claim(Claim(batch, verdict.first, verdict.end, epoch, 0))
-        return Taken(verdict.first, verdict.end)
+            group.records[query, tp] = record.with_claim(BatchClaim(batch, verdict.first, verdict.end, epoch, 0))
+        return ClaimedRange(verdict.first, verdict.end)
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         self._check()
@@ -194,7 +198,7 @@ class FakeMembership:
         for tp in offsets.keys() & held.keys():
             self._group.write(tp, offsets[tp])
             self._offset_at_start[tp] = offsets[tp]
-        return dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+        return dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
 
     def brokers(self) -> list[BrokerAddress]:
         self._check()
@@ -213,27 +217,27 @@ class FakeMembership:
             raise ConnectorClosed("this membership is over")
 
 
-class FakePeer:
+class FakeScalaMember:
     """An original member that commits whatever it has read at once; ``output`` is all of it."""
 
-    def __init__(self, group: FakeGroup, name: str) -> None:
+    def __init__(self, group: FakeSparkGroup, name: str) -> None:
         self._group = group
         self._name = name
         self._positions: dict[TopicPartition, int] = {}
         self.output: list[tuple[TopicPartition, int]] = []
         group.members[name] = self
 
-    def took(self, tp: TopicPartition) -> None:
+    def on_assigned(self, tp: TopicPartition) -> None:
         """It reads from where the group stands, or from the beginning."""
         self._positions[tp] = max(0, self._group.offsets.get(tp, 0))
 
-    def give_back(self) -> None:
+    def release_revoked(self) -> None:
         """At once."""
         for tp in self._group.owned_by(self._name):
             if self._group.assignment.get(tp) != self._name:
                 self._group.release(tp)
 
-    def read(self, logs: FakeLogs, most: int) -> None:
+    def read(self, logs: FakeLogReader, most: int) -> None:
         """So many records at most of each partition that it owns."""
         for tp in self._group.owned_by(self._name):
             position = self._positions[tp]
@@ -245,11 +249,11 @@ class FakePeer:
 
 
 @dataclass
-class FakeLogs:
-    """Logs in memory; see ``bridge.spark.logs.Logs``.  ``unknown``: those whose leaders do not answer, and why;
+class FakeLogReader:
+    """Logs in memory; see ``bridge.spark.logs.LogReader``.  ``unknown``: those whose leaders do not answer, and why;
     ``is_silent``: no broker answers."""
 
-    ranges: dict[TopicPartition, Log]
+    ranges: dict[TopicPartition, LogBounds]
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     times: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
     bytes_per_offset: float = 100.0
@@ -258,15 +262,15 @@ class FakeLogs:
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Log | str]:
+    ) -> dict[TopicPartition, LogBounds | str]:
         self.requests += 1
         if self.is_unreachable:
             raise BrokerUnreachable("none of 1 brokers answers")
         return {tp: self.unknown.get(tp) or self._log(tp, times.get(tp)) for tp in partitions}
 
-    def _log(self, tp: TopicPartition, time_ms: int | None) -> Log:
+    def _log(self, tp: TopicPartition, time_ms: int | None) -> LogBounds:
         log = self.ranges[tp]
-        return log if time_ms is None else Log(log.first, log.end, self.times.get(tp, {}).get(time_ms))
+        return log if time_ms is None else LogBounds(log.first, log.end, self.times.get(tp, {}).get(time_ms))
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
         return self.bytes_per_offset
@@ -280,4 +284,4 @@ class FakeLogs:
     def append(self, tp: TopicPartition, count: int) -> None:
         """So many records more."""
         log = self.ranges[tp]
-        self.ranges[tp] = Log(log.first, log.end + count)
+        self.ranges[tp] = LogBounds(log.first, log.end + count)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from bridge.spark.membership import CommitMode
 from zkconsumer.types import TopicPartition
 
-CODES: Mapping[str, str] = {
+QUERY_FINDING_CODES: Mapping[str, str] = {
     "lost": "in the log, and neither in the sink nor with a member",
     "not_in_log": "in the sink or with a member, and not in the log",
     "other_value": "in the sink with a value that the log does not hold there",
@@ -39,7 +39,7 @@ CODES: Mapping[str, str] = {
 RANGES_SHOWN_MAX = 4
 
 
-class Sunk(NamedTuple):
+class SinkRow(NamedTuple):
     """One row of the sink; ``batch``: the id that Spark gave to its micro-batch."""
 
     batch: int
@@ -48,7 +48,7 @@ class Sunk(NamedTuple):
     value: str | None = None
 
 
-class Read(NamedTuple):
+class MemberRead(NamedTuple):
     """One record that another member of the group handed out."""
 
     member: str
@@ -57,7 +57,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class QueryHistory:
     """What was seen of one query and its group.
 
     ``log``: what the brokers hold of each partition.  ``value_of``: the value that a record must have, if it is to be
@@ -69,8 +69,8 @@ class Feed:
 
     mode: CommitMode
     log: Mapping[TopicPartition, range]
-    sink_rows: Sequence[Sunk]
-    member_reads: Sequence[Read]
+    sink_rows: Sequence[SinkRow]
+    member_reads: Sequence[MemberRead]
     stored: Mapping[TopicPartition, Sequence[int]] = field(default_factory=dict)
     final_offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     crashes: int = 0
@@ -80,7 +80,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class QueryFinding:
     """One promise that was not kept in one partition."""
 
     code: str
@@ -88,15 +88,15 @@ class Finding:
     what: str
 
     def __str__(self) -> str:
-        return f"{self.code} {self.partition}: {self.what} ({CODES[self.code]})"
+        return f"{self.code} {self.partition}: {self.what} ({QUERY_FINDING_CODES[self.code]})"
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class QueryVerdict:
     """``overlap``: partition -> how many records are in the sink and with a member; ``repeats``: how many records the
     other members handed out more than once among themselves, which is theirs to answer for."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[QueryFinding, ...]
     records: int
     sunk: int
     read: int
@@ -118,15 +118,15 @@ class Judgement:
         return "\n".join([numbers, *map(str, self.findings)])
 
 
-def check_query_history(feed: Feed) -> Judgement:
+def check_query_history(feed: QueryHistory) -> QueryVerdict:
     """Every promise, partition by partition."""
-    sunk: dict[TopicPartition, list[Sunk]] = defaultdict(list)
+    sunk: dict[TopicPartition, list[SinkRow]] = defaultdict(list)
     read: dict[TopicPartition, Counter[int]] = defaultdict(Counter)
     for row in feed.sink_rows:
         sunk[row.partition].append(row)
     for one in feed.member_reads:
         read[one.partition][one.offset] += 1
-    findings: list[Finding] = []
+    findings: list[QueryFinding] = []
     overlap: dict[TopicPartition, int] = {}
     for partition in sorted({*feed.log, *sunk, *read}):
         rows, handed = sunk[partition], read[partition]
@@ -141,8 +141,8 @@ def check_query_history(feed: Feed) -> Judgement:
         findings += _gone_back(partition, offsets)
     for partition, (stands, ends) in sorted(feed.final_offsets.items()):
         if stands != ends:
-            findings.append(Finding("group_end", partition, f"the group stands at {stands} and not at {ends}"))
-    return Judgement(
+            findings.append(QueryFinding("group_end", partition, f"the group stands at {stands} and not at {ends}"))
+    return QueryVerdict(
         tuple(findings),
         records=sum(map(len, feed.log.values())),
         sunk=len(feed.sink_rows),
@@ -155,50 +155,50 @@ def check_query_history(feed: Feed) -> Judgement:
 def _against_the_log(
     partition: TopicPartition,
     held: range,
-    rows: Sequence[Sunk],
+    rows: Sequence[SinkRow],
     handed: Counter[int],
-    feed: Feed,
-) -> Iterable[Finding]:
+    feed: QueryHistory,
+) -> Iterable[QueryFinding]:
     value_of = feed.value_of
     seen = {row.offset for row in rows} | handed.keys()
     missing = [offset for offset in held if offset not in seen and offset >= feed.retention_starts.get(partition, 0)]
     if missing:
-        yield Finding("lost", partition, _ranges(missing))
+        yield QueryFinding("lost", partition, _ranges(missing))
     invented = sorted(offset for offset in seen if offset not in held)
     if invented:
-        yield Finding("not_in_log", partition, _ranges(invented))
+        yield QueryFinding("not_in_log", partition, _ranges(invented))
     if value_of is None:
         return
     for row in rows:
         if row.offset in held and row.value != value_of(partition, row.offset):
             wanted = value_of(partition, row.offset)
-            yield Finding("other_value", partition, f"{row.offset} has {row.value!r} and not {wanted!r}")
+            yield QueryFinding("other_value", partition, f"{row.offset} has {row.value!r} and not {wanted!r}")
             return  # one says as much as a thousand
 
 
-def _repeated(partition: TopicPartition, rows: Sequence[Sunk]) -> Iterable[Finding]:
+def _repeated(partition: TopicPartition, rows: Sequence[SinkRow]) -> Iterable[QueryFinding]:
     batches: dict[int, list[int]] = defaultdict(list)
     for row in rows:
         batches[row.offset].append(row.batch)
     twice = sorted(offset for offset, found in batches.items() if len(found) > 1)
     if twice:
         first = sorted(batches[twice[0]])
-        yield Finding("twice_in_sink", partition, f"{_ranges(twice)}; {twice[0]} is in batches {first}")
+        yield QueryFinding("twice_in_sink", partition, f"{_ranges(twice)}; {twice[0]} is in batches {first}")
 
 
-def _overlapping(partition: TopicPartition, both: Sequence[Sunk], feed: Feed) -> Iterable[Finding]:
+def _overlapping(partition: TopicPartition, both: Sequence[SinkRow], feed: QueryHistory) -> Iterable[QueryFinding]:
     batches = sorted({row.batch for row in both})
     what = f"{_ranges(sorted({row.offset for row in both}))}, of batches {batches}"
     if feed.mode is CommitMode.CLAIM:
-        yield Finding("claim_overlap", partition, what)
+        yield QueryFinding("claim_overlap", partition, what)
     elif feed.mode is CommitMode.AFTER_BATCH and len(batches) > feed.crashes:
-        yield Finding("overlap", partition, f"{what}, after {feed.crashes} crashes")
+        yield QueryFinding("overlap", partition, f"{what}, after {feed.crashes} crashes")
 
 
-def _gone_back(partition: TopicPartition, offsets: Sequence[int]) -> Iterable[Finding]:
+def _gone_back(partition: TopicPartition, offsets: Sequence[int]) -> Iterable[QueryFinding]:
     for before, after in itertools.pairwise(offsets):
         if after < before:
-            yield Finding("went_back", partition, f"from {before} to {after}")
+            yield QueryFinding("went_back", partition, f"from {before} to {after}")
 
 
 def _ranges(offsets: Sequence[int]) -> str:

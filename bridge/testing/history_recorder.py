@@ -1,8 +1,8 @@
 """What the fake ZooKeeper and the embedded broker accepted of one group, as lines for ``zkconsumer check``.
 
     recorder = HistoryRecorder("g1")
-    zookeeper.on_changes = recorder.of_zookeeper(zookeeper)       # a FakeZooKeeper
-    broker.listen(recorder.of_kafka(lambda call, body: call.client_id))   # an EmbeddedBroker
+    zookeeper.on_changes = recorder.zookeeper_callback(zookeeper)       # a FakeZooKeeper
+    broker.listen(recorder.kafka_callback(lambda call, body: call.client_id))   # an EmbeddedBroker
     recorder.member("tool", "migrator", store.session_id)
     ...
     verdict = judge(recorder.events)
@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.testing.checker import Committed, ControlWritten, Event, Fenced, MemberKnown, Note, Unfenced, dump_line
+from zkconsumer.testing.checker import (
+    ControlWritten,
+    Fenced,
+    HistoryEvent,
+    HistoryNote,
+    MemberDeclared,
+    OffsetCommitted,
+    Unfenced,
+    dump_line,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -28,12 +37,12 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import parse_control, parse_offset
 
 if TYPE_CHECKING:
-    from bridge.coordinator.calls import Call
-    from zkconsumer.testing.checker.events import Kind, Store
+    from bridge.coordinator.calls import ApiRequest
+    from zkconsumer.testing.checker.events import HistoryMemberKind, HistoryStore
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
-    from zkconsumer.testing.znode_tree import Change
+    from zkconsumer.testing.znode_tree import ZnodeChange
 
-Whose: TypeAlias = "Callable[[Call, Any], str | None]"
+ClientNameOf: TypeAlias = "Callable[[ApiRequest, Any], str | None]"
 """The name of who asks a group coordinator; None: nobody whom the history knows."""
 
 FIRST_MS = 1_400_000_000_000
@@ -44,7 +53,7 @@ class HistoryRecorder:
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self.events: list[Event] = []
+        self.events: list[HistoryEvent] = []
         self._sessions: dict[int, str] = {}
         self._migrators: set[str] = set()
         self._placeholder_id: str | None = None
@@ -52,13 +61,13 @@ class HistoryRecorder:
         place = re.escape(paths.group_root(group))
         self._node = re.compile(rf"{place}/(owners|offsets)/([^/]+)/([0-9]+)(/fenced)?")
 
-    def add(self, event: type[Event], *fields: Any, **more: Any) -> None:
+    def add(self, event: type[HistoryEvent], *fields: Any, **more: Any) -> None:
         """One line, later than all before it."""
         self.events.append(event(FIRST_MS + len(self.events), *fields, **more))
 
-    def member(self, name: str, kind: Kind, session_id: int | None = None) -> None:
+    def member(self, name: str, kind: HistoryMemberKind, session_id: int | None = None) -> None:
         """From now on there is this member; what the session writes is written by it."""
-        self.add(MemberKnown, name, kind)
+        self.add(MemberDeclared, name, kind)
         if kind == "migrator":
             self._migrators.add(name)
         if session_id is not None:
@@ -79,10 +88,10 @@ class HistoryRecorder:
 
     # --- ZooKeeper ----------------------------------------------------------------------------------------------
 
-    def zookeeper_callback(self, zookeeper: FakeZooKeeper) -> Callable[[Iterable[Change], int], None]:
+    def zookeeper_callback(self, zookeeper: FakeZooKeeper) -> Callable[[Iterable[ZnodeChange], int], None]:
         """For ``FakeZooKeeper.on_changes``."""
 
-        def changed(changes: Iterable[Change], session_id: int) -> None:
+        def changed(changes: Iterable[ZnodeChange], session_id: int) -> None:
             for path, kind in changes:
                 self._changed(path, None if kind == "deleted" else zookeeper.tree.data(path), session_id)
 
@@ -107,14 +116,14 @@ class HistoryRecorder:
             try:
                 self._committed("zookeeper", TopicPartition(topic, number), parse_offset(data), by)
             except MalformedZnode as error:
-                self.add(Note, f"{path}, written by {by or 'somebody'}: {error}")
+                self.add(HistoryNote, f"{path}, written by {by or 'somebody'}: {error}")
 
     # --- Kafka --------------------------------------------------------------------------------------------------
 
-    def kafka_callback(self, whose: Whose) -> Callable[[Call, Any, Any], None]:
+    def kafka_callback(self, whose: ClientNameOf) -> Callable[[ApiRequest, Any, Any], None]:
         """For ``EmbeddedBroker.listen``."""
 
-        def answered(call: Call, body: Any, answer: Any) -> None:
+        def answered(call: ApiRequest, body: Any, answer: Any) -> None:
             by = whose(call, body)
             match body, answer:
                 case OffsetCommitRequest(group_id=self.group), OffsetCommitResponse():
@@ -123,7 +132,9 @@ class HistoryRecorder:
                     if by in self._migrators:
                         self._placeholder_joined(body.member_id)
                 case LeaveGroupRequest(group_id=self.group), LeaveGroupResponse(error_code=0):
-                    self._members_left([body.member_id, *(one.member_id for one in answer.members if not one.error_code)])
+                    self._members_left(
+                        [body.member_id, *(one.member_id for one in answer.members if not one.error_code)]
+                    )
 
         return answered
 
@@ -145,8 +156,8 @@ class HistoryRecorder:
             self.add(Unfenced, "kafka")
             self._placeholder_id = None
 
-    def _committed(self, store: Store, tp: TopicPartition, offset: int, by: str | None) -> None:
+    def _committed(self, store: HistoryStore, tp: TopicPartition, offset: int, by: str | None) -> None:
         if offset < 0:
-            self.add(Note, f"{tp}: {by or 'somebody'} stored {offset} in {store}, which is no offset")
+            self.add(HistoryNote, f"{tp}: {by or 'somebody'} stored {offset} in {store}, which is no offset")
         else:
-            self.add(Committed, tp.topic, tp.partition, offset, by, store=store)
+            self.add(OffsetCommitted, tp.topic, tp.partition, offset, by, store=store)

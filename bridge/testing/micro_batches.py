@@ -6,7 +6,7 @@
                   latestOffset; its start is what the batch before ended with, or initialOffset, asked again
 
 Every offset goes through JSON, as between the JVM and Python.  ``trigger`` is a generator that stops at the points of
-``POINTS``: whoever drives it may do there what others do meanwhile, or leave it, which is a crash.
+``CRASH_POINTS``: whoever drives it may do there what others do meanwhile, or leave it, which is a crash.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ AFTER_WAL = "after_wal"
 AFTER_CLAIM = "after_claim"
 AFTER_SINK = "after_sink"
 AFTER_COMMIT_LOG = "after_commitlog"
-POINTS = (PLANNED, AFTER_WAL, AFTER_CLAIM, AFTER_SINK, AFTER_COMMIT_LOG)
+CRASH_POINTS = (PLANNED, AFTER_WAL, AFTER_CLAIM, AFTER_SINK, AFTER_COMMIT_LOG)
 
 BATCHES_MAX = 10_000
 """A run to the end that makes more batches than this would never end."""
 
-Row = tuple[TopicPartition, int]
+OutputRow = tuple[TopicPartition, int]
 
 
 @dataclass
-class Checkpoint:
+class FakeSparkCheckpoint:
     """What survives a crash: Spark's two logs, and a sink that takes a batch once, as the file sink does."""
 
     offsets: list[str] = field(default_factory=list)
     commits: int = 0
-    sink: dict[int, list[Row]] = field(default_factory=dict)
+    sink: dict[int, list[OutputRow]] = field(default_factory=dict)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[OutputRow]:
         """Everything that reached the sink."""
         return [row for _, rows in sorted(self.sink.items()) for row in rows]
 
 
-class MicroBatches:
+class MicroBatchEngine:
     """One run of a query, from a checkpoint."""
 
     def __init__(
         self,
         make_reader: Callable[[], ZkConsumerStreamReader],
-        checkpoint: Checkpoint,
+        checkpoint: FakeSparkCheckpoint,
         *,
         available_now: bool = False,
         read: Callable[[RangePartition], Iterable[int]] | None = None,
@@ -74,7 +74,7 @@ class MicroBatches:
         return self._checkpoint.offsets[done - 1] if done else json.dumps(self.reader.initialOffset())
 
     def trigger(self) -> Iterator[str]:
-        """One trigger, up to the next of ``POINTS``; it gives nothing when nothing is new."""
+        """One trigger, up to the next of ``CRASH_POINTS``; it gives nothing when nothing is new."""
         checkpoint = self._checkpoint
         batch = checkpoint.commits
         if len(checkpoint.offsets) == batch:

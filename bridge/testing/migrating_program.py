@@ -11,19 +11,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.config import SAID_BY_THE_OLD, SETTINGS
+from bridge.client.config import GROUP_SETTINGS, SCALA_CONSUMER_KEYS
 from bridge.migration.connector.connector import MigratingConsumerConnector
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.testing.member_program import main
 
 if TYPE_CHECKING:
     from zkconsumer.connector_base import ConsumerConnector
-    from zkconsumer.testing.member_program import Diary, Settings
+    from zkconsumer.testing.member_program import MemberEventLog, ProgramSettings
 
 
-def migrating(settings: Settings, _: Diary) -> ConsumerConnector[Any]:
+def migrating(settings: ProgramSettings, _: MemberEventLog) -> ConsumerConnector[Any]:
     """A member of both worlds."""
-    group = {key: value for key, value in settings.items() if key in SETTINGS and key not in SAID_BY_THE_OLD}
+    group = {key: value for key, value in settings.items() if key in GROUP_SETTINGS and key not in SCALA_CONSUMER_KEYS}
     old = {key: value for key, value in settings.items() if key not in group}
     return MigratingConsumerConnector(ConsumerConfig.from_properties(old), group)
 

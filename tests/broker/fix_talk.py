@@ -44,13 +44,13 @@ SUBSCRIPTION = bytes.fromhex("00000000000100017400000000")
 """ConsumerProtocol v0: topic ``t``, no user data."""
 
 
-class Talk:
+class RawClient:
     """Errors of the protocol are given back as numbers."""
 
     def __init__(self, address: BrokerAddress, client_id: str = "talk") -> None:
         self.connection = BlockingConnection(address.host, address.port, client_id=client_id)
 
-    def __enter__(self) -> Talk:
+    def __enter__(self) -> RawClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.fix_fetch_sessions import walk_through
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.testing.sandbox import wait_until
@@ -34,7 +34,12 @@ from zkconsumer.wire.schemas import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
-from zkconsumer.wire.schemas.create_topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment, TopicConfig
+from zkconsumer.wire.schemas.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from zkconsumer.wire.schemas.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from zkconsumer.wire.schemas.describe_cluster import DescribeClusterRequest
 from zkconsumer.wire.schemas.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -62,8 +67,8 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def talk(broker: EmbeddedBroker) -> Iterator[Talk]:
-    with Talk(broker.addresses()[0]) as made:
+def talk(broker: EmbeddedBroker) -> Iterator[RawClient]:
+    with RawClient(broker.addresses()[0]) as made:
         yield made
 
 
@@ -77,7 +82,7 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
 # --- metadata and topics ------------------------------------------------------------------------------------------
 
 
-def test_asking_for_a_topic_makes_it_and_says_so_the_second_time(talk: Talk) -> None:
+def test_asking_for_a_topic_makes_it_and_says_so_the_second_time(talk: RawClient) -> None:
     [first] = talk.metadata("made").topics
     assert (first.error_code, first.partitions) == (5, [])
     [second] = talk.metadata("made").topics
@@ -85,22 +90,22 @@ def test_asking_for_a_topic_makes_it_and_says_so_the_second_time(talk: Talk) -> 
     assert [p.leader_id for p in second.partitions] == [0, 0]
 
 
-def test_a_topic_is_not_made_where_that_is_not_wanted_or_the_name_cannot_be(talk: Talk) -> None:
+def test_a_topic_is_not_made_where_that_is_not_wanted_or_the_name_cannot_be(talk: RawClient) -> None:
     assert talk.metadata("unwanted", creates=False).topics[0].error_code == 3
     for name in ("no spaces", "", ".", "x" * 250):
         assert talk.metadata(name).topics[0].error_code == 17
     strict = EmbeddedBroker(properties={"auto.create.topics.enable": "false"})
-    with strict, Talk(strict.addresses()[0]) as other:
+    with strict, RawClient(strict.addresses()[0]) as other:
         assert other.metadata("t").topics[0].error_code == 3
 
 
-def test_all_topics_are_asked_for_by_an_empty_list_at_first_and_by_null_later(talk: Talk, topic: str) -> None:
+def test_all_topics_are_asked_for_by_an_empty_list_at_first_and_by_null_later(talk: RawClient, topic: str) -> None:
     assert topic in {t.name for t in talk.ask(METADATA, 0, MetadataRequest(topics=[])).topics}
     assert talk.ask(METADATA, 1, MetadataRequest(topics=[])).topics == []
     assert topic in {t.name for t in talk.ask(METADATA, 12, MetadataRequest(topics=None)).topics}
 
 
-def test_a_topic_is_found_by_its_id_in_metadata_fetch_and_produce(talk: Talk, topic: str) -> None:
+def test_a_topic_is_found_by_its_id_in_metadata_fetch_and_produce(talk: RawClient, topic: str) -> None:
     topic_id = talk.metadata(topic, version=10).topics[0].topic_id
     asked = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
     assert talk.ask(METADATA, 12, asked).topics[0].name == topic
@@ -114,7 +119,7 @@ def test_a_topic_is_found_by_its_id_in_metadata_fetch_and_produce(talk: Talk, to
         assert row.error_code == code
         if not code:
             assert [record.value for record in iter_records(row.records)] == [b"by id"]
-    with EmbeddedBroker(release="4.1.1") as modern, Talk(modern.addresses()[0]) as other:
+    with EmbeddedBroker(release="4.1.1") as modern, RawClient(modern.addresses()[0]) as other:
         modern.create_topic("t")
         topic_id = other.metadata("t", version=10).topics[0].topic_id
         sent = ProducePartition(index=0, records=build_record_set([Record(0, 1, 0, None, b"v")], 2))
@@ -124,7 +129,7 @@ def test_a_topic_is_found_by_its_id_in_metadata_fetch_and_produce(talk: Talk, to
         assert modern.log_end("t", 0) == 1
 
 
-def create(talk: Talk, *topics: CreatableTopic, validate_only: bool = False) -> list[tuple[str, int]]:
+def create(talk: RawClient, *topics: CreatableTopic, validate_only: bool = False) -> list[tuple[str, int]]:
     body = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
     return [(row.name, row.error_code) for row in talk.ask(CREATE_TOPICS, 7, body).topics]
 
@@ -133,12 +138,12 @@ def new(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Creatab
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
 
 
-def test_topics_are_created_and_deleted(talk: Talk, broker: EmbeddedBroker) -> None:
+def test_topics_are_created_and_deleted(talk: RawClient, broker: EmbeddedBroker) -> None:
     assert create(talk, new("c1", 3), new("c2", -1, -1)) == [("c1", 0), ("c2", 0)]
     assert [len(t.partitions) for t in talk.metadata("c1", "c2").topics] == [3, 2]
     assert create(talk, new("c3"), validate_only=True) == [("c3", 0)]
     assert talk.metadata("c3", creates=False).topics[0].error_code == 3
-    assigned = [ReplicaAssignment(partition_index=at, broker_ids=[0]) for at in (1, 0)]
+    assigned = [CreatableReplicaAssignment(partition_index=at, broker_ids=[0]) for at in (1, 0)]
     assert create(talk, new("c4", -1, -1, assignments=assigned)) == [("c4", 0)]
     broker.append("c1", 0, [b"x"])
     topic_id = talk.metadata("c2", version=10).topics[0].topic_id
@@ -161,30 +166,30 @@ def test_topics_are_created_and_deleted(talk: Talk, broker: EmbeddedBroker) -> N
         (new("bad", 100_000), 37),
         (new("bad", 1, 2), 38),
         (new("bad", 1, 0), 38),
-        (new("bad", configs=[TopicConfig(name="retention.ms", value="1")]), 40),
-        (new("bad", configs=[TopicConfig(name="cleanup.policy", value="burn")]), 40),
-        (new("bad", -1, -1, assignments=[ReplicaAssignment(partition_index=0, broker_ids=[7])]), 39),
-        (new("bad", -1, -1, assignments=[ReplicaAssignment(partition_index=1, broker_ids=[0])]), 39),
-        (new("bad", 1, 1, assignments=[ReplicaAssignment(partition_index=0, broker_ids=[0])]), 42),
+        (new("bad", configs=[CreatableTopicConfig(name="retention.ms", value="1")]), 40),
+        (new("bad", configs=[CreatableTopicConfig(name="cleanup.policy", value="burn")]), 40),
+        (new("bad", -1, -1, assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[7])]), 39),
+        (new("bad", -1, -1, assignments=[CreatableReplicaAssignment(partition_index=1, broker_ids=[0])]), 39),
+        (new("bad", 1, 1, assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[0])]), 42),
     ],
 )
-def test_topics_that_cannot_be_are_refused(topic_: CreatableTopic, code: int, talk: Talk) -> None:
+def test_topics_that_cannot_be_are_refused(topic_: CreatableTopic, code: int, talk: RawClient) -> None:
     assert create(talk, topic_) == [(topic_.name, code)]
 
 
-def test_defaults_are_the_broker_s_from_version_4_on(talk: Talk) -> None:
+def test_defaults_are_the_broker_s_from_version_4_on(talk: RawClient) -> None:
     for version, code in ((3, 37), (4, 0)):
         answer = talk.ask(CREATE_TOPICS, version, CreateTopicsRequest(topics=[new("defaults", -1, -1)]))
         assert [row.error_code for row in answer.topics] == [code]
 
 
-def test_a_topic_that_is_there_and_one_that_is_named_twice(talk: Talk, topic: str) -> None:
+def test_a_topic_that_is_there_and_one_that_is_named_twice(talk: RawClient, topic: str) -> None:
     assert create(talk, new(topic)) == [(topic, 36)]
     assert create(talk, new("twice"), new("twice")) == [("twice", 42)]
 
 
-def test_settings_of_topics_and_nodes_are_described(talk: Talk) -> None:
-    create(talk, new("set", configs=[TopicConfig(name="max.message.bytes", value="100")]))
+def test_settings_of_topics_and_nodes_are_described(talk: RawClient) -> None:
+    create(talk, new("set", configs=[CreatableTopicConfig(name="max.message.bytes", value="100")]))
     asked = [
         DescribeConfigsResource(resource_type=2, resource_name="set"),
         DescribeConfigsResource(resource_type=2, resource_name="no-such"),
@@ -206,7 +211,7 @@ def test_settings_of_topics_and_nodes_are_described(talk: Talk) -> None:
     assert talk.produce("set", 0, b"x" * 200).error_code == 10
 
 
-def test_the_cluster_is_described_by_listener(talk: Talk, broker: EmbeddedBroker) -> None:
+def test_the_cluster_is_described_by_listener(talk: RawClient, broker: EmbeddedBroker) -> None:
     answer = talk.ask(DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
     [address] = broker.addresses()
     assert [(row.broker_id, row.host, row.port) for row in answer.brokers] == [tuple(address)]
@@ -217,7 +222,7 @@ def test_the_cluster_is_described_by_listener(talk: Talk, broker: EmbeddedBroker
 # --- produce and fetch --------------------------------------------------------------------------------------------
 
 
-def test_errors_of_produce_are_per_partition(talk: Talk, topic: str) -> None:
+def test_errors_of_produce_are_per_partition(talk: RawClient, topic: str) -> None:
     assert talk.produce(topic, 1, b"v").error_code == 3
     assert talk.produce("no-such", 0, b"v").error_code == 3
     assert talk.produce(topic, 0, records=b"garbage").error_code == 87
@@ -232,7 +237,7 @@ def test_errors_of_produce_are_per_partition(talk: Talk, topic: str) -> None:
 
 def test_old_releases_cannot_read_what_is_not_one_batch() -> None:
     batch = build_record_set([Record(0, 1, 0, None, b"v")], 2)
-    with EmbeddedBroker(release="1.1.1") as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(release="1.1.1") as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         for records in (batch + batch, batch[:-1], b""):
             with pytest.raises(BrokerUnreachable):
@@ -243,7 +248,7 @@ def test_old_releases_cannot_read_what_is_not_one_batch() -> None:
 
 @pytest.mark.parametrize(("release", "version", "magic"), [("0.9.0.1", 1, 0), ("0.10.2.2", 2, 1), ("1.1.1", 5, 2)])
 def test_each_release_stores_its_own_format(release: str, version: int, magic: int) -> None:
-    with EmbeddedBroker(release=release) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(release=release) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         for values in ((b"a", b"b"), (b"c",)):
             assert talk.produce("t", 0, *values, version=version).error_code == 0
@@ -255,7 +260,7 @@ def test_each_release_stores_its_own_format(release: str, version: int, magic: i
         assert [(r.offset, r.value) for r in iter_records(stored)] == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_old_readers_of_a_new_log_get_their_format(talk: Talk, topic: str) -> None:
+def test_old_readers_of_a_new_log_get_their_format(talk: RawClient, topic: str) -> None:
     talk.produce(topic, 0, b"a", b"b")
     for version, magic in ((0, 0), (3, 1), (4, 2)):
         stored = talk.fetch(topic, 0, 0, version=version).records
@@ -263,14 +268,14 @@ def test_old_readers_of_a_new_log_get_their_format(talk: Talk, topic: str) -> No
         assert [record.value for record in iter_records(stored)] == [b"a", b"b"]
 
 
-def test_zstd_is_not_given_to_readers_that_do_not_know_it(talk: Talk, topic: str) -> None:
+def test_zstd_is_not_given_to_readers_that_do_not_know_it(talk: RawClient, topic: str) -> None:
     batch = build_record_set([Record(0, 1, 0, None, b"v")], 2, compression.ZSTD)
     assert talk.produce(topic, 0, records=batch).error_code == 0
     assert talk.fetch(topic, 0, 0, version=9).error_code == 76
     assert talk.fetch(topic, 0, 0, version=10).error_code == 0
 
 
-def test_a_fetch_waits_for_bytes_no_longer_than_it_says(talk: Talk, topic: str, broker: EmbeddedBroker) -> None:
+def test_a_fetch_waits_for_bytes_no_longer_than_it_says(talk: RawClient, topic: str, broker: EmbeddedBroker) -> None:
     begin = time.monotonic()
     assert talk.fetch(topic, 0, 0, max_wait_ms=300).records == b""  # or an error after ``TIMEOUT_MS``
     assert time.monotonic() - begin > 0.25
@@ -290,13 +295,13 @@ def test_a_fetch_that_waits_is_forgotten_with_its_client(topic: str, broker: Emb
     def waiting() -> int:
         return broker.run_on_broker_thread(lambda cluster: cluster.fetch_purgatory.waiting_count)
 
-    with Talk(broker.addresses()[0]) as gone:
+    with RawClient(broker.addresses()[0]) as gone:
         gone.connection.send(FETCH, 11, gone.fetch_body(topic, 0, 0, max_wait_ms=300_000), 10_000)
         wait_until(lambda: waiting() == 1, "it waits", timeout_ms=30_000)
     wait_until(lambda: waiting() == 0, "it is forgotten", timeout_ms=30_000)
 
 
-def test_a_fetch_that_waits_hears_of_its_topic_s_end(talk: Talk, topic: str, broker: EmbeddedBroker) -> None:
+def test_a_fetch_that_waits_hears_of_its_topic_s_end(talk: RawClient, topic: str, broker: EmbeddedBroker) -> None:
     pending = talk.connection.send(FETCH, 11, talk.fetch_body(topic, 0, 0, max_wait_ms=20_000), 10_000)
     assert not talk.connection.has_response(100)
     broker.delete_topic(topic)
@@ -304,7 +309,7 @@ def test_a_fetch_that_waits_hears_of_its_topic_s_end(talk: Talk, topic: str, bro
     assert answer.responses[0].partitions[0].error_code == 3
 
 
-def test_what_cannot_be_fetched_is_said_at_once(talk: Talk, topic: str) -> None:
+def test_what_cannot_be_fetched_is_said_at_once(talk: RawClient, topic: str) -> None:
     for partition, offset, code in ((1, 0, 3), (0, 1, 1), (0, -1, 1)):
         assert talk.fetch(topic, partition, offset, max_wait_ms=20_000).error_code == code
     body = talk.fetch_body(topic, 0, 0)
@@ -317,7 +322,7 @@ def test_what_cannot_be_fetched_is_said_at_once(talk: Talk, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 12])
-def test_fetch_sessions_are_those_of_kafka(talk: Talk, broker: EmbeddedBroker, version: int) -> None:
+def test_fetch_sessions_are_those_of_kafka(talk: RawClient, broker: EmbeddedBroker, version: int) -> None:
     topics = [f"session-{version}-{name}" for name in "ab"]
     for name in topics:
         broker.create_topic(name)
@@ -326,8 +331,10 @@ def test_fetch_sessions_are_those_of_kafka(talk: Talk, broker: EmbeddedBroker, v
     )
 
 
-def test_a_fetch_of_a_session_that_waits_ends_when_one_of_its_partitions_has_records(talk: Talk, topic: str) -> None:
-    with Talk(BrokerAddress(0, talk.connection.host, talk.connection.port)) as reader:
+def test_a_fetch_of_a_session_that_waits_ends_when_one_of_its_partitions_has_records(
+    talk: RawClient, topic: str
+) -> None:
+    with RawClient(BrokerAddress(0, talk.connection.host, talk.connection.port)) as reader:
         body = talk.fetch_body(topic, 0, 0)
         body.session_epoch = 0
         session = reader.ask(FETCH, 12, body).session_id
@@ -340,14 +347,14 @@ def test_a_fetch_of_a_session_that_waits_ends_when_one_of_its_partitions_has_rec
         assert answer.session_id == session
 
 
-def test_limits_of_a_fetch(talk: Talk, topic: str) -> None:
+def test_limits_of_a_fetch(talk: RawClient, topic: str) -> None:
     for _ in range(3):
         talk.produce(topic, 0, b"x" * 100)
     size = len(talk.fetch(topic, 0, 0, partition_max_bytes=1).records)
     assert size > 100, "the first entry comes whole from version 3 on"
     assert len(talk.fetch(topic, 0, 0, max_bytes=2 * size).records) == 2 * size
     assert talk.fetch(topic, 0, 0, version=2, partition_max_bytes=10).records == b""
-    with EmbeddedBroker(release="0.9.0.1") as old, Talk(old.addresses()[0]) as other:
+    with EmbeddedBroker(release="0.9.0.1") as old, RawClient(old.addresses()[0]) as other:
         old.create_topic("t")
         other.produce("t", 0, b"x" * 100, version=1)
         assert len(other.fetch("t", 0, 0, version=1, partition_max_bytes=10).records) == 10
@@ -356,7 +363,7 @@ def test_limits_of_a_fetch(talk: Talk, topic: str) -> None:
 def test_idempotent_ids_are_never_given_twice_and_transactions_are_refused(tmp_path: Path) -> None:
     seen: list[int] = []
     for _ in range(2):
-        with EmbeddedBroker(data=tmp_path / "data") as broker, Talk(broker.addresses()[0]) as talk:
+        with EmbeddedBroker(data=tmp_path / "data") as broker, RawClient(broker.addresses()[0]) as talk:
             seen += [talk.producer_id() for _ in range(3)]
             body = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1)
             assert talk.ask(INIT_PRODUCER_ID, 1, body).error_code == 53
@@ -368,13 +375,13 @@ def test_idempotent_ids_are_never_given_twice_and_transactions_are_refused(tmp_p
 # --- offsets ------------------------------------------------------------------------------------------------------
 
 
-def list_offset(talk: Talk, topic: str, time_ms: int, version: int = 7, epoch: int = -1) -> Any:
+def list_offset(talk: RawClient, topic: str, time_ms: int, version: int = 7, epoch: int = -1) -> Any:
     asked = ListOffsetsPartition(partition_index=0, timestamp=time_ms, current_leader_epoch=epoch, max_num_offsets=10)
     body = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
     return talk.ask(LIST_OFFSETS, version, body).topics[0].partitions[0]
 
 
-def test_offsets_by_time(talk: Talk, topic: str) -> None:
+def test_offsets_by_time(talk: RawClient, topic: str) -> None:
     times = [1_000, 3_000, 2_000]
     for at, time_ms in enumerate(times):
         talk.produce(topic, 0, records=build_record_set([Record(0, time_ms, 0, None, b"%d" % at)], 2))
@@ -391,7 +398,7 @@ def test_offsets_by_time(talk: Talk, topic: str) -> None:
 
 def test_times_that_a_release_does_not_know_yet_are_times() -> None:
     """Real brokers of 2.8 give the first record, since all are later; nothing is refused."""
-    with EmbeddedBroker(release="2.8.2") as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(release="2.8.2") as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         talk.produce("t", 0, b"first", b"second")
         rows = [list_offset(talk, "t", asked, version=6) for asked in (-3, -4, -5)]
@@ -399,12 +406,12 @@ def test_times_that_a_release_does_not_know_yet_are_times() -> None:
 
 
 def test_format_0_has_no_times() -> None:
-    with EmbeddedBroker(release="0.9.0.1") as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(release="0.9.0.1") as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert list_offset(talk, "t", -1, version=0).old_style_offsets == [0]
 
 
-def test_where_an_epoch_ends(talk: Talk, topic: str) -> None:
+def test_where_an_epoch_ends(talk: RawClient, topic: str) -> None:
     talk.produce(topic, 0, b"a", b"b")
 
     def end(epoch: int, current: int = -1) -> tuple[int, int, int]:
@@ -425,7 +432,7 @@ def test_who_may_not_is_told_so_in_the_order_of_the_gates() -> None:
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
         return not name.startswith("secret")
 
-    with EmbeddedBroker(may=may) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(may=may) as broker, RawClient(broker.addresses()[0]) as talk:
         for name in ("secret", "open"):
             broker.create_topic(name)
         while talk.find_coordinator("g").error_code:
@@ -453,7 +460,7 @@ def test_who_may_not_is_told_so_in_the_order_of_the_gates() -> None:
 
 @pytest.mark.parametrize(("release", "code"), [("1.1.1", 0), ("2.0.1", 3)])
 def test_commits_for_partitions_that_there_are_not_by_release(release: str, code: int) -> None:
-    with EmbeddedBroker(release=release) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(release=release) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         while talk.find_coordinator("g").error_code:
             pass

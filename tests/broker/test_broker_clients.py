@@ -37,7 +37,11 @@ def test_kafka_python_produces_and_consumes_in_a_group(broker: EmbeddedBroker) -
     producer.flush(PATIENCE_S)
     producer.close()
     consumer = KafkaConsumer(
-        "t", bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False,
+        "t",
+        bootstrap_servers=broker.bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
         metadata_max_age_ms=SOON_MS,
     )
     seen: list[bytes] = []

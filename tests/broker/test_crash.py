@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk, idempotent
+from tests.broker.fix_talk import RawClient, idempotent
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import BrokerAddress
 
@@ -38,7 +38,7 @@ class Acknowledged:
         )
 
 
-def scenario(talk: Talk, yes: Acknowledged) -> None:
+def scenario(talk: RawClient, yes: Acknowledged) -> None:
     """A bit of everything; what was acknowledged is written down at once."""
     talk.metadata("t")
     yes.topics.append("t")
@@ -67,7 +67,7 @@ def scenario(talk: Talk, yes: Acknowledged) -> None:
 
 def check(broker: EmbeddedBroker, yes: Acknowledged) -> None:
     """The broker stands by it."""
-    with Talk(broker.addresses()[0]) as talk:
+    with RawClient(broker.addresses()[0]) as talk:
         known = [topic.name for topic in talk.metadata(*yes.topics, creates=False).topics if topic.error_code == 0]
         assert known == yes.topics
         if yes.values:
@@ -115,7 +115,7 @@ def test_whatever_was_acknowledged_is_there_after_a_kill_at_any_append(
             snapshot()
         return written
 
-    with EmbeddedBroker(data=tmp_path / "data", properties=FEW) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(data=tmp_path / "data", properties=FEW) as broker, RawClient(broker.addresses()[0]) as talk:
         monkeypatch.setattr(os, "pwrite", watched)
         scenario(talk, yes)
         monkeypatch.undo()
@@ -155,7 +155,7 @@ def test_a_process_that_kills_itself_in_the_middle_of_a_write(kill_at: int, tmp_
     try:
         assert process.stdout is not None
         host, port = process.stdout.readline().strip().split(":")
-        with Talk(BrokerAddress(0, host, int(port))) as talk, pytest.raises(BrokerUnreachable):
+        with RawClient(BrokerAddress(0, host, int(port))) as talk, pytest.raises(BrokerUnreachable):
             scenario(talk, yes)
         assert process.wait(10) == -signal.SIGKILL
     finally:

@@ -10,13 +10,20 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.broker.connection import HANG_UP
-from bridge.broker.groups import Groups
-from bridge.coordinator.calls import Call
-from bridge.coordinator.commands import Append, Command, Load, Reply
-from bridge.coordinator.events import Appended, Elected, Event, Loaded, LogRecord, Request
+from bridge.broker.connection import CLOSE_CONNECTION
+from bridge.broker.groups import CoordinatorRuntime
+from bridge.coordinator.calls import ApiRequest
+from bridge.coordinator.commands import Append, Command, LoadPartition, SendResponse
+from bridge.coordinator.events import (
+    AppendCompleted,
+    CoordinatorRecord,
+    Elected,
+    Event,
+    PartitionLoaded,
+    RequestReceived,
+)
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.schemas import HEARTBEAT
 
@@ -33,13 +40,13 @@ class FakeMachine:
         self.events.append(event)
         self.out = out = []
         match event:
-            case Request(token, body="append"):
-                out += [Append(0, 0, (LogRecord(b"k", b"v"),), token)]
-            case Request(token, body=body):
-                out += [Reply(1, "the first, after all")] if body == self.bad else [Reply(token, body)]
+            case RequestReceived(token, body="append"):
+                out += [Append(0, 0, (CoordinatorRecord(b"k", b"v"),), token)]
+            case RequestReceived(token, body=body):
+                out += [SendResponse(1, "the first, after all")] if body == self.bad else [SendResponse(token, body)]
             case Elected(partition, epoch):
-                out += [Load(partition, epoch)]
-        if isinstance(event, Request) and event.body == self.bad:
+                out += [LoadPartition(partition, epoch)]
+        if isinstance(event, RequestReceived) and event.body == self.bad:
             raise ValueError("a mistake of ours")
         return out
 
@@ -52,7 +59,7 @@ class World:
         log = SimpleNamespace(records=lambda: iter(records or []))
         led = SimpleNamespace(leader=0, leader_epoch=0, log=log)
         scheduler = SimpleNamespace(now_ms=lambda: 0, call_in=lambda delay_ms, action: action())
-        self.groups = Groups(
+        self.groups = CoordinatorRuntime(
             0, machine, cast("Any", SimpleNamespace(partition=lambda *_: led)), cast("Any", scheduler), lambda *_: None
         )
 
@@ -64,7 +71,7 @@ class World:
             if then is not None:
                 self.ask("behind", then)
 
-        self.groups.submit(Call(HEARTBEAT, 0, body, client, "", "", "", reply), body, reply)
+        self.groups.submit(ApiRequest(HEARTBEAT, 0, body, client, "", "", "", reply), body, reply)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -80,7 +87,7 @@ def test_who_asks_what_a_mistake_of_ours_fails_at_is_hung_up_on_and_others_are_a
         world.ask("good", "good", then="bad")
     else:
         world.ask("behind", "bad")
-    expected = [("parked", "the first, after all"), ("behind", HANG_UP)]
+    expected = [("parked", "the first, after all"), ("behind", CLOSE_CONNECTION)]
     assert world.told == ([("good", "good"), *expected] if nested else expected)
     assert not world.groups._pending_requests
     assert "event_failed node=0 event=Request" in caplog.text
@@ -93,14 +100,14 @@ def test_an_answer_that_cannot_be_given_costs_nobody_else_theirs(caplog: pytest.
     world.ask("bad", "answer", then=ValueError("a mistake of ours"))
     world.ask("good", "answer")
     assert world.told == [("bad", "answer"), ("good", "answer")]
-    assert "command_failed node=0 command=Reply" in caplog.text
+    assert "command_failed node=0 command=SendResponse" in caplog.text
 
 
 def test_an_append_that_fails_by_a_mistake_of_ours_is_settled(caplog: pytest.LogCaptureFixture) -> None:
     """The log of the world above takes no records; a group that waits for ever answers nobody."""
     machine = FakeMachine()
     World(machine).ask("one", "append")
-    assert machine.events[-1] == Appended(1, -1)
+    assert machine.events[-1] == AppendCompleted(1, -1)
     assert "command_failed node=0 command=Append" in caplog.text
 
 
@@ -111,7 +118,9 @@ def test_of_a_log_only_what_a_compaction_would_leave_is_held() -> None:
     log += [Record(next(at), 0, 0, b"a", b"2"), Record(next(at), 0, 0, b"b", None), Record(next(at), 0, 0, b"c", b"1")]
     machine = FakeMachine()
     World(machine, log).groups.elect(0, 0)
-    assert machine.events[-1] == Loaded(0, 0, [(6, LogRecord(b"a", b"2")), (8, LogRecord(b"c", b"1"))])
+    assert machine.events[-1] == PartitionLoaded(
+        0, 0, [(6, CoordinatorRecord(b"a", b"2")), (8, CoordinatorRecord(b"c", b"1"))]
+    )
 
 
 def test_offsets_behind_damage_are_not_told_to_be_what_stands_before_it(
@@ -122,7 +131,7 @@ def test_offsets_behind_damage_are_not_told_to_be_what_stands_before_it(
     with EmbeddedBroker(data=tmp_path, nodes=2, properties=few) as broker:
         broker.create_topic("t")
         broker.move_coordinator("g", 0)
-        home, other = (Talk(address) for address in broker.addresses())
+        home, other = (RawClient(address) for address in broker.addresses())
         with home, other:
             while home.commit("g", "t", 0, 5):
                 time.sleep(0.01)

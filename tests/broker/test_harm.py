@@ -11,13 +11,13 @@ import pytest
 
 from bridge.broker import assembly
 from bridge.broker.apis.topics import create_topics
-from bridge.broker.catalogue import Catalogue, NoStore
-from bridge.broker.cluster import Cluster
-from bridge.broker.login import Login
-from bridge.coordinator.calls import Call
+from bridge.broker.catalogue import Catalogue, MemoryCatalogueStore
+from bridge.broker.cluster import BrokerCluster
+from bridge.broker.login import SaslServerAuthenticator
+from bridge.coordinator.calls import ApiRequest
 from bridge.testing import EmbeddedBroker
-from bridge.testing.embedded_broker import QUICK
-from tests.broker.fix_talk import SUBSCRIPTION, Talk
+from bridge.testing.embedded_broker import TEST_PROPERTIES
+from tests.broker.fix_talk import SUBSCRIPTION, RawClient
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.kinds import NO_UUID
 from zkconsumer.wire.schemas import (
@@ -44,9 +44,9 @@ UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, POLICY
 @pytest.mark.parametrize("version", [2, 5])
 def test_a_client_id_that_makes_too_long_a_member_id_is_refused_and_the_leader_goes_on(version: int) -> None:
     """The leader is told of all members: one whose id cannot be written would end the leader's connection."""
-    with EmbeddedBroker(properties=QUICK) as broker:
+    with EmbeddedBroker(properties=TEST_PROPERTIES) as broker:
         broker.create_topic("t")
-        with Talk(broker.addresses()[0]) as good, Talk(broker.addresses()[0], client_id="x" * 0x7FFF) as bad:
+        with RawClient(broker.addresses()[0]) as good, RawClient(broker.addresses()[0], client_id="x" * 0x7FFF) as bad:
             while good.find_coordinator("g").error_code:
                 time.sleep(0.01)
             member = good.join("g").member_id
@@ -56,7 +56,7 @@ def test_a_client_id_that_makes_too_long_a_member_id_is_refused_and_the_leader_g
 
 
 def test_a_topic_that_is_asked_for_a_thousand_times_is_told_of_once() -> None:
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert [row.name for row in talk.metadata(*["t"] * 1000).topics] == ["t"]
 
@@ -75,7 +75,7 @@ def test_topics_that_are_made_are_looked_through_a_few_times_and_not_once_for_ea
     """A request has room for a million names; a broker that compares each with each is gone for hours."""
     topics = Counted(CreatableTopic(name=f"?{at}", num_partitions=1, replication_factor=1) for at in range(1000))
     told: list[Any] = []
-    call = Call(CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics), "", "", "", "", told.append)
+    call = ApiRequest(CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics), "", "", "", "", told.append)
     with EmbeddedBroker() as broker:
         answer = broker.run_on_broker_thread(lambda cluster: create_topics(cluster.nodes[0], call))
     assert {row.error_code for row in answer.topics} == {INVALID_TOPIC}
@@ -83,7 +83,7 @@ def test_topics_that_are_made_are_looked_through_a_few_times_and_not_once_for_ea
     assert topics.times <= 3
 
 
-class Saves(NoStore):
+class Saves(MemoryCatalogueStore):
     """Counts how often the catalogue is written."""
 
     def __init__(self) -> None:
@@ -96,14 +96,14 @@ class Saves(NoStore):
 @pytest.fixture
 def saves(monkeypatch: pytest.MonkeyPatch) -> Saves:
     store = Saves()
-    monkeypatch.setattr(assembly, "NoStore", lambda: store)
+    monkeypatch.setattr(assembly, "MemoryCatalogueStore", lambda: store)
     return store
 
 
 def test_a_request_that_makes_or_deletes_many_topics_writes_the_catalogue_once(saves: Saves) -> None:
     """It holds all topics: writing it for each of a thousand names is a million lines, each synchronised."""
     names = [f"t{at}" for at in range(200)]
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         at_the_start = saves.times
         new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
         made = talk.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=new, timeout_ms=1_000))
@@ -121,7 +121,7 @@ def test_a_request_that_makes_or_deletes_many_topics_writes_the_catalogue_once(s
 
 
 def test_topics_of_one_request_still_take_turns_among_the_nodes() -> None:
-    with EmbeddedBroker(nodes=3) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(nodes=3) as broker, RawClient(broker.addresses()[0]) as talk:
         new = [CreatableTopic(name=f"t{at}", num_partitions=1, replication_factor=1) for at in range(3)]
         talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
         talk.metadata("u0", "u1", "u2")
@@ -131,13 +131,13 @@ def test_topics_of_one_request_still_take_turns_among_the_nodes() -> None:
 
 
 def test_topics_that_cannot_be_written_down_are_all_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("old")
 
-        def full(store: NoStore, catalogue: Catalogue) -> None:
+        def full(store: MemoryCatalogueStore, catalogue: Catalogue) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(NoStore, "save", full)
+        monkeypatch.setattr(MemoryCatalogueStore, "save", full)
         new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "old")]
         made = talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
         assert [(row.name, row.error_code) for row in made.topics] == [("a", 56), ("b", 56), ("old", 36)]
@@ -148,7 +148,7 @@ def test_topics_that_cannot_be_written_down_are_all_refused(monkeypatch: pytest.
 
 def test_a_request_for_more_partitions_than_the_broker_has_room_for_makes_none() -> None:
     """Twenty bytes ask for ten thousand partitions, and a request has room for millions of bytes."""
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         new = [CreatableTopic(name=f"t{at}", num_partitions=5_001, replication_factor=1) for at in range(2)]
         made = talk.ask(CREATE_TOPICS, 4, CreateTopicsRequest(topics=new, timeout_ms=1_000))
         assert [row.error_code for row in made.topics] == [POLICY_VIOLATION] * 2
@@ -157,7 +157,7 @@ def test_a_request_for_more_partitions_than_the_broker_has_room_for_makes_none()
 
 def test_whatever_is_named_a_thousand_times_is_answered_once() -> None:
     """A name costs a few bytes, and what is told of it may be kilobytes."""
-    with EmbeddedBroker(properties=QUICK) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(properties=TEST_PROPERTIES) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t", 2)
         while talk.find_coordinator("g").error_code or talk.commit("g", "t", 1, 5):
             time.sleep(0.01)
@@ -179,7 +179,7 @@ def test_whatever_is_named_a_thousand_times_is_answered_once() -> None:
 
 
 def test_a_login_does_not_show_passwords() -> None:
-    assert "secret" not in repr(Login({"ann": "secret"}))
+    assert "secret" not in repr(SaslServerAuthenticator({"ann": "secret"}))
 
 
 def _request(api: Api[Any, Any], version: int, body: Any) -> bytes:
@@ -188,7 +188,7 @@ def _request(api: Api[Any, Any], version: int, body: Any) -> bytes:
 
 def test_a_request_that_fails_here_ends_its_own_connection_and_not_the_answers_to_others() -> None:
     """A group is answered member by member, and behind the first one's answer its next request is looked at."""
-    with EmbeddedBroker(properties=QUICK | {"group.initial.rebalance.delay.ms": "500"}) as broker:
+    with EmbeddedBroker(properties=TEST_PROPERTIES | {"group.initial.rebalance.delay.ms": "500"}) as broker:
         broker.create_topic("t")
         [at] = broker.addresses()
         body = JoinGroupRequest(
@@ -201,11 +201,11 @@ def test_a_request_that_fails_here_ends_its_own_connection_and_not_the_answers_t
         def fails(call: object) -> None:
             raise ValueError("a mistake of ours")
 
-        def break_metadata(cluster: Cluster) -> None:
+        def break_metadata(cluster: BrokerCluster) -> None:
             for node in cluster.nodes.values():
                 node.kafka_apis.handlers[METADATA.key] = fails
 
-        with Talk(at) as talk, socket.create_connection((at.host, at.port), 10) as hostile:
+        with RawClient(at) as talk, socket.create_connection((at.host, at.port), 10) as hostile:
             while talk.find_coordinator("g").error_code:
                 time.sleep(0.01)
             broker.run_on_broker_thread(break_metadata)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridge.broker.apis import _AT_ONCE
-from bridge.broker.releases import RELEASES
-from bridge.coordinator.calls import Call, Found, Operation, Reply
+from bridge.broker.apis import _IMMEDIATE_HANDLERS
+from bridge.broker.releases import EMULATED_RELEASES
+from bridge.coordinator.calls import AclOperation, ApiRequest, ResponseCallback, ZooKeeperOffset
 from bridge.coordinator.group_refusals import error_response
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED
@@ -81,7 +81,10 @@ class FakeZooKeeperOffsets:
         done(dict.fromkeys(offsets, 0))
 
     def fetch(
-        self, group: str, partitions: Iterable[TopicPartition], done: Callable[[dict[TopicPartition, Found]], None]
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, ZooKeeperOffset]], None],
     ) -> None:
         done({tp: self.stored.get(tp) for tp in partitions})
 
@@ -107,12 +110,12 @@ class FakeBroker:
         assert listener == "PLAINTEXT"
         return self.coordinator
 
-    def submit_to_coordinator(self, call: Call, body: Any, reply: Reply) -> None:
+    def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
         self.asked.append(body)
         reply(self.answer(body))
 
 
-def may(principal: str, operation: Operation, resource: str, name: str) -> bool:
+def may(principal: str, operation: AclOperation, resource: str, name: str) -> bool:
     assert principal == "ann"
     assert resource in ("group", "topic")
     return not name.startswith("secret")
@@ -120,7 +123,7 @@ def may(principal: str, operation: Operation, resource: str, name: str) -> bool:
 
 def ask(broker: FakeBroker, api: Api[Any, Any], version: int, body: Any) -> Any:
     answers: list[Any] = []
-    KafkaApis(broker, may, {}).handle(Call(api, version, body, "c", "/h", "ann", "PLAINTEXT", answers.append))
+    KafkaApis(broker, may, {}).handle(ApiRequest(api, version, body, "c", "/h", "ann", "PLAINTEXT", answers.append))
     [answer] = answers
     encode_response(api, version, 0, answer)
     return answer
@@ -129,9 +132,9 @@ def ask(broker: FakeBroker, api: Api[Any, Any], version: int, body: Any) -> Any:
 def test_every_api_that_a_release_tells_of_has_one_handler() -> None:
     handlers = KafkaApis(FakeBroker(), may, {}).handlers
     at_the_connection = {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key}
-    elsewhere = {*_AT_ONCE, PRODUCE.key, FETCH.key}
+    elsewhere = {*_IMMEDIATE_HANDLERS, PRODUCE.key, FETCH.key}
     assert not set(handlers) & elsewhere
-    for release in RELEASES.values():
+    for release in EMULATED_RELEASES.values():
         assert set(release.ranges) <= {*handlers, *elsewhere, *at_the_connection}
     assert {*handlers, *elsewhere, *at_the_connection} == set(APIS)
 

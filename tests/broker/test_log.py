@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 from bridge.broker.log.epochs import EpochEnd
 from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
-from bridge.broker.log.partition_log import FoundTime, LogSettings, PartitionLog, Stored
-from bridge.broker.log.produced import Refused, Rules, Sent, validate_records, down_convert, is_one_batch
+from bridge.broker.log.partition_log import LogAppendInfo, LogSettings, PartitionLog, TimestampOffset
+from bridge.broker.log.produced import (
+    ProduceRejected,
+    RecordValidationRules,
+    ValidatedRecords,
+    down_convert,
+    is_one_batch,
+    validate_records,
+)
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
@@ -35,7 +42,7 @@ from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
-RULES = Rules(2, 1_000_000)
+RULES = RecordValidationRules(2, 1_000_000)
 SETTINGS = LogSettings(RULES, segment_bytes=1_000_000)
 WALL_MS = 1_700_000_000_000
 
@@ -48,9 +55,9 @@ def records(*values: bytes, first: int = 0, time_ms: int = 1_000) -> list[Record
     return [Record(first + at, time_ms + at, 0, None, value) for at, value in enumerate(values)]
 
 
-def sent(data: bytes, version: int = 9, rules: Rules = RULES) -> Sent:
+def sent(data: bytes, version: int = 9, rules: RecordValidationRules = RULES) -> ValidatedRecords:
     checked = validate_records(data, version, rules)
-    assert isinstance(checked, Sent), checked
+    assert isinstance(checked, ValidatedRecords), checked
     return checked
 
 
@@ -89,7 +96,9 @@ def test_what_was_sent_comes_back_with_the_next_offsets(magic: int, codec: int) 
         log.append_validated(sent(build_record_set(records(*values_), magic, codec), version, rules), 0, WALL_MS)
     assert values(log) == list(enumerate([b"a", b"b", b"c", b"d", b"e", b"f"]))
     assert log.end == 6
-    assert [entry.magic for entry in iter_entries(log.read(0, 10_000))] == [magic] * len(list(iter_entries(log.read(0, 10_000))))
+    assert [entry.magic for entry in iter_entries(log.read(0, 10_000))] == [magic] * len(
+        list(iter_entries(log.read(0, 10_000)))
+    )
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
@@ -133,7 +142,7 @@ def test_readers_of_old_formats_get_what_they_can_read() -> None:
 
 # --- what is refused ----------------------------------------------------------------------------------------------
 
-OLD = Rules(0, 1_000_000)
+OLD = RecordValidationRules(0, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +167,17 @@ OLD = Rules(0, 1_000_000)
         (build_record_set([Record(0, 1, 0, None, b"a"), Record(2, 1, 0, None, b"b")], 2), 9, RULES, INVALID_RECORD),
     ],
 )
-def test_nothing_is_stored_of_what_cannot_be_right(data: bytes, version: int, rules: Rules, code: object) -> None:
+def test_nothing_is_stored_of_what_cannot_be_right(
+    data: bytes, version: int, rules: RecordValidationRules, code: object
+) -> None:
     refused = validate_records(data, version, rules)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProduceRejected)
     assert refused.code == code, refused.message
 
 
 @given(st.binary(max_size=200), st.integers(0, 13))
 def test_any_bytes_are_taken_or_refused(data: bytes, version: int) -> None:
-    assert isinstance(validate_records(data, version, RULES), Sent | Refused)
+    assert isinstance(validate_records(data, version, RULES), ValidatedRecords | ProduceRejected)
     assert is_one_batch(data) in (False, True)
 
 
@@ -184,22 +195,26 @@ def test_a_batch_with_a_changed_byte_is_refused_or_the_same(data: st.DataObject)
     at = data.draw(st.integers(16, len(good) - 1))
     changed = bytearray(good)
     changed[at] ^= 1 << data.draw(st.integers(0, 7))
-    assert isinstance(validate_records(bytes(changed), 9, RULES), Refused)
+    assert isinstance(validate_records(bytes(changed), 9, RULES), ProduceRejected)
 
 
 def test_before_version_3_what_is_cut_off_is_passed_over_and_nothing_may_be_sent() -> None:
     log = memory_log(replace(SETTINGS, validation_rules=replace(RULES, magic=0)))
     one, two = (build_record_set(records(value), 0) for value in (b"a", b"b"))
-    assert log.append_validated(sent(b"", 1, log.settings.validation_rules), 0, WALL_MS) == Stored(-1, -1)
-    assert log.append_validated(sent(one[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == Stored(-1, -1)
-    assert log.append_validated(sent(one + two[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == Stored(0, 0)
+    assert log.append_validated(sent(b"", 1, log.settings.validation_rules), 0, WALL_MS) == LogAppendInfo(-1, -1)
+    assert log.append_validated(sent(one[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == LogAppendInfo(-1, -1)
+    assert log.append_validated(sent(one + two[:-1], 1, log.settings.validation_rules), 0, WALL_MS) == LogAppendInfo(
+        0, 0
+    )
     assert values(log) == [(0, b"a")]
 
 
 # --- idempotent producers -----------------------------------------------------------------------------------------
 
 
-def produce(log: PartitionLog, sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> Stored | Refused:
+def produce(
+    log: PartitionLog, sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7
+) -> LogAppendInfo | ProduceRejected:
     return log.append_validated(sent(batch(*[b"v"] * count, producer=(producer, epoch, sequence))), 0, WALL_MS)
 
 
@@ -207,8 +222,10 @@ def test_a_batch_that_comes_again_is_answered_as_before_and_not_stored_again() -
     log = memory_log()
     firsts = [produce(log, sequence) for sequence in range(5)]
     again = [produce(log, sequence) for sequence in range(5)]
-    assert [(s.first_offset, s.is_duplicate) for s in again if isinstance(s, Stored)] == [(n, True) for n in range(5)]
-    assert [s.first_offset for s in firsts if isinstance(s, Stored)] == list(range(5))
+    assert [(s.first_offset, s.is_duplicate) for s in again if isinstance(s, LogAppendInfo)] == [
+        (n, True) for n in range(5)
+    ]
+    assert [s.first_offset for s in firsts if isinstance(s, LogAppendInfo)] == list(range(5))
     assert log.end == 5
 
 
@@ -217,30 +234,30 @@ def test_a_batch_from_long_ago_is_out_of_order() -> None:
     for sequence in range(6):
         produce(log, sequence)
     refused = produce(log, 0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProduceRejected)
     assert refused.code == OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_who_is_not_known_may_begin_anywhere_or_only_with_0_by_release() -> None:
     log = memory_log(replace(SETTINGS, unknown_producer_error=UNKNOWN_PRODUCER_ID))
     refused = produce(log, 5)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProduceRejected)
     assert refused.code == UNKNOWN_PRODUCER_ID
-    assert isinstance(produce(log, 0), Stored)
+    assert isinstance(produce(log, 0), LogAppendInfo)
 
 
 def test_gaps_and_old_epochs_are_refused_and_a_new_epoch_begins_with_0() -> None:
     log = memory_log()
-    assert isinstance(produce(log, 5), Stored), "who is not known may begin anywhere"
+    assert isinstance(produce(log, 5), LogAppendInfo), "who is not known may begin anywhere"
     gap = produce(log, 7)
-    assert isinstance(gap, Refused)
+    assert isinstance(gap, ProduceRejected)
     assert gap.code == OUT_OF_ORDER_SEQUENCE_NUMBER
     late = produce(log, 1, epoch=1)
-    assert isinstance(late, Refused)
+    assert isinstance(late, ProduceRejected)
     assert late.code == OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert isinstance(produce(log, 0, epoch=1), Stored)
+    assert isinstance(produce(log, 0, epoch=1), LogAppendInfo)
     fenced = produce(log, 6, epoch=0)
-    assert isinstance(fenced, Refused)
+    assert isinstance(fenced, ProduceRejected)
     assert fenced.code == INVALID_PRODUCER_EPOCH
     assert log.end == 2
 
@@ -248,7 +265,7 @@ def test_gaps_and_old_epochs_are_refused_and_a_new_epoch_begins_with_0() -> None
 def test_after_the_last_sequence_number_comes_0() -> None:
     log = memory_log()
     produce(log, 2**31 - 2, 2)
-    assert isinstance(produce(log, 0), Stored)
+    assert isinstance(produce(log, 0), LogAppendInfo)
 
 
 def test_a_log_that_is_opened_again_knows_its_producers(tmp_path: Path) -> None:
@@ -257,9 +274,9 @@ def test_a_log_that_is_opened_again_knows_its_producers(tmp_path: Path) -> None:
     produce(log, 1)
     reopened = disk_log(tmp_path)
     again = produce(reopened, 1)
-    assert again == Stored(1, 1, is_duplicate=True)
+    assert again == LogAppendInfo(1, 1, is_duplicate=True)
     gap = produce(reopened, 3)
-    assert isinstance(gap, Refused)
+    assert isinstance(gap, ProduceRejected)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -328,11 +345,11 @@ def test_times_lead_to_the_first_record_at_or_after_them() -> None:
     log = memory_log()
     for time_ms in (100, 300, 200):
         log.append_records(records(b"a", b"b", time_ms=time_ms), 0, WALL_MS)
-    assert log.first_at_or_after(0) == FoundTime(100, 0)
-    assert log.first_at_or_after(101) == FoundTime(101, 1)
-    assert log.first_at_or_after(200) == FoundTime(300, 2)
+    assert log.first_at_or_after(0) == TimestampOffset(100, 0)
+    assert log.first_at_or_after(101) == TimestampOffset(101, 1)
+    assert log.first_at_or_after(200) == TimestampOffset(300, 2)
     assert log.first_at_or_after(302) is None
-    assert log.max_timestamp() == FoundTime(301, 3)
+    assert log.max_timestamp() == TimestampOffset(301, 3)
     assert log.segment_starts(WALL_MS - 1, False, WALL_MS) == []
     assert log.segment_starts(WALL_MS, False, WALL_MS) == [6, 0]
     assert memory_log().max_timestamp() is None
@@ -363,7 +380,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_everything_before_it_is_there(tmp_pa
         assert file.stat().st_size == ends[-2]
         assert len(told) == (size > ends[-2])
         stored = log.append_validated(sent(batch(b"value 3", b"more", producer=(1, 0, 6))), 0, WALL_MS)
-        assert stored == Stored(6, 7)
+        assert stored == LogAppendInfo(6, 7)
         assert file.read_bytes() == whole
 
 
@@ -425,7 +442,7 @@ def test_a_file_cut_anywhere_answers_as_if_never_killed_for_all_that_is_whole(da
     assert (kept.size, reopened.end) == (whole_bytes, whole_end)
     assert values(reopened) == expected[:whole_end]
     next_one = reopened.append_validated(sent(batch(b"next", producer=(1, 0, whole_end))), 0, WALL_MS)
-    assert next_one == Stored(whole_end, whole_end), "the producer's numbers go on where the log ends"
+    assert next_one == LogAppendInfo(whole_end, whole_end), "the producer's numbers go on where the log ends"
 
 
 class _One:

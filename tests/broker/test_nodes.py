@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from zkconsumer.errors import UsageError
 
 FEW = {"offsets.topic.num.partitions": "3"}
@@ -22,21 +22,23 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def talks(broker: EmbeddedBroker) -> Iterator[dict[int, Talk]]:
-    made = {address.broker_id: Talk(address) for address in broker.addresses()}
+def talks(broker: EmbeddedBroker) -> Iterator[dict[int, RawClient]]:
+    made = {address.broker_id: RawClient(address) for address in broker.addresses()}
     yield made
     for talk in made.values():
         talk.connection.close()
 
 
-def coordinator_of(talk: Talk, group: str) -> int:
+def coordinator_of(talk: RawClient, group: str) -> int:
     while (answer := talk.find_coordinator(group)).error_code == 15:
         pass
     assert answer.error_code == 0
     return int(answer.node_id)
 
 
-def test_nodes_share_topics_and_each_answers_for_what_it_leads(broker: EmbeddedBroker, talks: dict[int, Talk]) -> None:
+def test_nodes_share_topics_and_each_answers_for_what_it_leads(
+    broker: EmbeddedBroker, talks: dict[int, RawClient]
+) -> None:
     broker.create_topic("t", 3)
     for talk in talks.values():
         answer = talk.metadata("t")
@@ -55,7 +57,7 @@ def test_nodes_share_topics_and_each_answers_for_what_it_leads(broker: EmbeddedB
     assert (row.leader_id, row.leader_epoch) == ((leaders[0] + 1) % 3, 1)
 
 
-def test_groups_are_spread_by_their_hash(broker: EmbeddedBroker, talks: dict[int, Talk]) -> None:
+def test_groups_are_spread_by_their_hash(broker: EmbeddedBroker, talks: dict[int, RawClient]) -> None:
     groups = [f"group-{n}" for n in range(12)]
     found = {group: coordinator_of(talks[0], group) for group in groups}
     assert set(found.values()) == {0, 1, 2}
@@ -66,7 +68,7 @@ def test_groups_are_spread_by_their_hash(broker: EmbeddedBroker, talks: dict[int
         assert broker.coordinator(group) == node
 
 
-def join(talk: Talk, group: str) -> tuple[int, str]:
+def join(talk: RawClient, group: str) -> tuple[int, str]:
     while (member := talk.join(group)).error_code == 14:
         pass
     assert member.error_code == 0
@@ -76,7 +78,7 @@ def join(talk: Talk, group: str) -> tuple[int, str]:
 
 
 def test_a_coordinator_that_moves_is_14_then_there_and_the_old_one_is_16(
-    broker: EmbeddedBroker, talks: dict[int, Talk]
+    broker: EmbeddedBroker, talks: dict[int, RawClient]
 ) -> None:
     broker.create_topic("t")
     old = coordinator_of(talks[0], "g")
@@ -101,7 +103,7 @@ def test_a_coordinator_that_moves_is_14_then_there_and_the_old_one_is_16(
     assert found == (6, 0), "what the new one wrote is there when it moves back"
 
 
-def test_while_nobody_leads_no_coordinator_is_found(broker: EmbeddedBroker, talks: dict[int, Talk]) -> None:
+def test_while_nobody_leads_no_coordinator_is_found(broker: EmbeddedBroker, talks: dict[int, RawClient]) -> None:
     old = coordinator_of(talks[0], "g")
     broker.move_coordinator("g", None)
     assert talks[0].find_coordinator("g").error_code == 15
@@ -112,14 +114,14 @@ def test_while_nobody_leads_no_coordinator_is_found(broker: EmbeddedBroker, talk
 
 
 def test_a_member_that_waits_in_a_join_is_told_when_its_coordinator_moves(
-    broker: EmbeddedBroker, talks: dict[int, Talk]
+    broker: EmbeddedBroker, talks: dict[int, RawClient]
 ) -> None:
     old = coordinator_of(talks[0], "g")
     join(talks[old], "g")
     from zkconsumer.wire.schemas import JOIN_GROUP
     from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
 
-    with Talk(broker.addresses()[old]) as second:
+    with RawClient(broker.addresses()[old]) as second:
         protocols = [JoinGroupProtocol(name="range", metadata=bytes.fromhex("00000000000000000000"))]
         body: Any = JoinGroupRequest(
             group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=30_000, protocol_type="consumer",
@@ -144,14 +146,14 @@ def test_who_leads_is_remembered_and_a_node_that_is_gone_leads_nothing(tmp_path:
     with EmbeddedBroker(nodes=3, data=tmp_path / "data", properties=FEW) as broker:
         broker.create_topic("t", 3)
         broker.move_leader("t", 0, 2)
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             before = {p.partition_index: p for p in talk.metadata("t").topics[0].partitions}
     with EmbeddedBroker(nodes=3, data=tmp_path / "data", properties=FEW) as broker:
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             after = {p.partition_index: p for p in talk.metadata("t").topics[0].partitions}
         assert after == before
     with EmbeddedBroker(nodes=2, data=tmp_path / "data", properties=FEW) as broker:
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             rows = talk.metadata("t").topics[0].partitions
         assert {row.leader_id for row in rows} <= {0, 1}
         assert rows[0].leader_epoch == before[0].leader_epoch + 1

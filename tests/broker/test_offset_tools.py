@@ -17,12 +17,12 @@ from kafka.structs import OffsetAndMetadata
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import doors
 from zkconsumer.admin.delete_modern import execute_coordinator_group_deletion, plan_coordinator_group_deletion
-from zkconsumer.admin.session import BrokerSession, Doors
+from zkconsumer.admin.session import AdminDependencies, BrokerAdminSession
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, SandboxError
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
             return BlockingConnection(host, port, **words)
 
         words = ["offsets", "export", "--all", "--format", "csv", "--bootstrap-server", broker.bootstrap]
-        result = CliRunner().invoke(main, words, obj=Doors(connect=connect))
+        result = CliRunner().invoke(main, words, obj=AdminDependencies(connect=connect))
     assert (result.exit_code, result.stdout) == (1, "clicks,0,1\n")
     assert result.stderr == (
         f"zkconsumer: modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
@@ -185,7 +185,7 @@ def test_a_group_is_deleted(broker: EmbeddedBroker) -> None:
 
 
 def test_who_joins_behind_the_plan_is_not_deleted(broker: EmbeddedBroker) -> None:
-    with closing(BrokerSession.open(broker.bootstrap)) as session:
+    with closing(BrokerAdminSession.open(broker.bootstrap)) as session:
         [planned] = plan_coordinator_group_deletion(session, ["g"])
         with member(broker, "g"):
             target = execute_coordinator_group_deletion(session, planned)
@@ -233,7 +233,7 @@ def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> No
     assert "--zookeeper HOST:PORT" in result.stderr
 
 
-def test_deleting_with_both_addresses_is_no_question_to_guess(world: FakeWorld) -> None:
+def test_deleting_with_both_addresses_is_no_question_to_guess(world: FakeEnvironment) -> None:
     words = ["groups", "delete", "g", "--bootstrap-server", "127.0.0.1:1", "--zookeeper", ADDRESS]
     result = CliRunner().invoke(main, words, obj=doors(world))
     assert (result.exit_code, "leave --bootstrap-server out" in result.stderr) == (2, True), result.stderr

@@ -15,12 +15,12 @@ import pytest
 
 from bridge.broker import groups
 from bridge.broker.config import BrokerConfig
-from bridge.broker.connection import SLOW_READER_MS, BrokerConnection
-from bridge.broker.incoming import Budget
+from bridge.broker.connection import SLOW_READER_TIMEOUT_MS, ClientConnection
+from bridge.broker.incoming import RequestMemoryBudget
 from bridge.broker.log.partition_log import PartitionLog
-from bridge.broker.login import Login
+from bridge.broker.login import SaslServerAuthenticator
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.wire.entries import Record
 
@@ -60,11 +60,14 @@ class Broker:
         self.now_ms = 0
         cluster = SimpleNamespace(scheduler=SimpleNamespace(now_ms=lambda: self.now_ms), config=BrokerConfig())
         self._node = cast("Any", SimpleNamespace(cluster=cluster))
-        self._budget = Budget(1_000_000)
-        self._open_ones: set[BrokerConnection] = set()
+        self._budget = RequestMemoryBudget(1_000_000)
+        self._open_ones: set[ClientConnection] = set()
 
-    def connected(self) -> tuple[BrokerConnection, Socket]:
-        connection, socket = BrokerConnection(self._node, "P", Login(None), self._budget, self._open_ones), Socket()
+    def connected(self) -> tuple[ClientConnection, Socket]:
+        connection, socket = (
+            ClientConnection(self._node, "P", SaslServerAuthenticator(None), self._budget, self._open_ones),
+            Socket(),
+        )
         connection.connection_made(socket)
         return connection, socket
 
@@ -81,7 +84,7 @@ class Slow(Broker):
     def minutes(self, count: int) -> Iterator[None]:
         """Look at it as the server does, more than once in the time that a deaf client has."""
         for _ in range(count * 3):
-            self.now_ms += SLOW_READER_MS // 3 + 1
+            self.now_ms += SLOW_READER_TIMEOUT_MS // 3 + 1
             yield
             self.connection.check_timeouts(self.now_ms, IDLE_MS)
 
@@ -151,7 +154,7 @@ def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member that is told so begins where ``auto.offset.reset`` says; one that is told to wait, waits."""
-    with EmbeddedBroker(data=tmp_path) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(data=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         while talk.find_coordinator("g").error_code or talk.commit("g", "t", 0, 5):
             time.sleep(0.01)
@@ -165,8 +168,8 @@ def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
         return read(log)
 
     monkeypatch.setattr(PartitionLog, "records", records)
-    monkeypatch.setattr(groups, "LOAD_AGAIN_MS", 50)
-    with EmbeddedBroker(data=tmp_path) as broker, Talk(broker.addresses()[0]) as talk:
+    monkeypatch.setattr(groups, "LOAD_RETRY_MS", 50)
+    with EmbeddedBroker(data=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
         told = [talk.committed("g", "t", 0)]
         while told[-1] != (5, 0) and len(told) < 1000:
             time.sleep(0.01)

@@ -14,7 +14,7 @@ from bridge.broker.catalogue import Catalogue, CatalogueFile
 from bridge.broker.data_folder import DataFolder
 from bridge.broker.log.files import OpenFiles, SyncPolicy
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
-from bridge.broker.log.produced import Rules
+from bridge.broker.log.produced import RecordValidationRules
 from bridge.broker.log.storage import DiskStorage
 from zkconsumer.wire.entries import Record
 
@@ -46,7 +46,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForgetfulDisk:
 
 
 def log_in(folder: Path, policy: SyncPolicy) -> PartitionLog:
-    settings = LogSettings(Rules(2, 1_000_000), segment_bytes=200)
+    settings = LogSettings(RecordValidationRules(2, 1_000_000), segment_bytes=200)
     return PartitionLog("t-0", DiskStorage(folder, OpenFiles(policy)), settings, lambda words: None)
 
 

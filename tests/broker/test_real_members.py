@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.fix_sandbox import require_releases
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
@@ -47,7 +47,7 @@ def test_a_scala_member_and_ours_share_a_topic_of_the_embedded_broker(
             theirs.wait_delivered(6 * EACH)
         finally:
             ours.shutdown()
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             offset, code = talk.committed("g", "t", 0, version=0)
             assert code == 0
             assert offset > 0, "what a Scala member wrote in ZooKeeper is what version 0 of OffsetFetch reads"

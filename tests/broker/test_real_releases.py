@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.broker.releases import RELEASES
+from bridge.broker.releases import EMULATED_RELEASES
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import TIMEOUT_MS, Talk, idempotent
+from tests.broker.fix_talk import TIMEOUT_MS, RawClient, idempotent
 from tests.fix_sandbox import require_releases, require_zookeeper
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(
     scope="module",
-    params=[name if name in SHORT else pytest.param(name, marks=pytest.mark.nightly) for name in RELEASES],
+    params=[name if name in SHORT else pytest.param(name, marks=pytest.mark.nightly) for name in EMULATED_RELEASES],
 )
 def real(request: pytest.FixtureRequest) -> Iterator[tuple[str, BrokerAddress]]:
     """A release, and where a real broker of it answers."""
@@ -52,12 +52,12 @@ def test_the_versions_are_those_of_the_real_broker(real: tuple[str, BrokerAddres
     told = negotiate(connection, TIMEOUT_MS)
     connection.close()
     if not told.is_assumed:
-        assert {key: tuple(told.ranges[key]) for key in RELEASES[name].ranges} == {
-            key: tuple(known) for key, known in RELEASES[name].ranges.items()
+        assert {key: tuple(told.ranges[key]) for key in EMULATED_RELEASES[name].ranges} == {
+            key: tuple(known) for key, known in EMULATED_RELEASES[name].ranges.items()
         }
 
 
-def refusals(talk: Talk, version: int) -> dict[str, int | str]:
+def refusals(talk: RawClient, version: int) -> dict[str, int | str]:
     """How it calls what it does not store; some releases end the connection."""
 
     def send(records: bytes) -> int | str:
@@ -81,12 +81,12 @@ def refusals(talk: Talk, version: int) -> dict[str, int | str]:
 def test_what_is_refused_is_refused_with_the_same_error(real: tuple[str, BrokerAddress]) -> None:
     name, address = real
     version = {"0.9.0.1": 1, "0.10.2.2": 2, "0.11.0.3": 3}.get(name, 5)
-    with EmbeddedBroker(release=name) as ours, Talk(ours.addresses()[0]) as mine, Talk(address) as theirs:
+    with EmbeddedBroker(release=name) as ours, RawClient(ours.addresses()[0]) as mine, RawClient(address) as theirs:
         ours.create_topic("t")
         assert refusals(mine, version) == refusals(theirs, version)
 
 
-def sequences(talk: Talk, version: int) -> dict[str, tuple[int, int]]:
+def sequences(talk: RawClient, version: int) -> dict[str, tuple[int, int]]:
     """What becomes of an idempotent producer's batches: error code and base offset."""
 
     def send(producer: int, epoch: int, sequence: int) -> tuple[int, int]:
@@ -111,8 +111,8 @@ def sequences(talk: Talk, version: int) -> dict[str, tuple[int, int]]:
 def test_idempotent_producers_are_told_the_same(real: tuple[str, BrokerAddress]) -> None:
     name, address = real
     version = {"0.11.0.3": 3}.get(name, 5)
-    if RELEASES[name].magic < 2:
+    if EMULATED_RELEASES[name].magic < 2:
         pytest.skip("there are no idempotent producers before 0.11")
-    with EmbeddedBroker(release=name) as ours, Talk(ours.addresses()[0]) as mine, Talk(address) as theirs:
+    with EmbeddedBroker(release=name) as ours, RawClient(ours.addresses()[0]) as mine, RawClient(address) as theirs:
         ours.create_topic("p")
         assert sequences(mine, version) == sequences(theirs, version)

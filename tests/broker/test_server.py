@@ -15,15 +15,15 @@ import pytest
 
 from bridge.broker.connection import READ_AHEAD_BYTES
 from bridge.broker.log.partition_log import PartitionLog
-from bridge.broker.releases import RELEASES
+from bridge.broker.releases import EMULATED_RELEASES
 from bridge.broker.settings import TlsFiles
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import TIMEOUT_MS, Talk
+from tests.broker.fix_talk import TIMEOUT_MS, RawClient
 from tests.fix_security import TLS
 from zkconsumer.errors import BrokerUnreachable, SaslAuthenticationException, UnsupportedSaslMechanismException
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.sasl import SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.wire.frames import decode_response, encode_request
@@ -128,7 +128,7 @@ def test_what_is_no_request_ends_the_connection_and_nothing_else(data: bytes, br
     with Raw(broker) as raw:
         raw.send(data)
         assert raw.has_ended()
-    with Talk(broker.addresses()[0]) as talk:
+    with RawClient(broker.addresses()[0]) as talk:
         assert talk.metadata().brokers
 
 
@@ -143,7 +143,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(broker: EmbeddedBroker) -
 def test_answers_come_in_the_order_of_the_requests_even_when_the_first_has_to_wait(broker: EmbeddedBroker) -> None:
     topic = "order"
     broker.create_topic(topic)
-    with Raw(broker) as raw, Talk(broker.addresses()[0]) as other:
+    with Raw(broker) as raw, RawClient(broker.addresses()[0]) as other:
         fetch = other.fetch_body(topic, 0, 0, max_wait_ms=10_000)
         raw.send(encode_request(FETCH, 11, 1, "c", fetch), encode_request(METADATA, 7, 2, "c", ALL_TOPICS))
         assert raw.is_silent(), "the second waits for the first"
@@ -161,7 +161,7 @@ def test_many_requests_at_once_are_answered_one_after_the_other(broker: Embedded
 def test_behind_a_request_that_waits_little_is_read(broker: EmbeddedBroker) -> None:
     topic = "ahead"
     broker.create_topic(topic)
-    with Raw(broker) as raw, Talk(broker.addresses()[0]) as other:
+    with Raw(broker) as raw, RawClient(broker.addresses()[0]) as other:
         raw.send(encode_request(FETCH, 11, 1, "c", other.fetch_body(topic, 0, 0, max_wait_ms=3_000)))
         raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         raw.socket.settimeout(0.5)
@@ -171,14 +171,16 @@ def test_behind_a_request_that_waits_little_is_read(broker: EmbeddedBroker) -> N
             while sent < 100 * 1024 * 1024:
                 sent += raw.socket.send(more)
         raw.socket.settimeout(10)
-        held = broker.run_on_broker_thread(lambda cluster: max(c._receive_buffer.size for c in broker._server._connections))
+        held = broker.run_on_broker_thread(
+            lambda cluster: max(c._receive_buffer.size for c in broker._server._connections)
+        )
         assert READ_AHEAD_BYTES < held < READ_AHEAD_BYTES + 512 * 1024
         other.produce(topic, 0, b"x")
         assert decode_response(FETCH, 11, raw.frame())[0] == 1
 
 
 def test_who_does_not_read_its_answers_is_not_read_either() -> None:
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("big")
         broker.append("big", 0, [b"x" * 900_000])
         with Raw(broker) as raw:
@@ -198,7 +200,7 @@ def test_who_does_not_read_its_answers_is_not_read_either() -> None:
 def test_idle_connections_are_ended_and_those_that_wait_are_not() -> None:
     with EmbeddedBroker(properties=QUICK_LOOK) as broker, Raw(broker) as idle, Raw(broker) as waiting:
         broker.create_topic("t")
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             waiting.send(encode_request(FETCH, 11, 1, "c", talk.fetch_body("t", 0, 0, max_wait_ms=2_500)))
             assert idle.has_ended()
             assert decode_response(FETCH, 11, waiting.frame())[0] == 1
@@ -231,7 +233,7 @@ def test_half_requests_hold_no_more_bytes_together_than_allowed() -> None:
 def test_a_produce_without_acks_has_no_answer_and_one_that_fails_ends_the_connection(broker: EmbeddedBroker) -> None:
     topic = "silent"
     broker.create_topic(topic)
-    with Talk(broker.addresses()[0]) as talk, Raw(broker) as raw:
+    with RawClient(broker.addresses()[0]) as talk, Raw(broker) as raw:
         talk.produce(topic, 0, b"first")
         from zkconsumer.wire.build import build_record_set
         from zkconsumer.wire.entries import Record
@@ -250,7 +252,7 @@ def test_a_produce_without_acks_has_no_answer_and_one_that_fails_ends_the_connec
 
 
 def test_a_member_whose_connection_dies_while_it_waits_harms_nobody(broker: EmbeddedBroker) -> None:
-    with Talk(broker.addresses()[0]) as talk:
+    with RawClient(broker.addresses()[0]) as talk:
         while talk.find_coordinator("gone").error_code:
             pass
         first = talk.join("gone")
@@ -269,14 +271,14 @@ def test_a_member_whose_connection_dies_while_it_waits_harms_nobody(broker: Embe
 # --- versions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("name", EMULATED_RELEASES)
 def test_each_release_tells_its_versions_and_our_client_agrees_on_them(name: str) -> None:
     with EmbeddedBroker(release=name) as broker:
         address = broker.addresses()[0]
         connection = BlockingConnection(address.host, address.port, client_id="c")
         ranges = negotiate(connection, TIMEOUT_MS)
         connection.close()
-        release = RELEASES[name]
+        release = EMULATED_RELEASES[name]
         assert ranges.is_assumed == (release.version < (0, 10))
         if not ranges.is_assumed:
             assert dict(ranges.ranges) == dict(release.ranges)
@@ -313,9 +315,9 @@ def test_a_broker_of_0_9_ends_the_connection_on_a_group_call_without_a_client_id
 # --- TLS and logins -----------------------------------------------------------------------------------------------
 
 
-def secured(protocol: str, **change: str) -> SecureConnect:
+def secured(protocol: str, **change: str) -> SecureConnectionFactory:
     sasl = SaslSettings(change.get("mechanism", "PLAIN"), "ann", change.get("password", "ann-secret"))
-    return SecureConnect(BrokerSecurity(protocol, TlsSettings(ca_file=str(TLS / "ca.pem")), sasl))
+    return SecureConnectionFactory(BrokerSecurity(protocol, TlsSettings(ca_file=str(TLS / "ca.pem")), sasl))
 
 
 @pytest.fixture(scope="module")
@@ -423,7 +425,7 @@ def test_a_listener_may_want_certificates_of_clients() -> None:
             ask(broker, "SSL")
         address = broker.addresses()[0]
         own = TlsSettings(ca_file=str(TLS / "ca.pem"), certificate_file=str(TLS / "client.pem"))
-        connection = SecureConnect(BrokerSecurity("SSL", own))(address.host, address.port, client_id="c")
+        connection = SecureConnectionFactory(BrokerSecurity("SSL", own))(address.host, address.port, client_id="c")
         assert connection.request(METADATA, 7, ALL_TOPICS, TIMEOUT_MS).brokers
         connection.close()
 
@@ -442,11 +444,11 @@ def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
             raise OSError(errno.ENOSPC, "No space left on device")
         return append(log, *words)
 
-    monkeypatch.setattr(PartitionLog, "append_sent", full)
+    monkeypatch.setattr(PartitionLog, "append_validated", full)
     with EmbeddedBroker(data=tmp_path / "data") as broker:
         broker.create_topic("full", config={"retention.bytes": "10000"})
         broker.create_topic("fits")
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             for topic, error in [("full", 56), ("full", 56), ("fits", 0), ("full", 56)]:
                 assert talk.produce(topic, 0, b"x").error_code == error
             [begun] = caplog.records

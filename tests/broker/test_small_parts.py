@@ -11,18 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.broker.catalogue import Catalogue, CatalogueFile, LedPartition, TopicEntry, decode_catalogue, encode_catalogue
+from bridge.broker.catalogue import (
+    Catalogue,
+    CatalogueFile,
+    PartitionEntry,
+    TopicEntry,
+    decode_catalogue,
+    encode_catalogue,
+)
 from bridge.broker.config import (
     BrokerConfig,
-    TopicConfig,
+    TopicConfigOverrides,
     broker_config_entries,
     read_broker_config,
     read_topic_config,
     topic_config_entries,
 )
 from bridge.broker.data_folder import TOPICS, DataFolder, topic_folder_name
-from bridge.broker.fetches import DelayedFetches
-from bridge.broker.login import Login, State
+from bridge.broker.fetches import DelayedFetchPurgatory
+from bridge.broker.login import SaslServerAuthenticator, SaslServerState
 from bridge.broker.timers import Timers
 from bridge.testing import EmbeddedBroker
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -138,7 +145,7 @@ def test_whatever_is_done_a_timer_fires_at_its_last_deadline_or_not_at_all(steps
 
 def test_a_fetch_is_completed_once_by_bytes_by_time_or_by_a_move() -> None:
     scheduler = ManualScheduler()
-    fetches = DelayedFetches(scheduler)
+    fetches = DelayedFetchPurgatory(scheduler)
     done: list[str] = []
     both = [TopicPartition("t", 0), TopicPartition("t", 1)]
     for name, missing in (("few", 10), ("many", 1_000), ("moved", 1_000)):
@@ -165,7 +172,7 @@ entries = st.builds(
     st.binary(min_size=16, max_size=16),
     st.lists(
         st.builds(
-            LedPartition, st.integers(-1, 5), st.integers(0, 9), st.lists(st.integers(0, 5), max_size=3).map(tuple)
+            PartitionEntry, st.integers(-1, 5), st.integers(0, 9), st.lists(st.integers(0, 5), max_size=3).map(tuple)
         ),
         max_size=3,
     ).map(tuple),
@@ -231,7 +238,7 @@ def test_settings_of_topics_go_before_those_of_the_broker() -> None:
     broker = read_broker_config({"message.max.bytes": "500", "auto.create.topics.enable": "FALSE", "x": "1"}, ["x"])
     assert broker == BrokerConfig(message_max_bytes=500, auto_create_topics_enable=False)
     topic = read_topic_config({"segment.bytes": "1000", "retention.bytes": None})
-    assert topic == TopicConfig(segment_bytes=1_000)
+    assert topic == TopicConfigOverrides(segment_bytes=1_000)
     told = {row.key: (row.value, row.is_default) for row in topic_config_entries(topic, broker)}
     assert told["max.message.bytes"] == ("500", True)
     assert told["segment.bytes"] == ("1000", False)
@@ -270,7 +277,7 @@ def test_values_that_cannot_be_are_refused_in_words(properties: dict[str, str], 
     ],
 )
 def test_who_is_let_in(message: bytes, is_right: bool) -> None:
-    login = Login({"ann": "secret"})
+    login = SaslServerAuthenticator({"ann": "secret"})
     assert login.handshake("PLAIN", 1).error_code == 0
     assert (login.authenticate(message).error_code == 0) == is_right
     assert login.is_complete == is_right
@@ -279,5 +286,5 @@ def test_who_is_let_in(message: bytes, is_right: bool) -> None:
 
 @given(st.binary())
 def test_any_bytes_are_a_login_or_none(message: bytes) -> None:
-    login = Login({"ann": "secret"}, State.AUTHENTICATE)
+    login = SaslServerAuthenticator({"ann": "secret"}, SaslServerState.AUTHENTICATE)
     assert login.authenticate(message).error_code in (0, 58)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.broker.fix_zookeeper import Store, store, zookeeper
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
@@ -89,7 +89,7 @@ def test_an_id_that_is_taken_is_waited_for_and_then_refused(
     monkeypatch.setattr(module, "CONNECT_TIMEOUT_MS", 300)
     with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store):
         second = EmbeddedBroker(zookeeper=ADDRESS, zk_store=store)
-        monkeypatch.setattr(module.ZooKeeperDoor.open, "__defaults__", (300,))
+        monkeypatch.setattr(module.ZooKeeperRegistration.open, "__defaults__", (300,))
         with pytest.raises(PreconditionFailed, match="broker id 0 is registered in ZooKeeper by another broker"):
             second.start()
 
@@ -98,7 +98,7 @@ def test_version_0_commits_and_fetches_go_to_zookeeper_and_no_coordinator_sees_t
     zookeeper: FakeZooKeeper, store: Store
 ) -> None:
     path = paths.offset("g", TopicPartition("t", 0))
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert talk.committed("g", "t", 0, version=0) == (-1, 3), "a missing node is error 3"
         assert talk.commit("g", "t", 0, 5, version=0) == 0
@@ -114,7 +114,7 @@ def test_version_0_commits_and_fetches_go_to_zookeeper_and_no_coordinator_sees_t
 
 
 def test_without_zookeeper_version_0_is_refused_as_in_kraft() -> None:
-    with EmbeddedBroker() as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker() as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert talk.commit("g", "t", 0, 5, version=0) == 35
         assert talk.committed("g", "t", 0, version=0) == (-1, 35)

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.broker import zookeeper as door
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.broker.fix_zookeeper import Store, store, zookeeper
 from tests.broker.test_zookeeper import until
 from zkconsumer.errors import PreconditionFailed
@@ -32,7 +32,7 @@ def test_an_offset_that_cannot_be_read_now_is_an_error_and_not_no_offset(
     zookeeper: FakeZooKeeper, store: Store
 ) -> None:
     """A member that is told that there is none begins where ``auto.offset.reset`` says: records lost, or all again."""
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert talk.commit("g", "t", 0, 5, version=0) == 0
         zookeeper.fail_next(_reads_the_offset, NoAuth)
@@ -49,10 +49,10 @@ def test_zookeeper_that_is_silent_is_no_zookeeper_without_offsets(
 ) -> None:
     from bridge.broker import zookeeper_offsets
 
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         assert talk.commit("g", "t", 0, 5, version=0) == 0
-        monkeypatch.setattr(zookeeper_offsets, "ANSWER_MS", 50)
+        monkeypatch.setattr(zookeeper_offsets, "ZOOKEEPER_TIMEOUT_MS", 50)
         zookeeper.hold("requests")
         assert talk.committed("g", "t", 0, version=0) == (-1, UNKNOWN_SERVER_ERROR)
         zookeeper.release("requests")
@@ -62,7 +62,7 @@ def test_a_coordinator_is_available_when_zookeeper_has_the_offsets_topic(
     zookeeper: FakeZooKeeper, store: Store
 ) -> None:
     """Up to Kafka 3.9 the topic is made there first; tools read no offsets before they find it."""
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         zookeeper.hold("requests")
         for _ in range(3):
             assert talk.find_coordinator("g", version=0).error_code == COORDINATOR_NOT_AVAILABLE
@@ -74,7 +74,7 @@ def test_a_coordinator_is_available_when_zookeeper_has_the_offsets_topic(
 def test_a_commit_that_another_one_was_faster_to_create_is_written_all_the_same(
     zookeeper: FakeZooKeeper, store: Store
 ) -> None:
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
 
         def somebody_else_creates_it(request: Request) -> bool:
@@ -90,7 +90,7 @@ def test_a_commit_that_another_one_was_faster_to_create_is_written_all_the_same(
 def test_a_commit_after_a_lost_race_that_is_not_written_either_is_refused(
     zookeeper: FakeZooKeeper, store: Store
 ) -> None:
-    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, Talk(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
 
         def somebody_else_creates_it(request: Request) -> bool:
@@ -108,7 +108,9 @@ def test_a_registration_whose_answer_was_lost_is_known_again_as_ours(
     zookeeper: FakeZooKeeper, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = paths.broker(0)
-    zookeeper.lose_connection_on_next(lambda request: isinstance(request, Create) and request.path == ours, is_done=True)
+    zookeeper.lose_connection_on_next(
+        lambda request: isinstance(request, Create) and request.path == ours, is_done=True
+    )
     with EmbeddedBroker(zookeeper=ADDRESS, zk_store=store) as broker:
         broker.create_topic("t")
         until(lambda: zookeeper.data("/brokers/topics/t/partitions/0/state"))
@@ -120,8 +122,8 @@ def test_who_may_not_register_is_told_so_and_not_that_another_broker_did(
     zookeeper: FakeZooKeeper, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "SESSION_TIMEOUT_MS", 100)
-    monkeypatch.setattr(door, "AGAIN_MS", 10_000)
-    monkeypatch.setattr(door.ZooKeeperDoor.open, "__defaults__", (100,))
+    monkeypatch.setattr(door, "BROKER_ID_RETRY_MS", 10_000)
+    monkeypatch.setattr(door.ZooKeeperRegistration.open, "__defaults__", (100,))
     zookeeper.fail_next(lambda request: isinstance(request, Create) and request.path == paths.broker(0), NoAuth)
     with pytest.raises(PreconditionFailed, match="broker id 0 could not be registered in ZooKeeper: NoAuth"):
         EmbeddedBroker(zookeeper=ADDRESS, zk_store=store).start()

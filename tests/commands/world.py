@@ -25,7 +25,7 @@ from bridge.testing import EmbeddedBroker
 from tests.fix_checkpoints import CheckpointFolder
 from tests.fix_world import wait_until
 from zkconsumer.admin import coordinator_line, coordinators, log_ranges
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli import consume as consume_module
 from zkconsumer.cli import perf as perf_module
@@ -33,14 +33,14 @@ from zkconsumer.cli.main import main
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.kafka.unasked import API_VERSIONS_DENY_LIST
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.sandbox.waiting import pause_ms
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl
-from zkconsumer.zk.security import PERM_ALL, Digest
+from zkconsumer.zk.security import PERM_ALL, DigestLogin
 from zkconsumer.zk.store import submit_and_wait
 
 NOWHERE = "no-such-host.invalid"
@@ -51,7 +51,7 @@ SETTLE_MS = 15_000
 """How long a member may take to find out why it does not read."""
 
 HIDDEN = (Acl(PERM_ALL, "digest", "someone:x"),)
-OPERATOR = Digest("operator", "secret")
+OPERATOR = DigestLogin("operator", "secret")
 
 
 class Refuses:
@@ -152,7 +152,7 @@ class SettlingConnector(ZookeeperConsumerConnector):
 class CommandWorld:
     """The servers, and which of them are away."""
 
-    world: FakeWorld
+    world: FakeEnvironment
     broker: EmbeddedBroker
     folder: Path
     clock: SkippingClock = field(default_factory=SkippingClock)
@@ -197,7 +197,9 @@ class CommandWorld:
             broker.move_coordinator(group, 1)
         CheckpointFolder(self.folder / "checkpoint")
         reader = self.folder / "reader.properties"
-        reader.write_text(f"rebalance.max.retries=1\nrebalance.backoff.ms=400\nzookeeper.session.timeout.ms={SESSION_MS}\n")
+        reader.write_text(
+            f"rebalance.max.retries=1\nrebalance.backoff.ms=400\nzookeeper.session.timeout.ms={SESSION_MS}\n"
+        )
 
     # --- what fails
 
@@ -239,8 +241,8 @@ class CommandWorld:
 
     def call(self, words: tuple[str, ...]) -> Outcome:
         """Run a command as it is typed; everything that is another one each time gets a name."""
-        UNASKED.clear()
-        doors = None if self.is_real else Doors(store=self.store, connect=self.connect, clock=self.clock)
+        API_VERSIONS_DENY_LIST.clear()
+        doors = None if self.is_real else AdminDependencies(store=self.store, connect=self.connect, clock=self.clock)
         done = CliRunner().invoke(main, list(words), obj=doors)
         assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
         return Outcome(done.exit_code, self.plain(done.stdout), self.plain(done.stderr))
@@ -310,7 +312,7 @@ def command_world(folder: Path) -> Iterator[CommandWorld]:
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        FakeWorld(brokers=0) as world,
+        FakeEnvironment(brokers=0) as world,
         EmbeddedBroker(nodes=2, zookeeper=ADDRESS, zk_store=world.store) as broker,
     ):
         made = CommandWorld(world, broker, folder)

@@ -12,14 +12,14 @@ import pytest
 from kafka import KafkaConsumer
 
 from tests.fix_sandbox import require_releases
-from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection
-from zkconsumer.kafka.releases import Release
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.connection import BlockingConnection, Connection, ConnectionFactory
+from zkconsumer.kafka.releases import BrokerRelease
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.testing.sandbox.artifacts import SETS
+from zkconsumer.testing.sandbox.artifacts import ARTIFACT_SETS
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
@@ -62,12 +62,12 @@ class Topics(Protocol):
 class BrokerUnderTest:
     """One broker that leads everything, and a way to put records into it."""
 
-    release: Release
-    connect: Connect
+    release: BrokerRelease
+    connect: ConnectionFactory
     host: str
     port: int
     topics: Topics
-    _ranges: ApiRanges | None = None
+    _ranges: SupportedVersions | None = None
     _connections: list[Connection] = field(default_factory=list)
 
     def connection(self) -> Connection:
@@ -82,7 +82,7 @@ class BrokerUnderTest:
             made.close()
 
     @property
-    def ranges(self) -> ApiRanges:
+    def ranges(self) -> SupportedVersions:
         """What the broker speaks, asked once."""
         if self._ranges is None:
             self._ranges = negotiate(self.connection(), TIMEOUT_MS)
@@ -117,7 +117,7 @@ class FakeTopics:
         self._cluster.set_coordinator_members(group, False)
 
     def produce(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
-        numbers = {name: number for number, name in compression.NAMES.items()}
+        numbers = {name: number for number, name in compression.CODEC_NAMES.items()}
         self._cluster.append(topic, 0, values, codec=numbers[codec])
 
 
@@ -160,7 +160,7 @@ class RealTopics:
 
     def _produce_by_hand(self, topic: str, values: Sequence[bytes | None], codec: str) -> None:
         host, port = self.sandbox.brokers[0].address.split(":")
-        numbers = {name: number for number, name in compression.NAMES.items()}
+        numbers = {name: number for number, name in compression.CODEC_NAMES.items()}
         records = [Record(offset, -1, -1, None, value) for offset, value in enumerate(values)]
         row = ProducePartition(index=0, records=build_record_set(records, 0, numbers[codec]))
         body = ProduceRequest(
@@ -210,7 +210,11 @@ def real_one(release: str, *marks: pytest.MarkDecorator) -> object:
     params=[
         *(pytest.param((fake, release), id=f"fake-{release}") for release in RELEASES),
         *(real_one(each) for each in RELEASES if each in REAL_ALWAYS),
-        *(real_one(each, pytest.mark.nightly) for each in RELEASES if each in SETS and each not in REAL_ALWAYS),
+        *(
+            real_one(each, pytest.mark.nightly)
+            for each in RELEASES
+            if each in ARTIFACT_SETS and each not in REAL_ALWAYS
+        ),
     ],
 )
 def broker_under_test(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:

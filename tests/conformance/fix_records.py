@@ -1,7 +1,7 @@
 """Records of every shape, written by real producers; and what the readers of other projects read of them.
 
-    producers of Java, Scala, librdkafka --> a real broker --> the raw answer --> both decoders of ours
-                                                        `----> Java's consumer (0.8.2: Scala's), librdkafka
+producers of Java, Scala, librdkafka --> a real broker --> the raw answer --> both decoders of ours
+                                                    `----> Java's consumer (0.8.2: Scala's), librdkafka
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.conformance.fix_broker import (
 from tests.fix_sandbox import librdkafka_settings
 from tests.fix_tables import seen_by_both
 from zkconsumer.testing.fake_apis import newest_magic
-from zkconsumer.testing.sandbox import Reader, Reading, Sandbox, ToSend, wait_until
+from zkconsumer.testing.sandbox import ReaderProcess, ReadResult, RecordToSend, Sandbox, wait_until
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
@@ -44,29 +44,29 @@ BYTES_MAX = (60, 900, PLENTY)
 """What a partition's part of an answer may have: less than an entry, a few entries, everything."""
 
 PLAIN = (
-    ToSend(b"key", b"value"),
-    ToSend(None, b"value"),
-    ToSend(b"key", None),
-    ToSend(None, None),
-    ToSend(b"", b""),
-    ToSend(b"k" * 100, b"v" * 300),
-    ToSend(b"\xff\x00", bytes(range(256))),
+    RecordToSend(b"key", b"value"),
+    RecordToSend(None, b"value"),
+    RecordToSend(b"key", None),
+    RecordToSend(None, None),
+    RecordToSend(b"", b""),
+    RecordToSend(b"k" * 100, b"v" * 300),
+    RecordToSend(b"\xff\x00", bytes(range(256))),
 )
 TIMED = (
-    ToSend(b"key", b"value", TIME_MS),
-    ToSend(b"key", b"before the one before it", TIME_MS - 86_400_000),
-    ToSend(None, None, 1),
-    ToSend(b"", b"far behind", TIME_MS + 10**10),
+    RecordToSend(b"key", b"value", TIME_MS),
+    RecordToSend(b"key", b"before the one before it", TIME_MS - 86_400_000),
+    RecordToSend(None, None, 1),
+    RecordToSend(b"", b"far behind", TIME_MS + 10**10),
 )
 WITH_HEADERS = (
-    ToSend(b"key", b"value", None, (("name", b"value"),)),
-    ToSend(None, None, TIME_MS, (("", b""), ("null", None), ("null", b"not this one"))),
-    ToSend(b"key", b"", TIME_MS + 1, (("größe", "größe".encode()), ("long", b"h" * 200))),
+    RecordToSend(b"key", b"value", None, (("name", b"value"),)),
+    RecordToSend(None, None, TIME_MS, (("", b""), ("null", None), ("null", b"not this one"))),
+    RecordToSend(b"key", b"", TIME_MS + 1, (("größe", "größe".encode()), ("long", b"h" * 200))),
 )
-LONG = ToSend(None, b"a value that can be compressed " * 150)
+LONG = RecordToSend(None, b"a value that can be compressed " * 150)
 
 
-def shapes(magic: int) -> list[ToSend]:
+def shapes(magic: int) -> list[RecordToSend]:
     """Every shape that a format can hold."""
     return [*PLAIN, *(TIMED if magic else ()), *(WITH_HEADERS if magic == 2 else ()), LONG]
 
@@ -77,7 +77,7 @@ class Written:
 
     broker: BrokerUnderTest
     topic: str
-    sent: list[tuple[int, ToSend]] = field(default_factory=list)
+    sent: list[tuple[int, RecordToSend]] = field(default_factory=list)
     aborted: set[int] = field(default_factory=set)
     """The offsets of those that were sent in transactions that were aborted."""
     is_append_time: bool = False
@@ -108,7 +108,7 @@ class Written:
         """The first offset of the segment that is written to."""
         return max(self.segments)
 
-    def by_java(self, records: Sequence[ToSend], codec: str = "none", transaction: str = "") -> list[int]:
+    def by_java(self, records: Sequence[RecordToSend], codec: str = "none", transaction: str = "") -> list[int]:
         """Java's producer of the broker's release; the offsets, when all are acknowledged."""
         done = self.sandbox.producer.produce_records(self.topic, 0, records, codec=codec, transaction=transaction)
         assert done.last - done.first + 1 == len(records), "they stand next to each other"
@@ -116,7 +116,7 @@ class Written:
         self.sent += zip(offsets, records, strict=True)
         return offsets
 
-    def by_librdkafka(self, records: Sequence[ToSend], codec: str = "none") -> None:
+    def by_librdkafka(self, records: Sequence[RecordToSend], codec: str = "none") -> None:
         """confluent-kafka; as ``by_java``."""
         release = self.broker.release.name
         settings = librdkafka_settings(self.sandbox.bootstrap, release)
@@ -134,7 +134,7 @@ class Written:
         assert producer.flush(TIMEOUT_MS / 1000) == 0, "all are acknowledged"
         self.sent += zip(sorted(offsets), records, strict=True)
 
-    def by_scala(self, records: Sequence[ToSend], codec: str = "none") -> None:
+    def by_scala(self, records: Sequence[RecordToSend], codec: str = "none") -> None:
         """The Scala producer (until 1.1), through its console tool: text without a tab, tab and text, or text alone."""
         release = self.broker.release
         words = ["--broker-list", self.sandbox.bootstrap, "--topic", self.topic, "--request-required-acks", "1"]
@@ -204,7 +204,7 @@ def write_compacted(to: Written) -> Written:
     dice = random.Random(1)
     for codec in ("gzip", "none"):
         for keys in (range(10), range(0, 10, 2), range(1, 3), range(5), range(20, 30), range(10), range(5, 25)):
-            to.by_java([ToSend(b"%s %d" % (codec.encode(), key), dice.randbytes(100)) for key in keys], codec)
+            to.by_java([RecordToSend(b"%s %d" % (codec.encode(), key), dice.randbytes(100)) for key in keys], codec)
     return to
 
 
@@ -216,9 +216,9 @@ class Readers:
     """The consumer of the broker's release, which is started once, and librdkafka."""
 
     broker: BrokerUnderTest
-    java: Reader
+    java: ReaderProcess
 
-    def by_java(self, topic: Written, isolation: str = "read_uncommitted") -> Reading:
+    def by_java(self, topic: Written, isolation: str = "read_uncommitted") -> ReadResult:
         return self.java.read(topic.topic, topic.end, isolation=isolation)
 
     def by_librdkafka(

@@ -1,6 +1,6 @@
 """What librdkafka reads of partition 0 of a topic; also as a process of its own.
 
-    python -m tests.conformance.librdkafka_reader SETTINGS TOPIC END      settings as JSON; the answer is pickled
+python -m tests.conformance.librdkafka_reader SETTINGS TOPIC END      settings as JSON; the answer is pickled
 """
 
 from __future__ import annotations

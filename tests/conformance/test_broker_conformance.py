@@ -9,14 +9,14 @@ from tests.fix_fetch_sessions import walk_through
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata import fetch_leaders, list_offset_of, list_offsets
-from zkconsumer.kafka.versions import ApiRanges, VersionRange
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange
 from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
-from zkconsumer.wire.fetch_codec import LEAN_FETCH, VERSION_MAX, FetchedRow, FetchQuestion, partition_encoder
+from zkconsumer.wire.fetch_codec import FAST_FETCH, VERSION_MAX, FetchedPartition, FetchRequestBody, partition_encoder
 from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -90,9 +90,9 @@ def test_a_request_that_it_does_not_know(broker_under_test: BrokerUnderTest) -> 
         asked = connection.send(LIST_OFFSETS, 0, ListOffsetsRequest(topics=[]), TIMEOUT_MS)
         assert connection.receive_next(TIMEOUT_MS)[0] is asked
     else:
-        with pytest.raises(ConnectionFailed) as caught:
+        with pytest.raises(BrokerConnectionError) as caught:
             connection.receive(unknown, TIMEOUT_MS)
-        assert caught.value.reason is Reason.CLOSED
+        assert caught.value.reason is ConnectionFailureReason.CLOSED
 
 
 def test_a_version_above_its_range(broker_under_test: BrokerUnderTest) -> None:
@@ -110,9 +110,9 @@ def test_a_version_above_its_range(broker_under_test: BrokerUnderTest) -> None:
         with pytest.raises(Exception, match="Metadata v1 response"):
             connection.receive(asked, TIMEOUT_MS)
     else:
-        with pytest.raises(ConnectionFailed) as caught:
+        with pytest.raises(BrokerConnectionError) as caught:
             connection.receive(asked, TIMEOUT_MS)
-        assert caught.value.reason is Reason.CLOSED
+        assert caught.value.reason is ConnectionFailureReason.CLOSED
 
 
 def test_answers_come_in_the_order_of_the_requests(broker_under_test: BrokerUnderTest) -> None:
@@ -134,7 +134,7 @@ def test_leaders_in_every_version(broker_under_test: BrokerUnderTest) -> None:
     topic = broker_under_test.topic()
     connection = broker_under_test.connection()
     for version in versions_of(broker_under_test, METADATA):
-        only = ApiRanges({METADATA.key: VersionRange(version, version)})
+        only = SupportedVersions({METADATA.key: VersionRange(version, version)})
         leaders = fetch_leaders(connection, only, [topic, "no-such-topic"], TIMEOUT_MS)
         [leader] = leaders.partitions.values()
         assert isinstance(leader, BrokerAddress)
@@ -146,7 +146,7 @@ def test_the_start_and_the_end_in_every_version(broker_under_test: BrokerUnderTe
     tp = TopicPartition(broker_under_test.topic(*TEN), 0)
     connection = broker_under_test.connection()
     for version in versions_of(broker_under_test, LIST_OFFSETS):
-        only = ApiRanges({LIST_OFFSETS.key: VersionRange(version, version)})
+        only = SupportedVersions({LIST_OFFSETS.key: VersionRange(version, version)})
         assert list_offset_of(connection, only, tp, EARLIEST_TIME, TIMEOUT_MS) == 0
         assert list_offset_of(connection, only, tp, LATEST_TIME, TIMEOUT_MS) == 10
         nowhere = TopicPartition("no-such-topic", 0)
@@ -377,9 +377,9 @@ def test_a_reader_with_fetch_sessions_reads_what_one_without_reads(broker_under_
                 session.set_partition(tp, encode(0, offset, PLENTY))
             asked = session.next_request()
             rows = {tp.topic: [row] for tp, row in asked.rows.items()}
-            question = FetchQuestion(100, 1, PLENTY, asked.session_id, asked.epoch, rows, {})
-            answer = connection.request(LEAN_FETCH, version, question, TIMEOUT_MS)
-            parts = [FetchedRow(*row) for row in answer.rows]
+            question = FetchRequestBody(100, 1, PLENTY, asked.session_id, asked.epoch, rows, {})
+            answer = connection.request(FAST_FETCH, version, question, TIMEOUT_MS)
+            parts = [FetchedPartition(*row) for row in answer.rows]
             refused = session.handle_response(
                 answer.error_code, answer.session_id, [TopicPartition(part.topic, part.partition) for part in parts]
             )

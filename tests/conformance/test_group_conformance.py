@@ -10,19 +10,19 @@ import pytest
 from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import ConnectionFailed
+from zkconsumer.kafka.connection import BrokerConnectionError
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
-    GroupOffsets,
     OffsetAndMetadata,
+    OffsetFetchResult,
     commit_offsets,
     delete_offsets,
     fetch_offsets,
     find_coordinator,
 )
 from zkconsumer.kafka.modern_groups import describe_coordinator_group
-from zkconsumer.kafka.releases import Release
-from zkconsumer.kafka.versions import ApiRanges, VersionRange
+from zkconsumer.kafka.releases import BrokerRelease
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange
 from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -53,8 +53,8 @@ def versions_of(broker: BrokerUnderTest, api: Api[Any, Any], at_least: int = 0) 
     return [] if there is None else list(range(max(there.lowest, at_least), there.highest + 1))
 
 
-def only(api: Api[Any, Any], version: int) -> ApiRanges:
-    return ApiRanges({api.key: VersionRange(version, version)})
+def only(api: Api[Any, Any], version: int) -> SupportedVersions:
+    return SupportedVersions({api.key: VersionRange(version, version)})
 
 
 def has_groups(broker: BrokerUnderTest) -> bool:
@@ -90,7 +90,7 @@ def ready_group(broker: BrokerUnderTest) -> str:
     return group
 
 
-def fetch(broker: BrokerUnderTest, group: str, tp: TopicPartition, version: int) -> GroupOffsets:
+def fetch(broker: BrokerUnderTest, group: str, tp: TopicPartition, version: int) -> OffsetFetchResult:
     return fetch_offsets(broker.connection(), only(OFFSET_FETCH, version), group, [tp], TIMEOUT_MS)
 
 
@@ -102,9 +102,7 @@ def commit(
 
 
 def commit_v0(broker: BrokerUnderTest, group: str, tp: TopicPartition, offset: int, metadata: str = "") -> int:
-    row = OffsetCommitPartition(
-        partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata
-    )
+    row = OffsetCommitPartition(partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata)
     body = OffsetCommitRequest(group_id=group, topics=[OffsetCommitTopic(name=tp.topic, partitions=[row])])
     response = broker.connection().request(OFFSET_COMMIT, 0, body, TIMEOUT_MS)
     return int(response.topics[0].partitions[0].error_code)
@@ -127,7 +125,7 @@ def test_the_coordinator_in_every_version(broker_under_test: BrokerUnderTest) ->
 def test_a_broker_that_knows_no_groups_closes_the_connection(broker_under_test: BrokerUnderTest) -> None:
     if has_groups(broker_under_test):
         return
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(BrokerConnectionError):
         find_coordinator(broker_under_test.connection(), broker_under_test.ranges, a_group(), TIMEOUT_MS)
 
 
@@ -140,7 +138,7 @@ def test_what_was_committed_is_fetched_in_every_version(broker_under_test: Broke
         assert commit(broker_under_test, group, tp, version, 100 + version, f"by v{version}") == codes.NONE
         for fetching in versions_of(broker_under_test, OFFSET_FETCH, 1):
             answer = fetch(broker_under_test, group, tp, fetching)
-            assert answer == GroupOffsets(codes.NONE, {tp: OffsetAndMetadata(100 + version, f"by v{version}")})
+            assert answer == OffsetFetchResult(codes.NONE, {tp: OffsetAndMetadata(100 + version, f"by v{version}")})
 
 
 def test_a_partition_without_an_offset(broker_under_test: BrokerUnderTest) -> None:
@@ -153,9 +151,9 @@ def test_a_partition_without_an_offset(broker_under_test: BrokerUnderTest) -> No
     known, unknown = TopicPartition(broker_under_test.topic(), 0), TopicPartition("no-such-topic", 0)
     group = ready_group(broker_under_test)
     for version in versions_of(broker_under_test, OFFSET_FETCH, 1):
-        assert fetch(broker_under_test, group, known, version) == GroupOffsets(codes.NONE, {known: None})
+        assert fetch(broker_under_test, group, known, version) == OffsetFetchResult(codes.NONE, {known: None})
         stored = codes.UNKNOWN_TOPIC_OR_PARTITION if broker_under_test.release.checks_partitions_of_fetches else None
-        assert fetch(broker_under_test, group, unknown, version) == GroupOffsets(codes.NONE, {unknown: stored})
+        assert fetch(broker_under_test, group, unknown, version) == OffsetFetchResult(codes.NONE, {unknown: stored})
     body = OffsetFetchRequest(
         group_id=group, topics=[OffsetFetchTopic(name=tp.topic, partition_indexes=[0]) for tp in (known, unknown)]
     )
@@ -180,9 +178,9 @@ def test_all_that_a_group_has_stored(broker_under_test: BrokerUnderTest) -> None
                 fetch_offsets(broker_under_test.connection(), ranges, group, None, TIMEOUT_MS)
         else:
             answer = fetch_offsets(broker_under_test.connection(), ranges, group, None, TIMEOUT_MS)
-            assert answer == GroupOffsets(codes.NONE, stored)
+            assert answer == OffsetFetchResult(codes.NONE, stored)
             nothing = fetch_offsets(broker_under_test.connection(), ranges, a_group_of(group), None, TIMEOUT_MS)
-            assert nothing == GroupOffsets(codes.NONE, {})
+            assert nothing == OffsetFetchResult(codes.NONE, {})
 
 
 def a_group_of(group: str) -> str:
@@ -227,7 +225,7 @@ def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnde
             assert commit(broker_under_test, group, tp, version, 6) == codes.UNKNOWN_MEMBER_ID
         for version in versions_of(broker_under_test, OFFSET_FETCH, 1):
             answer = fetch(broker_under_test, group, tp, version)
-            assert answer == GroupOffsets(codes.NONE, {tp: OffsetAndMetadata(5)})
+            assert answer == OffsetFetchResult(codes.NONE, {tp: OffsetAndMetadata(5)})
     assert commit(broker_under_test, group, tp, newest, 7) == codes.NONE
 
 
@@ -257,7 +255,7 @@ def test_offsets_that_are_deleted_are_gone_and_nobody_deletes_those_of_a_live_gr
     assert delete(tp) in ([codes.GROUP_ID_NOT_FOUND], [codes.NONE])
 
 
-def speaks_version_0(release: Release) -> bool:
+def speaks_version_0(release: BrokerRelease) -> bool:
     commits = release.range_of(OFFSET_COMMIT)
     return commits is not None and commits.lowest == 0
 
@@ -280,7 +278,7 @@ def test_version_0_is_zookeeper(broker_under_test: BrokerUnderTest) -> None:
     assert too_long == codes.OFFSET_METADATA_TOO_LARGE.code
     if has_groups(broker_under_test):
         version = max(versions_of(broker_under_test, OFFSET_FETCH))
-        assert fetch(broker_under_test, group, tp, version) == GroupOffsets(codes.NONE, {tp: None})
+        assert fetch(broker_under_test, group, tp, version) == OffsetFetchResult(codes.NONE, {tp: None})
         assert commit(broker_under_test, group, tp, max(versions_of(broker_under_test, OFFSET_COMMIT)), 9) == codes.NONE
         assert broker_under_test.topics.znode(path) == b"42"
 
@@ -293,7 +291,7 @@ def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_
         return
     group = ready_group(broker_under_test)
     for version in versions:
-        ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
+        ranges = SupportedVersions({DESCRIBE_GROUPS.key: VersionRange(version, version)})
         unknown = describe_coordinator_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
         assert (unknown.state, unknown.members, unknown.has_members) == ("Dead", (), False)
     if broker_under_test.release.version < (1,):
@@ -302,7 +300,7 @@ def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_
     newest = max(versions_of(broker_under_test, OFFSET_COMMIT))
     assert commit(broker_under_test, group, tp, newest, 5) == codes.NONE
     for version in versions:
-        ranges = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(version, version)})
+        ranges = SupportedVersions({DESCRIBE_GROUPS.key: VersionRange(version, version)})
         known = describe_coordinator_group(broker_under_test.connection(), ranges, group, TIMEOUT_MS)
         assert (known.state, known.has_members) == ("Empty", False)
     for version in versions_of(broker_under_test, LIST_GROUPS):

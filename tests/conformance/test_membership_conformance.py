@@ -7,26 +7,26 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
-from bridge.spark.keeper.service import Service
-from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.keeper.service import ZooKeeperBatchMembership
+from bridge.spark.keeper.settings import MembershipProcessSettings
 from bridge.spark.membership import (
     NO_OFFSET,
-    Claimed,
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    ClaimResult,
     CommitMode,
-    Ended,
     GroupMembership,
-    Holding,
-    Refused,
-    Stand,
-    Taken,
-    Wanted,
+    GroupOffset,
+    RangeToClaim,
 )
-from bridge.testing.fake_group import FakeGroup, FakeMembership
+from bridge.testing.fake_group import FakeMembership, FakeSparkGroup
 from tests.fix_world import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.core.view import STATIC
+from zkconsumer.core.view import STATIC_SUBSCRIPTION
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
 
@@ -41,22 +41,22 @@ A, B, C, D = FOUR
 class Kept:
     """A keeper's service as its client gives it, without the pipe."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ZooKeeperBatchMembership) -> None:
         self.service = service
         self._is_closed = False
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
         return self.service.begin_batch(ended, wait_ms, self._until())
 
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self.service.planned(partitions, self._until())
 
-    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         return self.service.stands(partitions, query, self._until())
 
     def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
+    ) -> dict[TopicPartition, ClaimResult]:
         return self.service.claim(query, batch, ranges, self._until())
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
@@ -105,7 +105,7 @@ class Bench(ABC):
 
 class FakeBench(Bench):
     def __init__(self) -> None:
-        self._group = FakeGroup({"t": 4})
+        self._group = FakeSparkGroup({"t": 4})
 
     def first(self, mode: CommitMode) -> GroupMembership:
         return self._join("a", FOUR, mode)
@@ -131,7 +131,7 @@ class FakeBench(Bench):
 
 class KeeperBench(Bench):
     def __init__(self) -> None:
-        self._world = FakeWorld()
+        self._world = FakeEnvironment()
         self._world.create_topic("t", 4)
         self._made: list[Kept] = []
 
@@ -154,8 +154,8 @@ class KeeperBench(Bench):
         given = {
             "group.id": GROUP, "zookeeper.connect": ADDRESS, "rebalance.backoff.ms": "50", "release.settle.ms": "0",
         }  # fmt: skip
-        settings = KeeperSettings(given, STATIC, ("t",), f"{GROUP}_{name}", mode=mode)
-        service = Service(settings, make_store=self._world.store, connect=self._world.cluster.connect)
+        settings = MembershipProcessSettings(given, STATIC_SUBSCRIPTION, ("t",), f"{GROUP}_{name}", mode=mode)
+        service = ZooKeeperBatchMembership(settings, make_store=self._world.store, connect=self._world.cluster.connect)
         self._made.append(Kept(service))
         service.open()
         return self._made[-1]
@@ -180,8 +180,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made.close()
 
 
-def ends(holding: Holding, offset: int) -> dict[TopicPartition, Ended]:
-    return {tp: Ended(held.epoch, offset) for tp, held in holding.partitions.items()}
+def ends(holding: BatchAssignment, offset: int) -> dict[TopicPartition, BatchEnd]:
+    return {tp: BatchEnd(held.epoch, offset) for tp, held in holding.partitions.items()}
 
 
 def test_a_share_tells_where_the_group_stands_and_how_large_the_topics_are(bench: Bench) -> None:
@@ -197,7 +197,7 @@ def test_the_end_of_a_batch_is_written_under_its_own_epoch_and_not_below_what_st
     bench.put(B, 7)
     member = bench.first(CommitMode.AFTER_BATCH)
     held = member.begin_batch({}, WAIT_MS).partitions
-    ended = {A: Ended(held[A].epoch, 5), B: Ended(held[B].epoch, 6), C: Ended(held[C].epoch + 1_000, 5)}
+    ended = {A: BatchEnd(held[A].epoch, 5), B: BatchEnd(held[B].epoch, 6), C: BatchEnd(held[C].epoch + 1_000, 5)}
     again = member.begin_batch(ended, WAIT_MS)
     assert bench.offsets == {A: 5, B: 7}
     assert again.partitions == held, "an ownership tells where it began"
@@ -211,7 +211,7 @@ def test_an_ownership_tells_where_a_seek_put_the_group(bench: Bench, mode: Commi
     assert member.seek({B: 2}) == {}
     held = member.begin_batch({}, WAIT_MS).partitions[B]
     assert held.offset == bench.offsets[B] == 2
-    member.begin_batch({B: Ended(held.epoch, 4)}, WAIT_MS)
+    member.begin_batch({B: BatchEnd(held.epoch, 4)}, WAIT_MS)
     assert bench.offsets[B] == (4 if mode is CommitMode.AFTER_BATCH else 2)
 
 
@@ -255,27 +255,32 @@ def test_in_the_other_modes_no_batch_is_waited_for(bench: Bench, mode: CommitMod
 def test_a_claim_moves_the_group_and_is_told_again_and_narrowed_and_refused(bench: Bench) -> None:
     member = bench.first(CommitMode.CLAIM)
     held = member.begin_batch({}, WAIT_MS).partitions
-    wanted = {tp: Wanted(0, 5, owned.epoch) for tp, owned in held.items()}
-    assert member.claim("q", 0, wanted) == dict.fromkeys(FOUR, Taken(0, 5))
-    assert member.claim("q", 0, wanted) == dict.fromkeys(FOUR, Taken(0, 5))
+    wanted = {tp: RangeToClaim(0, 5, owned.epoch) for tp, owned in held.items()}
+    assert member.claim("q", 0, wanted) == dict.fromkeys(FOUR, ClaimedRange(0, 5))
+    assert member.claim("q", 0, wanted) == dict.fromkeys(FOUR, ClaimedRange(0, 5))
     bench.put(A, 7)
     bench.put(B, 9)
-    found = member.claim("q", 1, {tp: Wanted(5, 9, held[tp].epoch) for tp in (A, B, C)})
-    assert found[A] == Taken(7, 9)
-    assert isinstance(found[B], Refused)
-    assert found[C] == Taken(5, 9)
+    found = member.claim("q", 1, {tp: RangeToClaim(5, 9, held[tp].epoch) for tp in (A, B, C)})
+    assert found[A] == ClaimedRange(7, 9)
+    assert isinstance(found[B], ClaimRefused)
+    assert found[C] == ClaimedRange(5, 9)
     assert bench.offsets == {A: 9, B: 9, C: 9, D: 5}
-    assert member.group_offsets(FOUR, "q") == {A: Stand(9, 9), B: Stand(9, 5), C: Stand(9, 9), D: Stand(5, 5)}
-    assert member.group_offsets([A], "another") == {A: Stand(9, None)}
+    assert member.group_offsets(FOUR, "q") == {
+        A: GroupOffset(9, 9),
+        B: GroupOffset(9, 5),
+        C: GroupOffset(9, 9),
+        D: GroupOffset(5, 5),
+    }
+    assert member.group_offsets([A], "another") == {A: GroupOffset(9, None)}
 
 
 def test_what_is_not_held_is_not_claimed(bench: Bench) -> None:
     member = bench.first(CommitMode.CLAIM)
     held = member.begin_batch({}, WAIT_MS).partitions
     bench.second(CommitMode.CLAIM).begin_batch({}, WAIT_MS)
-    found = member.claim("q", 0, {tp: Wanted(0, 5, held[tp].epoch) for tp in (A, C)})
-    assert found[A] == Taken(0, 5)
-    assert isinstance(found[C], Refused)
+    found = member.claim("q", 0, {tp: RangeToClaim(0, 5, held[tp].epoch) for tp in (A, C)})
+    assert found[A] == ClaimedRange(0, 5)
+    assert isinstance(found[C], ClaimRefused)
 
 
 @pytest.mark.parametrize("mode", [CommitMode.CLAIM, CommitMode.AFTER_BATCH])
@@ -288,7 +293,7 @@ def test_a_query_may_begin_before_the_group(bench: Bench, mode: CommitMode) -> N
     }
     assert bench.offsets == {A: 3, B: 4}
     if mode is CommitMode.AFTER_BATCH:
-        member.begin_batch({A: Ended(held[A].epoch, 8)}, WAIT_MS)
+        member.begin_batch({A: BatchEnd(held[A].epoch, 8)}, WAIT_MS)
         assert bench.offsets == {A: 8, B: 4}
 
 

@@ -32,7 +32,7 @@ from tests.conformance.fix_records import (
 )
 from tests.fix_tables import seen_by_both
 from zkconsumer.errors import InvalidMessageException
-from zkconsumer.testing.sandbox import Reader, ToSend, wait_until
+from zkconsumer.testing.sandbox import ReaderProcess, RecordToSend, wait_until
 from zkconsumer.wire.entries import iter_entries
 
 RELEASES = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
@@ -62,7 +62,7 @@ def releases(first: tuple[int, ...], before: tuple[int, ...] = (99,)) -> pytest.
 def readers(broker_under_test: BrokerUnderTest) -> Iterator[Readers]:
     assert isinstance(broker_under_test.topics, RealTopics), "a real broker"
     sandbox = broker_under_test.topics.sandbox
-    java = Reader(sandbox.run, broker_under_test.release.name, sandbox.bootstrap)
+    java = ReaderProcess(sandbox.run, broker_under_test.release.name, sandbox.bootstrap)
     yield Readers(broker_under_test, java)
     java.close()
 
@@ -96,7 +96,12 @@ def test_every_shape_with_zstd(broker_under_test: BrokerUnderTest, readers: Read
 @pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.nightly), "gzip"])
 def test_the_scala_producer(broker_under_test: BrokerUnderTest, readers: Readers, codec: str) -> None:
     topic = written(broker_under_test, f"scala-{codec}", first_version=0)
-    some = [ToSend(b"key", b"value"), ToSend(None, b"value"), ToSend(b"", b"v" * 500), ToSend(b"k", b"")]
+    some = [
+        RecordToSend(b"key", b"value"),
+        RecordToSend(None, b"value"),
+        RecordToSend(b"", b"v" * 500),
+        RecordToSend(b"k", b""),
+    ]
     topic.by_scala(some * 5, codec)
     check(topic, readers)
 
@@ -165,7 +170,7 @@ def test_a_wrong_checksum(broker_under_test: BrokerUnderTest, readers: Readers, 
     """
     topic = written(broker_under_test, f"damaged-{codec}")
     for _ in range(3):
-        topic.by_java([ToSend(b"key", b"a value that can be compressed" * 3)] * 3, codec)
+        topic.by_java([RecordToSend(b"key", b"a value that can be compressed" * 3)] * 3, codec)
     version = versions_to_read(topic)[-1]
     [row] = fetched(broker_under_test.connection(), version, asking(topic.topic))
     sound = bytes(row.records or b"")

@@ -39,7 +39,7 @@ def check(release: str, made: list[Compressed]) -> None:
     for one in made:
         entries = list(iter_entries(one.data))
         assert {entry.magic for entry in entries} == {magic}, str(one)
-        assert {compression.NAMES[codec_of(one.data, entry)] for entry in entries} == {one.codec}, str(one)
+        assert {compression.CODEC_NAMES[codec_of(one.data, entry)] for entry in entries} == {one.codec}, str(one)
         records = list(iter_records(one.data))
         assert [each.offset for each in records] == list(range(one.count)), str(one)
         assert [each.value for each in records] == [compressed.value(n) for n in range(one.count)], str(one)

@@ -16,9 +16,9 @@ from zkconsumer.wire.consumer_protocol import (
     subscribed_topics,
 )
 from zkconsumer.wire.group_records import (
-    GroupKey,
-    GroupValue,
-    OffsetKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
     read_group_value,
     read_key,
     read_offset_value,
@@ -112,12 +112,12 @@ def test_recorded_anew_they_say_the_same_kinds_of_things(pair: Pair) -> None:
 def check_record(stored: OffsetsRecord) -> None:
     """A record of a known kind, byte for byte."""
     key, version = read_key(stored.key), version_of("key", stored.key)
-    assert isinstance(key, OffsetKey | GroupKey)
+    assert isinstance(key, OffsetCommitKey | GroupMetadataKey)
     assert write_key(key, version) == stored.key
     if stored.value is None:
         return
     version = value_version(stored.value)
-    if isinstance(key, OffsetKey):
+    if isinstance(key, OffsetCommitKey):
         assert write_offset_value(read_offset_value(stored.value), version) == stored.value
         return
     group = read_group_value(stored.value)
@@ -125,7 +125,7 @@ def check_record(stored: OffsetsRecord) -> None:
     check_stored_members(group)
 
 
-def check_stored_members(group: GroupValue) -> None:
+def check_stored_members(group: GroupMetadataValue) -> None:
     for member in group.members:
         check_subscription(member.subscription)
         check_assignment(member.assignment)

@@ -16,11 +16,10 @@ from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import (
     OPEN_ACL,
     Acl,
-    AclsRead,
     BadVersion,
     CheckOp,
+    ChildNames,
     Children,
-    ChildrenOf,
     ConnectionLost,
     Create,
     CreateOp,
@@ -29,29 +28,30 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
-    GetAcls,
     GetMany,
+    GetManyAcls,
+    ManyAclsResult,
     Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
     NotEmpty,
     OtherError,
     Request,
-    SessionConnected,
-    SessionGone,
-    SessionLost,
-    SessionSuspended,
+    SessionEnded,
     SetAcl,
     SetData,
     SetOp,
     Stat,
     WatchFired,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
+    ZnodeData,
 )
-from zkconsumer.zk.security import SECURE_ACL, Digest, Login, ZkSecurity
+from zkconsumer.zk.security import SECURE_ACL, DigestLogin, ZkLogin, ZkSecurity
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 TIMEOUT_MS = 20_000
@@ -89,7 +89,7 @@ class World(Protocol):
 
     is_lenient: bool
 
-    def store(self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None) -> Any: ...
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None, login: ZkLogin | None = None) -> Any: ...
 
     def bounce(self, store: Any) -> None: ...
 
@@ -103,9 +103,7 @@ class FakeWorld:
         self.server = FakeZooKeeper(session_timeout_min_ms=2_000, session_timeout_max_ms=20_000)
         self.server.ensure("/conformance/chroot")
 
-    def store(
-        self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None
-    ) -> FakeZkStore:
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None, login: ZkLogin | None = None) -> FakeZkStore:
         return FakeZkStore(self.server, "/conformance/chroot" if chroot is None else chroot, timeout_ms, login)
 
     def bounce(self, store: FakeZkStore) -> None:
@@ -124,9 +122,7 @@ class RealWorld:
         self.stores: list[KazooStore] = []
         server.admin().ensure_path(self.chroot)
 
-    def store(
-        self, timeout_ms: int = 6_000, chroot: str | None = None, login: Login | None = None
-    ) -> KazooStore:
+    def store(self, timeout_ms: int = 6_000, chroot: str | None = None, login: ZkLogin | None = None) -> KazooStore:
         connect = self.server.connect_string(self.chroot if chroot is None else chroot)
         made = KazooStore(connect, timeout_ms, security=ZkSecurity(login))
         self.stores.append(made)
@@ -187,7 +183,7 @@ def test_a_node_is_made_read_changed_and_deleted(member: Member) -> None:
         Create("/a", b"1"), Get("/a"), SetData("/a", b"22"), Exists("/a"), Delete("/a"), Exists("/a")
     )
     assert made == "/a"
-    assert isinstance(node, Node)
+    assert isinstance(node, ZnodeData)
     assert node.data == b"1"
     assert (node.stat.version, node.stat.cversion, node.stat.ephemeral_owner) == (0, 0, 0)
     assert (node.stat.data_length, node.stat.num_children) == (1, 0)
@@ -213,14 +209,14 @@ def test_a_child_counts_in_its_parents_stat_and_changes_nothing_else_of_it(membe
 def test_children_are_names_with_the_parents_stat(member: Member) -> None:
     member.ask(Create("/p"), Create("/p/b"), Create("/p/a"))
     children, parent = member.ask(Children("/p"), Exists("/p"))
-    assert isinstance(children, ChildrenOf)
+    assert isinstance(children, ChildNames)
     assert sorted(children.names) == ["a", "b"]
     assert children.stat == parent
 
 
 def test_the_root_of_the_chroot_is_a_node_like_any(member: Member) -> None:
     assert member.ask(Create("/a"), Children("/"))[1].names == ["a"]
-    assert isinstance(member.ask(Get("/"))[0], Node)
+    assert isinstance(member.ask(Get("/"))[0], ZnodeData)
     assert isinstance(member.ask(SetData("/", b"x"))[0], Stat)
     assert member.ask(Create("/"))[0] == NodeExists("/")
 
@@ -250,7 +246,7 @@ def test_what_cannot_be_done_says_why(member: Member) -> None:
 
 def test_an_access_control_list_is_checked_before_a_version(world: World, member: Member) -> None:
     member.ask(Create("/a"), Create("/a/r", b"1", acl=(Acl(1, "world", "anyone"),)))
-    assert isinstance(member.ask(Get("/a/r"))[0], Node)
+    assert isinstance(member.ask(Get("/a/r"))[0], ZnodeData)
     assert member.ask(SetData("/a/r", b"", 7), Create("/a/r/x")) == [NoAuth("/a/r"), NoAuth("/a/r/x")]
     assert member.ask(Delete("/a/r/x")) == [NoNode("/a/r/x") if world.is_lenient else NoAuth("/a/r/x")]
     assert member.ask(Delete("/a/r"))[0] is None, "deleting is the parent's right"
@@ -273,20 +269,18 @@ def test_without_the_right_to_read_one_can_still_write(world: World, member: Mem
     assert checked == MultiFailed("/w", 0, NoAuth("/w"))
 
 
-ALICE, ALICE_WRONG = Digest("alice", "secret"), Digest("alice", "Secret")
+ALICE, ALICE_WRONG = DigestLogin("alice", "secret"), DigestLogin("alice", "Secret")
 ALICE_HASHED = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E="
 
 
 def test_auth_in_a_list_is_whoever_makes_the_node(world: World) -> None:
-    alice, again, wrong, nobody = (
-        Member(world.store(login=login)) for login in (ALICE, ALICE, ALICE_WRONG, None)
-    )
+    alice, again, wrong, nobody = (Member(world.store(login=login)) for login in (ALICE, ALICE, ALICE_WRONG, None))
     made = alice.ask(Create("/s", b"1", acl=SECURE_ACL), Create("/s/x", acl=SECURE_ACL), GetAcl("/s"))
     assert made[:2] == ["/s", "/s/x"]
     assert set(made[2]) == {Acl(31, "digest", ALICE_HASHED), Acl(1, "world", "anyone")}
     assert isinstance(again.ask(SetData("/s", b"2"))[0], Stat)
     for other in (wrong, nobody):
-        assert isinstance(other.ask(Get("/s"))[0], Node), "reading is for all"
+        assert isinstance(other.ask(Get("/s"))[0], ZnodeData), "reading is for all"
         refused = other.ask(SetData("/s", b"3"), Create("/s/y"), Delete("/s/x"))
         assert refused == [NoAuth("/s"), NoAuth("/s/y"), NoAuth("/s/x")]
         [multi] = other.ask(Multi((CheckOp("/s"), CreateOp("/s/y"), SetOp("/s", b""))))
@@ -324,9 +318,7 @@ NEVER = 2**31 - 1
 def test_a_list_is_changed_by_whoever_may_administer(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     member.ask(Create("/l", b"1"), Create("/l/x"))
-    before, changed, after = alice.ask(
-        Get("/l"), SetAcl("/l", (Acl(31, "auth", ""), READ_AND_ADMIN)), Get("/l")
-    )
+    before, changed, after = alice.ask(Get("/l"), SetAcl("/l", (Acl(31, "auth", ""), READ_AND_ADMIN)), Get("/l"))
     assert changed == before.stat._replace(aversion=before.stat.aversion + 1)
     assert (after.data, after.stat) == (before.data, changed)
     assert set(alice.ask(GetAcl("/l"))[0]) == {Acl(31, "digest", ALICE_HASHED), READ_AND_ADMIN}
@@ -366,11 +358,11 @@ def test_a_list_that_nobody_could_mean_is_refused_first(member: Member) -> None:
 def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_begins_anew(member: Member) -> None:
     """So an unchanged ``aversion`` of an unchanged ``czxid`` says that the list is the one that was read."""
     member.ask(Create("/l", b"1"))
-    [[first]] = [read.found for read in member.ask(GetAcls(("/l",)))]
+    [[first]] = [read.found for read in member.ask(GetManyAcls(("/l",)))]
     assert (first.acl, first.stat.aversion) == (OPEN_ACL, 0)
     for number in range(1, 4):
         member.ask(SetAcl("/l", (READ_AND_ADMIN,)))
-        [read], [node] = member.ask(GetAcls(("/l",)))[0].found, member.ask(GetMany(("/l",)))[0]
+        [read], [node] = member.ask(GetManyAcls(("/l",)))[0].found, member.ask(GetMany(("/l",)))[0]
         assert (read.acl, read.stat) == ((READ_AND_ADMIN,), node.stat)
         assert (node.stat.aversion, node.stat.czxid) == (number, first.stat.czxid)
     member.ask(SetAcl("/l", OPEN_ACL), SetData("/l", b"2"))
@@ -387,12 +379,12 @@ def test_many_lists_are_read_one_behind_the_other(world: World, member: Member) 
     names = tuple(f"/l{number}" for number in range(500))
     member.ask(*map(Create, names))
     alice.ask(Create("/h", acl=(Acl(31, "auth", ""),)))
-    [read] = member.ask(GetAcls((*names, "/none", "/h")))
+    [read] = member.ask(GetManyAcls((*names, "/none", "/h")))
     assert [one.acl for one in read.found[:500]] == [OPEN_ACL] * 500
     assert read.found[500] == NoNode("/none")
     if not world.is_lenient:
         assert read.found[501] == NoAuth("/h")
-    assert member.ask(GetAcls(())) == [AclsRead([])]
+    assert member.ask(GetManyAcls(())) == [ManyAclsResult([])]
 
 
 def test_many_lists_are_changed_one_behind_the_other(member: Member) -> None:
@@ -477,7 +469,7 @@ def test_a_claim_is_a_node_of_our_session_with_version_one(member: Member) -> No
     stat = done.results[1]
     assert (stat.version, stat.ephemeral_owner) == (1, member.store.session_id)
     assert stat.czxid == stat.mzxid
-    assert member.ask(Get("/claim"))[0] == Node(b"me", stat)
+    assert member.ask(Get("/claim"))[0] == ZnodeData(b"me", stat)
 
 
 def test_a_claim_is_handed_over_in_one_multi(member: Member) -> None:
@@ -614,7 +606,7 @@ def test_an_event_comes_before_the_answer_that_shows_the_change(member: Member, 
 def test_the_first_event_is_a_new_session_with_the_granted_timeout(world: World) -> None:
     for asked_ms, granted_ms in ((6_000, 6_000), (100, 2_000), (3_600_000, 20_000)):
         member = Member(world.store(asked_ms))
-        assert member.first == SessionConnected(member.store.session_id or 0, granted_ms, True)
+        assert member.first == ZkSessionConnected(member.store.session_id or 0, granted_ms, True)
         assert member.store.negotiated_timeout_ms == granted_ms
 
 
@@ -634,9 +626,9 @@ def test_a_closed_store_answers_session_gone_and_tells_nothing(member: Member) -
     assert member.store.session_id is None
     member.send(Exists("/a"), session_id=old)
     assert member.ask(Exists("/a"), GetMany(("/a", "/b"))) == [
-        SessionGone("/a"), [SessionGone("/a"), SessionGone("/b")]
+        SessionEnded("/a"), [SessionEnded("/a"), SessionEnded("/b")]
     ]  # fmt: skip
-    assert member.told == [[SessionGone("/a")]]
+    assert member.told == [[SessionEnded("/a")]]
     assert member.store.close(TIMEOUT_MS)
 
 
@@ -646,7 +638,7 @@ def test_a_broken_connection_keeps_the_session_and_drops_the_watches(
     member.ask(Create("/e", ephemeral=True), Exists("/a", watch=True), Children("/", watch=True))
     session_id = member.store.session_id
     world.bounce(member.store)
-    assert member.heard(2) == [SessionSuspended(), SessionConnected(session_id or 0, 6_000, False)]
+    assert member.heard(2) == [ZkSessionSuspended(), ZkSessionConnected(session_id or 0, 6_000, False)]
     other.ask(Create("/a"))
     assert member.ask(Exists("/e"))[0].ephemeral_owner == session_id
     assert len(member.told) == 2
@@ -660,10 +652,10 @@ def test_an_expired_session_is_lost_and_a_new_one_comes(world: World, member: Me
     assert other.heard(1) == [WatchFired("/e", "deleted")]
     told = member.heard(3)
     new = member.store.session_id or 0
-    assert told == [SessionSuspended(), SessionLost(old), SessionConnected(new, 6_000, True)]
+    assert told == [ZkSessionSuspended(), ZkSessionLost(old), ZkSessionConnected(new, 6_000, True)]
     assert new not in (0, old)
     member.send(Create("/late"), session_id=old)
-    assert member.heard(4)[3] == [SessionGone("/late")]
+    assert member.heard(4)[3] == [SessionEnded("/late")]
     member.send(Create("/new", ephemeral=True), session_id=new)
     assert member.heard(5)[4] == ["/new"]
     assert member.ask(Exists("/late")) == [None]
@@ -673,7 +665,7 @@ def test_a_packet_that_is_too_long_ends_the_connection_and_is_not_done(member: M
     member.send(Create("/a"), Create("/long", b"x" * 1_100_000), Create("/b"))
     results, suspended, connected = member.heard(3)
     assert results[1:] == [ConnectionLost("/long"), ConnectionLost("/b")]
-    assert (suspended, connected.is_new) == (SessionSuspended(), False)
+    assert (suspended, connected.is_new) == (ZkSessionSuspended(), False)
     assert member.ask(Exists("/long"), Exists("/b")) == [None, None]
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.events import Failure, Offset, TimerKind
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -133,7 +133,7 @@ class Member:
         }
         given |= {name.replace("_", "."): value for name, value in settings.items()}
         self.now_ms = 0
-        self.machine = kind(GroupConfig(given), assignors or (Dealer(),), lambda: 0.5, 0)
+        self.machine = kind(GroupMemberConfig(given), assignors or (Dealer(),), lambda: 0.5, 0)
         self.said: list[do.Command] = []
         self.open: list[do.Send] = []
         self.timers: dict[TimerKind, int] = {}
@@ -149,9 +149,9 @@ class Member:
             match answer:
                 case do.Send():
                     self.open.append(answer)
-                case do.SetTimer(kind, deadline):
+                case do.SetMemberTimer(kind, deadline):
                     self.timers[kind] = deadline
-                case do.CancelTimer(kind):
+                case do.CancelMemberTimer(kind):
                     del self.timers[kind]
                 case do.Invoke():
                     self.calls.append(answer)
@@ -167,7 +167,7 @@ class Member:
             kind, deadline = min(self.timers.items(), key=lambda item: item[1])
             del self.timers[kind]
             self.now_ms = deadline
-            said += self.hear(ev.TimerFired(kind, deadline))
+            said += self.hear(ev.MemberTimerFired(kind, deadline))
         self.now_ms = until_ms
         return said
 
@@ -206,14 +206,14 @@ class Member:
         """It has no answer."""
         send = self.request(api)
         self.open.remove(send)
-        return self.hear(ev.Failed(send.request, failure, error))
+        return self.hear(ev.RequestFailed(send.request, failure, error))
 
     def disconnect(self, node: int = NODE) -> list[do.Command]:
         """The connection breaks: what is on its way fails, then the connection."""
         said: list[do.Command] = []
         for send in [send for send in self.open if send.node == node]:
             self.open.remove(send)
-            said += self.hear(ev.Failed(send.request, Failure.DISCONNECTED))
+            said += self.hear(ev.RequestFailed(send.request, Failure.DISCONNECTED))
         return said + self.hear(ev.Disconnected(node))
 
     def returned(self, error: Exception | None = None) -> list[do.Command]:

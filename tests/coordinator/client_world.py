@@ -20,11 +20,11 @@ from typing import Any
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.commands import Callback
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.events import Failure, Offset, TimerKind
 from bridge.client.generation import MemberState
-from bridge.coordinator.config import GroupConfig as BrokerConfig
+from bridge.coordinator.config import GroupCoordinatorConfig as BrokerConfig
 from tests.coordinator.client_member import CooperativeDealer, Dealer, coordinator
 from tests.coordinator.server_table import Table
 from zkconsumer.types import TopicPartition
@@ -64,7 +64,7 @@ class Program:
             assert not given & self.reading.keys(), "what is taken is not read any more"
             self.owned -= given
 
-    def started(self, command: do.StartFetching) -> None:
+    def started(self, command: do.StartPartitions) -> None:
         assert command.partitions <= self.owned
         self.reading |= dict.fromkeys(command.partitions, -1)
 
@@ -132,7 +132,7 @@ class Client:
         if instance is not None:
             given["group.instance.id"] = instance
         assignor = CooperativeDealer() if world.is_cooperative else Dealer()
-        self.machine = ConsumerCoordinator(GroupConfig(given), [assignor], world.random.random, world.now_ms)
+        self.machine = ConsumerCoordinator(GroupMemberConfig(given), [assignor], world.random.random, world.now_ms)
         self.program = Program()
         self.connection: int | None = None
         self.joining: set[int] = set()
@@ -169,15 +169,15 @@ class Client:
                     self.later(ev.Responded(request, coordinator(self.world.leader)))
                 else:
                     self.world.send(self, command)
-            case do.Connect(node):
+            case do.ConnectCoordinator(node):
                 self.node = node.id
                 self.connection = self.world.new_connection(self)
-            case do.Disconnect():
+            case do.DisconnectCoordinator():
                 self.disconnect(is_told=False)
-            case do.SetTimer(kind, deadline):
+            case do.SetMemberTimer(kind, deadline):
                 self.timers[kind] = deadline
                 self.world.after(deadline - self.world.now_ms, lambda: self.fire(kind, deadline))
-            case do.CancelTimer(kind):
+            case do.CancelMemberTimer(kind):
                 self.timers.pop(kind, None)
             case do.Invoke(callback=callback, partitions=partitions):
                 self.program.invoked(command)
@@ -187,14 +187,14 @@ class Client:
                         self.world.check_given_back(self, at_rest)
                     self.said_uncommitted = False
                 self.world.after(self.world.delay(), lambda: self.returned(command.number))
-            case do.StopFetching(partitions):
+            case do.StopPartitions(partitions):
                 self.stopped_at |= self.program.stopped(partitions)
-            case do.StartFetching(partitions):
+            case do.StartPartitions(partitions):
                 self.program.started(command)
                 self.numbers += 1
                 self.program.asked[self.numbers] = "fetch"
                 self.later(ev.FetchAsked(self.numbers, partitions), 0)
-            case do.CollectPositions():
+            case do.RequestPositions():
                 self.world.after(self.world.delay(), self.collected)
             case do.FetchDone(number, offsets, error):
                 assert self.program.asked.pop(number) == "fetch"
@@ -214,14 +214,14 @@ class Client:
             case do.Raise(error, is_fatal):
                 if is_fatal:
                     self.failure = error
-            case do.Stopped():
+            case do.MemberStopped():
                 self.program.is_stopped = True
-            case do.Note(what):
+            case do.LogMemberEvent(what):
                 self.said_uncommitted |= what in UNCOMMITTED
 
     def collected(self) -> None:
         positions = self.stopped_at | self.program.reading
-        self.hear(ev.PositionsCollected({tp: Offset(at) for tp, at in positions.items() if at >= 0}))
+        self.hear(ev.PositionsReceived({tp: Offset(at) for tp, at in positions.items() if at >= 0}))
 
     def learn(self, topics: frozenset[str]) -> None:
         counts = {topic: count for topic, count in self.world.topics.items() if topic in topics}
@@ -234,11 +234,11 @@ class Client:
     def fire(self, kind: TimerKind, deadline: int) -> None:
         if self.timers.get(kind) == deadline:
             del self.timers[kind]
-            self.hear(ev.TimerFired(kind, deadline))
+            self.hear(ev.MemberTimerFired(kind, deadline))
 
     def fail(self, request: int, failure: Failure) -> None:
         if self.open.pop(request, None) is not None:
-            self.hear(ev.Failed(request, failure))
+            self.hear(ev.RequestFailed(request, failure))
 
     def answered(self, request: int, body: Any) -> None:
         if self.open.pop(request, None) is not None:

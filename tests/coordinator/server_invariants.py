@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bridge.coordinator.events import LogRecord
+from bridge.coordinator.events import CoordinatorRecord
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, DEAD, PREPARING_REBALANCE, STABLE, GroupMetadata
 from bridge.coordinator.records import (
-    GroupKey,
-    OffsetKey,
-    UnreadableRecord,
+    StoredGroupKey,
+    StoredOffsetKey,
+    UnreadableRecordError,
     read_group_value,
     read_key,
     read_offset_value,
@@ -78,26 +78,26 @@ class Checker:
 
     # --- what the log sees -------------------------------------------------------------------------------------------
 
-    def written(self, record: LogRecord) -> None:
+    def written(self, record: CoordinatorRecord) -> None:
         """I2, I4: a record was acknowledged."""
         try:
             key = read_key(record.key)
-        except UnreadableRecord as error:
+        except UnreadableRecordError as error:
             raise Violation("the coordinator wrote what nobody can read") from error
         if record.value is None:
             return
-        if isinstance(key, GroupKey):
+        if isinstance(key, StoredGroupKey):
             generation = read_group_value(record.value).generation_id
             require(generation >= self.last_generation, f"I2: generation {generation} after {self.last_generation}")
             self.last_generation = generation
-        elif isinstance(key, OffsetKey):
+        elif isinstance(key, StoredOffsetKey):
             offset = read_offset_value(record.value).offset
             known = self.acknowledged.get(key.partition, -1)
             require(offset >= known, f"I4: {key.partition} goes from {known} back to {offset}")
 
     # --- what a coordinator keeps ------------------------------------------------------------------------------------
 
-    def coordinator(self, at: GroupCoordinator, log: list[tuple[int, LogRecord]], partition: int) -> None:
+    def coordinator(self, at: GroupCoordinator, log: list[tuple[int, CoordinatorRecord]], partition: int) -> None:
         """I4, I7, I8, for a coordinator that leads, and whose appends ``log`` holds as far as they were settled."""
         said = StoredPartition()
         for offset, record in log:

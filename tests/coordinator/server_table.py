@@ -16,17 +16,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.coordinator.behaviour import Behaviour, behaviour_of
-from bridge.coordinator.commands import Append, CancelTimer, Command, Load, Note, Reply, SetTimer
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.commands import (
+    Append,
+    CancelGroupTimer,
+    Command,
+    LoadPartition,
+    LogGroupEvent,
+    SendResponse,
+    SetGroupTimer,
+)
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.events import (
-    Appended,
+    AppendCompleted,
+    CoordinatorRecord,
     Elected,
     Event,
-    Loaded,
-    LogRecord,
-    Request,
+    GroupTimerFired,
+    PartitionLoaded,
+    RequestReceived,
     Resigned,
-    TimerFired,
     TimerKey,
 )
 from bridge.coordinator.group_coordinator import GroupCoordinator
@@ -71,7 +79,7 @@ REBALANCE_MS = 500
 DELAY_MS = 50
 START_MS = 1_000_000
 
-CONFIG = GroupConfig(
+CONFIG = GroupCoordinatorConfig(
     offsets_topic_partitions=2,
     group_min_session_timeout_ms=10,
     group_max_session_timeout_ms=600_000,
@@ -102,7 +110,7 @@ class Table:
     """``auto``: appends are settled (well) as they come."""
 
     behaviour: Behaviour = field(default_factory=behaviour_of)
-    config: GroupConfig = CONFIG
+    config: GroupCoordinatorConfig = CONFIG
     elected: bool = True
     holds_appends: bool = False
     now_ms: int = START_MS
@@ -114,11 +122,11 @@ class Table:
         self.timers: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, int, TimerKey]] = []
         self._pushed = 0
-        self.logs: dict[int, list[tuple[int, LogRecord]]] = {}
+        self.logs: dict[int, list[tuple[int, CoordinatorRecord]]] = {}
         self.appends: deque[Append] = deque()
         self.written: list[Append] = []
-        self.loads: list[Load] = []
-        self.notes: list[Note] = []
+        self.loads: list[LoadPartition] = []
+        self.notes: list[LogGroupEvent] = []
         self._token = 0
         if self.elected:
             for partition in range(self.config.offsets_topic_partitions):
@@ -135,20 +143,20 @@ class Table:
         commands = self.coordinator.handle(event, self.now_ms)
         for command in commands:
             match command:
-                case Reply():
+                case SendResponse():
                     assert command.token not in self.answers, "a request is answered once"
                     self.answers[command.token] = command.body
-                case SetTimer():
+                case SetGroupTimer():
                     self.timers[command.key] = command.deadline_ms
                     self._pushed += 1
                     heapq.heappush(self._heap, (command.deadline_ms, self._pushed, command.key))
-                case CancelTimer():
+                case CancelGroupTimer():
                     self.timers.pop(command.key, None)
                 case Append():
                     self.appends.append(command)
-                case Load():
+                case LoadPartition():
                     self.loads.append(command)
-                case Note():
+                case LogGroupEvent():
                     self.notes.append(command)
         while self.appends and not self.holds_appends:
             self.settle()
@@ -162,7 +170,7 @@ class Table:
         if not error:
             log.extend((base + index, record) for index, record in enumerate(append.records))
             self.written.append(append)
-        self.happen(Appended(append.token, error, -1 if error else base))
+        self.happen(AppendCompleted(append.token, error, -1 if error else base))
         return append
 
     def move(self, by_ms: int) -> None:
@@ -174,7 +182,7 @@ class Table:
                 continue
             del self.timers[key]
             self.now_ms = max(self.now_ms, deadline)
-            self.happen(TimerFired(key, deadline))
+            self.happen(GroupTimerFired(key, deadline))
         self.now_ms = end
 
     def elect(self, partition: int, epoch: int = 1) -> None:
@@ -182,7 +190,7 @@ class Table:
         self.happen(Elected(partition, epoch))
         while self.loads:
             load = self.loads.pop()
-            self.happen(Loaded(load.partition, load.epoch, list(self.logs.get(load.partition, []))))
+            self.happen(PartitionLoaded(load.partition, load.epoch, list(self.logs.get(load.partition, []))))
 
     def resign(self, partition: int, epoch: int = 2) -> None:
         self.happen(Resigned(partition, epoch))
@@ -200,7 +208,7 @@ class Table:
 
     def send(self, api_key: int, version: int, body: Any, client_id: str = "client") -> int:
         self._token += 1
-        self.happen(Request(self._token, api_key, version, body, client_id, "/127.0.0.1"))
+        self.happen(RequestReceived(self._token, api_key, version, body, client_id, "/127.0.0.1"))
         return self._token
 
     def is_answered(self, token: int) -> bool:

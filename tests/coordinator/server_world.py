@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.commands import Append, CancelTimer, Load, Reply, SetTimer
-from bridge.coordinator.config import GroupConfig
+from bridge.coordinator.commands import Append, CancelGroupTimer, LoadPartition, SendResponse, SetGroupTimer
+from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.events import (
-    Appended,
+    AppendCompleted,
+    CoordinatorRecord,
     Elected,
     Event,
-    Loaded,
-    LogRecord,
-    Request,
+    GroupTimerFired,
+    PartitionLoaded,
+    RequestReceived,
     Resigned,
-    TimerFired,
     TimerKey,
 )
 from bridge.coordinator.group_coordinator import GroupCoordinator
@@ -36,14 +36,14 @@ from tests.coordinator.server_invariants import Checker
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 
 PARTITION = 0
-CONFIG = GroupConfig(offsets_topic_partitions=1, group_initial_rebalance_delay_ms=200)
+CONFIG = GroupCoordinatorConfig(offsets_topic_partitions=1, group_initial_rebalance_delay_ms=200)
 
 
 @dataclass
 class Entry:
     """One append in the log; ``owner`` and ``token``: who waits for it."""
 
-    records: tuple[LogRecord, ...]
+    records: tuple[CoordinatorRecord, ...]
     owner: Broker | None
     token: int
 
@@ -90,7 +90,7 @@ class Connection:
             return
         token = next(world.tokens)
         broker.waiting[token] = lambda answer: self._answer(done, answer)
-        world.happen(broker, Request(token, api_key, version, body, "client", "/host"))
+        world.happen(broker, RequestReceived(token, api_key, version, body, "client", "/host"))
 
     def _answer(self, done: Callable[[Any], None], answer: Any) -> None:
         world = self.world
@@ -147,26 +147,26 @@ class World:
         self.events += 1
         for command in broker.machine.handle(event, self.now_ms):
             match command:
-                case Reply():
+                case SendResponse():
                     self.checker.answer(broker.number, command.token)
                     broker.waiting.pop(command.token)(command.body)
-                case SetTimer():
+                case SetGroupTimer():
                     self._set_timer(broker, command)
-                case CancelTimer():
+                case CancelGroupTimer():
                     broker.timers.pop(command.key, None)
                 case Append():
                     self._append(broker, command)
-                case Load():
+                case LoadPartition():
                     self.after(self.random.randint(1, 200), self._loader(broker, command.epoch))
 
-    def _set_timer(self, broker: Broker, command: SetTimer) -> None:
+    def _set_timer(self, broker: Broker, command: SetGroupTimer) -> None:
         broker.timers[command.key] = command.deadline_ms
         life = broker.life
 
         def fire() -> None:
             if broker.life == life and broker.timers.get(command.key) == command.deadline_ms:
                 del broker.timers[command.key]
-                self.happen(broker, TimerFired(command.key, command.deadline_ms))
+                self.happen(broker, GroupTimerFired(command.key, command.deadline_ms))
 
         self.at(max(command.deadline_ms, self.now_ms), fire)
 
@@ -175,14 +175,14 @@ class World:
 
         def load() -> None:
             if broker.life == life:
-                self.happen(broker, Loaded(PARTITION, epoch, self.records(self.settled)))
+                self.happen(broker, PartitionLoaded(PARTITION, epoch, self.records(self.settled)))
                 self.check()
 
         return load
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
-    def records(self, entries: int) -> list[tuple[int, LogRecord]]:
+    def records(self, entries: int) -> list[tuple[int, CoordinatorRecord]]:
         flat = [record for entry in self.log[:entries] for record in entry.records]
         return list(enumerate(flat))
 
@@ -211,7 +211,7 @@ class World:
             for record in entry.records:
                 self.checker.written(record)
             if owner.life == life:
-                self.happen(owner, Appended(entry.token, error, -1 if error else base))
+                self.happen(owner, AppendCompleted(entry.token, error, -1 if error else base))
 
         self.at(self._settles_at, settle)
 
@@ -243,7 +243,7 @@ class World:
             self.happen(old, Resigned(PARTITION, epoch))
             for entry in unsettled:
                 if entry.owner is old:
-                    self.happen(old, Appended(entry.token, 6, -1))
+                    self.happen(old, AppendCompleted(entry.token, 6, -1))
 
         self.after(self.random.choice((1, 50, 3_000)), resign)
 

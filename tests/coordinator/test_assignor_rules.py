@@ -15,7 +15,7 @@ from bridge.client.assignors import (
     StickyAssignor,
 )
 from bridge.client.assignors.java_order import hash_order, text_order
-from bridge.client.assignors.owned import Claims
+from bridge.client.assignors.owned import MemberData
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
@@ -87,7 +87,10 @@ def test_range_gives_what_is_near_and_topics_of_one_size_alike() -> None:
 
 def test_racks_count_for_nothing_when_every_partition_is_on_each() -> None:
     members = {"a": wants("x", "r2"), "b": wants("x", "r1")}
-    assert shares(RangeAssignor(), {"x": 2}, members, {"x0": "r1 r2", "x1": "r1 r2"}) == {"a": "x0", "b": "x1"}
+    assert shares(RangeAssignor(), {"x": 2}, members, {"x0": "r1 r2", "x1": "r1 r2"}) == {
+        "a": "x0",
+        "b": "x1",
+    }
 
 
 def test_sticky_keeps_what_it_can_and_evens_out_the_rest() -> None:
@@ -149,13 +152,13 @@ def test_the_user_data_of_sticky_is_javas() -> None:
 
 def test_both_versions_of_the_user_data_of_sticky_are_read() -> None:
     data = encode_previous(parts("x0 y1"), 7)
-    assert decode_previous(data) == Claims(parts("x0 y1"), 7)
-    assert decode_previous(data[:-4]) == Claims(parts("x0 y1"), None)
+    assert decode_previous(data) == MemberData(parts("x0 y1"), 7)
+    assert decode_previous(data[:-4]) == MemberData(parts("x0 y1"), None)
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\xff" * 9, b"\x7f\xff\xff\xff", b"\0\0\0\x01\0\x05abc"])
 def test_user_data_that_cannot_be_read_says_that_the_member_had_nothing(data: bytes) -> None:
-    assert decode_previous(data) == Claims((), -1)
+    assert decode_previous(data) == MemberData((), -1)
     assert decode_generation(data[:3]) == -1
 
 

@@ -202,7 +202,9 @@ def test_a_join_that_fails_at_once_again_and_again_is_slowed_down() -> None:
 def test_a_passing_error_of_a_join_is_tried_again_after_a_pause(error: int) -> None:
     member = joining()
     said = member.join_refused(error)
-    assert bool(every(said, do.Disconnect)) == (error != LOADING), "15 and 16 say that it is not the coordinator"
+    assert bool(every(said, do.DisconnectCoordinator)) == (error != LOADING), (
+        "15 and 16 say that it is not the coordinator"
+    )
     for _ in range(3):
         member.poll()
         assert not member.has_open(JOIN_GROUP), "calls do not shorten the pause"
@@ -245,7 +247,7 @@ def test_a_fenced_instance_ends_with_its_heartbeat() -> None:
     member.rejoin(T[:1], generation=1)
     said = member.beat(FENCED)
     assert raised(said).is_fatal
-    assert only(said, do.StopFetching).partitions == frozenset(T[:1])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:1])
     assert member.machine.generation == NO_GENERATION
 
 
@@ -379,7 +381,7 @@ def test_calls_of_the_program_neither_help_nor_hinder_a_join(stop_at: str, calls
     called("callback")
     member.returned()
     assert member.machine.state is MemberState.STABLE
-    assert [len(every(member.said, do.Invoke)), len(every(member.said, do.StartFetching))] == [1, 1]
+    assert [len(every(member.said, do.Invoke)), len(every(member.said, do.StartPartitions))] == [1, 1]
     assert sum(send.api_key == JOIN_GROUP.key for send in every(member.said, do.Send)) == 1
     assert sum(send.api_key == SYNC_GROUP.key for send in every(member.said, do.Send)) == 1
 
@@ -427,7 +429,7 @@ def test_a_refused_heartbeat_resets_the_generation_and_what_was_owned_is_lost(er
     member = Member()
     member.join(T[:1])
     said = member.beat(error)
-    assert only(said, do.StopFetching).partitions == frozenset(T[:1])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:1])
     assert only(said, do.Invoke).callback is Callback.LOST
     member.returned()
     assert member.sent(JOIN_GROUP).member_id == member_id
@@ -456,7 +458,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_again() -> Non
     member = Member()
     member.join(T[:1])
     member.wait(SESSION_MS)
-    assert only(member.said, do.Disconnect)
+    assert only(member.said, do.DisconnectCoordinator)
     assert whys(member) == ["session timed out without a heartbeat response"]
     member.wait(100)
     assert member.has_open(FIND_COORDINATOR)
@@ -465,7 +467,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_again() -> Non
 
 def whys(member: Member) -> list[object]:
     """Why the coordinator was given up."""
-    notes = [note for note in member.said if isinstance(note, do.Note) and note.name == "coordinator-unknown"]
+    notes = [note for note in member.said if isinstance(note, do.LogMemberEvent) and note.name == "coordinator-unknown"]
     return [dict(note.fields)["why"] for note in notes]
 
 
@@ -499,7 +501,7 @@ def test_a_program_that_stays_away_makes_its_member_leave_until_it_calls_again()
         if member.has_open(HEARTBEAT):
             member.beat()
     assert member.sent(LEAVE_GROUP).members[0].reason == "consumer poll timeout has expired"
-    assert every(member.said, do.StopFetching), "others will read these soon"
+    assert every(member.said, do.StopPartitions), "others will read these soon"
     assert every(member.said, do.Invoke)[-1].callback is Callback.LOST
     member.left()
     member.returned()
@@ -560,7 +562,7 @@ def test_whatever_the_answer_to_a_leave_nothing_is_tried_again(case: str) -> Non
     body, note = LEAVE_ANSWERS[case]
     member = leaving()
     said = member.left(body)
-    assert [each.name for each in every(said, do.Note)] == ([note] if note else [])
+    assert [each.name for each in every(said, do.LogMemberEvent)] == ([note] if note else [])
     member.wait(60_000)
     assert not member.open
 
@@ -584,7 +586,7 @@ def test_every_step_can_be_counted() -> None:
     member.synced(T[:1])
     member.returned()
     member.beat(UNKNOWN_MEMBER)
-    noted = [each.name for each in every(member.said, do.Note)]
+    noted = [each.name for each in every(member.said, do.LogMemberEvent)]
     assert noted == [
         "coordinator-found", "joining", "joined", "assigned", "joining", "joined", "assigned-group", "assigned",
         "generation-reset",
@@ -596,7 +598,7 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     member.join(T[:1])
     before = member.machine.generation
     assert member.hear(ev.Responded(10_000, coordinator(2))) == []
-    assert member.hear(ev.Failed(10_001, Failure.DISCONNECTED)) == []
+    assert member.hear(ev.RequestFailed(10_001, Failure.DISCONNECTED)) == []
     assert member.machine.generation == before
 
 
@@ -633,18 +635,18 @@ def test_a_session_begins_with_its_generation_however_long_the_join_took() -> No
     assert not member.has_open(HEARTBEAT)
     member.wait(HEARTBEAT_MS)
     assert member.has_open(HEARTBEAT)
-    assert not every(member.said, do.Disconnect)
+    assert not every(member.said, do.DisconnectCoordinator)
 
 
 def test_a_connection_that_broke_is_not_closed_once_more() -> None:
     member = Member()
     member.join(T[:1])
-    assert not every(member.disconnect(), do.Disconnect)
+    assert not every(member.disconnect(), do.DisconnectCoordinator)
 
 
 def test_a_silent_coordinator_is_left_with_its_connection() -> None:
     member = joining()
-    assert only(member.fail(JOIN_GROUP, Failure.TIMED_OUT), do.Disconnect).node == 1
+    assert only(member.fail(JOIN_GROUP, Failure.TIMED_OUT), do.DisconnectCoordinator).node == 1
 
 
 def test_a_coordinator_that_answered_is_looked_for_without_a_longer_pause_when_it_goes() -> None:

@@ -7,17 +7,17 @@ import pickle
 import pytest
 
 from bridge import CoordinatorConsumerConfig
-from bridge.client.config import SETTINGS, GroupConfig
-from bridge.client.taken_settings import AS_EVERYWHERE, NOT_TAKEN, TAKEN, settings_without_effect
+from bridge.client.config import GROUP_SETTINGS, GroupMemberConfig
+from bridge.client.taken_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING, settings_without_effect
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.errors import InvalidConfigException, ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.zk.security import OPEN
+from zkconsumer.zk.security import NO_SECURITY
 
 
 def test_the_defaults_are_kafkas_of_3_x() -> None:
-    config = GroupConfig({"group.id": "g"})
+    config = GroupMemberConfig({"group.id": "g"})
     assert {key: value for key, value in config.values.items() if key != "group.id"} == {
         "group.instance.id": None,
         "client.rack": None,
@@ -36,7 +36,7 @@ def test_the_defaults_are_kafkas_of_3_x() -> None:
 
 
 def test_values_are_taken_as_text_too() -> None:
-    config = GroupConfig({"group.id": "g", "session.timeout.ms": " 10000 ", "enable.auto.commit": "false"})
+    config = GroupMemberConfig({"group.id": "g", "session.timeout.ms": " 10000 ", "enable.auto.commit": "false"})
     assert config.session_timeout_ms == 10_000
     assert config.enable_auto_commit is False
 
@@ -58,18 +58,18 @@ def test_values_are_taken_as_text_too() -> None:
 )
 def test_what_cannot_be_is_refused_by_its_key(given: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidConfigException) as caught:
-        GroupConfig(given)
+        GroupMemberConfig(given)
     assert words in str(caught.value)
 
 
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(InvalidConfigException) as caught:
-        GroupConfig({"session.timeout.ms": -1, "request.timeout.ms": "x"})
+        GroupMemberConfig({"session.timeout.ms": -1, "request.timeout.ms": "x"})
     assert "3 problems" in str(caught.value)
 
 
 def test_every_setting_has_an_attribute_of_its_name() -> None:
-    for key, setting in SETTINGS.items():
+    for key, setting in GROUP_SETTINGS.items():
         assert setting.attribute == key.replace(".", "_")
 
 
@@ -77,7 +77,7 @@ class NoAnswer(FakeZkStore):
     """A ZooKeeper that does not answer."""
 
     def __init__(self, connect: str, session_timeout_ms: int) -> None:
-        super().__init__(FakeZooKeeper(), "", session_timeout_ms, OPEN.login)
+        super().__init__(FakeZooKeeper(), "", session_timeout_ms, NO_SECURITY.login)
 
     def start(self, timeout_ms: int) -> None:
         raise ZkTimeoutException("no answer")
@@ -130,7 +130,7 @@ def test_a_member_that_zookeeper_keeps_names_what_only_a_coordinators_group_has(
 
 
 def test_every_old_setting_is_taken_or_not() -> None:
-    assert sorted([*AS_EVERYWHERE, *TAKEN, *NOT_TAKEN]) == sorted(OLD)
+    assert sorted([*SAME_MEANING, *OTHER_MEANING, *NO_EFFECT]) == sorted(OLD)
 
 
 def test_what_is_set_in_vain_is_named_but_not_how_zookeeper_is_reached() -> None:

@@ -107,7 +107,7 @@ def test_a_leader_divides_and_takes_its_own_share(member: Member) -> None:
     member.joined(leader="me")
     assert shares(member) == {"me": (T[0], T[1])}
     assert callbacks(member.synced(T[:2])) == [(Callback.ASSIGNED, frozenset(T[:2]))]
-    assert only(member.returned(), do.StartFetching).partitions == frozenset(T[:2])
+    assert only(member.returned(), do.StartPartitions).partitions == frozenset(T[:2])
     assert member.machine.leadership.is_leader
     (told,) = member.machine.assignors[0].told  # type: ignore[attr-defined]
     assert told == (Assignment((T[0], T[1])), 1)
@@ -185,7 +185,7 @@ def test_no_bytes_at_all_are_no_partitions_and_noted(member: Member) -> None:
     member.joined()
     said = member.answer(SYNC_GROUP, SyncGroupResponse(assignment=b""))
     assert callbacks(said) == [(Callback.ASSIGNED, frozenset())]
-    assert "assignment-missing" in [note.name for note in every(said, do.Note)]
+    assert "assignment-missing" in [note.name for note in every(said, do.LogMemberEvent)]
 
 
 def test_a_share_that_cannot_be_read_is_told_and_joined_again_with_the_next_call(member: Member) -> None:
@@ -577,7 +577,7 @@ def test_a_share_with_a_topic_that_no_stream_reads_is_not_taken_and_in_the_end_a
         member.joined(generation)
         said = member.synced([T[0], U[0]])
         assert not callbacks(said)
-        assert every(said, do.Note)[0].fields == (("generation", generation), ("topics", ["u"]))
+        assert every(said, do.LogMemberEvent)[0].fields == (("generation", generation), ("topics", ["u"]))
         assert member.machine.assigned == frozenset()
         assert next_join(member) == "received assignment does not match the current subscription"
     member.joined(3)
@@ -607,7 +607,7 @@ def test_an_eager_member_gives_everything_back_before_it_joins() -> None:
     member = Member()
     member.join(T[:2])
     said = member.beat(REBALANCE)
-    assert only(said, do.StopFetching).partitions == frozenset(T[:2])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
     assert callbacks(said) == [(Callback.REVOKED, frozenset(T[:2]))]
     member.returned()
     assert owned(member) == ()
@@ -624,14 +624,14 @@ def cooperative(*assigned: TopicPartition) -> Member:
 def test_a_cooperative_member_keeps_what_it_has_while_the_group_forms_anew() -> None:
     member = cooperative(T[0], T[1])
     said = member.beat(REBALANCE)
-    assert not every(said, do.StopFetching)
+    assert not every(said, do.StopPartitions)
     assert not callbacks(said)
     assert owned(member) == (T[0], T[1])
     assert decode_subscription(member.sent(JOIN_GROUP).protocols[0].metadata).generation_id == 1
     member.joined(2)
     said = member.synced(T[:3])
     assert callbacks(said) == [(Callback.ASSIGNED, frozenset([T[2]]))]
-    assert only(member.returned(), do.StartFetching) == do.StartFetching(frozenset([T[2]]), 2)
+    assert only(member.returned(), do.StartPartitions) == do.StartPartitions(frozenset([T[2]]), 2)
 
 
 def test_a_cooperative_member_gives_back_what_is_to_move_and_joins_once_more() -> None:
@@ -639,7 +639,7 @@ def test_a_cooperative_member_gives_back_what_is_to_move_and_joins_once_more() -
     member.beat(REBALANCE)
     member.joined(2)
     said = member.synced(T[:1])
-    assert only(said, do.StopFetching).partitions == frozenset([T[1]])
+    assert only(said, do.StopPartitions).partitions == frozenset([T[1]])
     assert callbacks(said) == [(Callback.REVOKED, frozenset([T[1]]))]
     assert callbacks(member.returned()) == [(Callback.ASSIGNED, frozenset())]
     member.returned()
@@ -669,15 +669,15 @@ def test_a_cooperative_member_commits_what_is_to_move_before_it_gives_it_back() 
     member = Member(CooperativeDealer(), auto_commit=True)
     member.join(T[:2])
     member.beat(REBALANCE)
-    member.hear(ev.PositionsCollected({T[0]: Offset(1), T[1]: Offset(1)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(1), T[1]: Offset(1)}))
     member.committed()
     member.joined(2)
     said = member.synced(T[:1])
-    assert [type(command) for command in said if not isinstance(command, do.Note)][:2] == [
-        do.StopFetching, do.CollectPositions,
+    assert [type(command) for command in said if not isinstance(command, do.LogMemberEvent)][:2] == [
+        do.StopPartitions, do.RequestPositions,
     ]  # fmt: skip
     assert not callbacks(said)
-    member.hear(ev.PositionsCollected({T[0]: Offset(2), T[1]: Offset(3)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(2), T[1]: Offset(3)}))
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 2
     assert callbacks(member.committed()) == [(Callback.REVOKED, frozenset([T[1]]))]
 
@@ -697,7 +697,7 @@ def test_a_cooperative_member_gives_back_at_once_what_it_does_not_subscribe_to_a
 def test_a_member_that_dropped_out_loses_everything_before_it_joins_again(member: Member, error: int) -> None:
     member.join(T[:2])
     said = member.beat(error)
-    assert only(said, do.StopFetching).partitions == frozenset(T[:2])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
     assert callbacks(said) == [(Callback.LOST, frozenset(T[:2]))]
     assert not member.has_open(JOIN_GROUP), "the program has not returned yet"
     member.returned()
@@ -755,7 +755,7 @@ def test_what_a_callback_raises_is_told_and_the_group_goes_on(member: Member) ->
     told = only(said, do.Raise).error
     assert isinstance(told, RebalanceCallbackFailed)
     assert told.__cause__ is mine
-    assert only(said, do.StartFetching).partitions == frozenset(T[:1])
+    assert only(said, do.StartPartitions).partitions == frozenset(T[:1])
     assert member.machine.state is MemberState.STABLE
 
 
@@ -826,7 +826,7 @@ def handing_back() -> Member:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.beat(REBALANCE)
-    member.hear(ev.PositionsCollected({T[0]: Offset(5)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
     return member
 
 
@@ -834,7 +834,7 @@ def test_without_automatic_commits_nothing_is_committed_before_a_rebalance() -> 
     member = Member()
     member.join(T[:1])
     said = member.beat(REBALANCE)
-    assert not every(said, do.CollectPositions)
+    assert not every(said, do.RequestPositions)
     assert callbacks(said)
 
 
@@ -896,7 +896,7 @@ def test_a_heartbeat_that_is_answered_changes_nothing(member: Member) -> None:
 @pytest.mark.parametrize("error", [NOT_AVAILABLE, NOT_COORDINATOR])
 def test_another_coordinator_is_looked_for_and_membership_stays(member: Member, error: int) -> None:
     member.join(T[:1])
-    only(member.beat(error), do.Disconnect)
+    only(member.beat(error), do.DisconnectCoordinator)
     member.wait(100)
     member.find(node=2)
     assert member.request(HEARTBEAT).node == 2
@@ -946,7 +946,7 @@ def test_unsubscribing_commits_what_it_gives_back() -> None:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.hear(ev.Unsubscribed())
-    member.hear(ev.PositionsCollected({T[0]: Offset(5)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 1
     assert callbacks(member.committed()) == [(Callback.REVOKED, frozenset(T[:1]))]
 
@@ -982,7 +982,7 @@ def test_a_close_leaves_if_that_is_wanted(member: Member, leave: bool) -> None:
     member.hear(ev.Closed(leave=leave))
     said = member.returned()
     assert member.has_open(LEAVE_GROUP) == leave
-    assert bool(every(said, do.Stopped)) != leave
+    assert bool(every(said, do.MemberStopped)) != leave
 
 
 def test_a_close_ends_the_heartbeats(member: Member) -> None:
@@ -992,7 +992,7 @@ def test_a_close_ends_the_heartbeats(member: Member) -> None:
     member.hear(ev.Closed())
     member.returned()
     said = member.left()
-    only(said, do.Stopped)
+    only(said, do.MemberStopped)
     assert not member.timers
     sent = len(every(member.said, do.Send))
     member.wait(10 * HEARTBEAT_MS)
@@ -1004,32 +1004,35 @@ def test_a_close_ends_in_time_without_an_answer_to_the_leave(member: Member) -> 
     member.join(T[:1])
     member.hear(ev.Closed(timeout_ms=5000))
     member.returned()
-    assert not every(member.wait(4999), do.Stopped)
-    assert [type(each) for each in member.wait(1) if not isinstance(each, do.Note)] == [do.Disconnect, do.Stopped]
+    assert not every(member.wait(4999), do.MemberStopped)
+    assert [type(each) for each in member.wait(1) if not isinstance(each, do.LogMemberEvent)] == [
+        do.DisconnectCoordinator,
+        do.MemberStopped,
+    ]
 
 
 def test_a_close_ends_in_time_without_an_answer_to_the_commit() -> None:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.hear(ev.Closed(timeout_ms=5000))
-    member.hear(ev.PositionsCollected({T[0]: Offset(5)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
     member.wait(5000)
     assert member.has_open(LEAVE_GROUP), "the others need not wait for the session to end"
-    only(member.said, do.Stopped)
+    only(member.said, do.MemberStopped)
 
 
 def test_a_close_ends_in_time_when_a_callback_does_not_return(member: Member) -> None:
     member.join(T[:1])
     member.hear(ev.Closed(timeout_ms=5000))
     assert member.calls
-    only(member.wait(5000), do.Stopped)
+    only(member.wait(5000), do.MemberStopped)
 
 
 def test_a_close_without_time_still_says_good_bye(member: Member) -> None:
     member.join(T[:1])
     said = member.hear(ev.Closed(timeout_ms=0))
     assert [send.api_key for send in every(said, do.Send)] == [LEAVE_GROUP.key]
-    only(said, do.Stopped)
+    only(said, do.MemberStopped)
 
 
 @pytest.mark.parametrize("auto_commit", [False, True])
@@ -1039,14 +1042,14 @@ def test_a_close_while_the_coordinator_is_away_waits_only_for_a_commit(auto_comm
     member.disconnect()
     said = member.hear(ev.Closed(timeout_ms=5000))
     if auto_commit:
-        member.hear(ev.PositionsCollected({T[0]: Offset(5)}))
+        member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
         member.wait(1000)
         member.find()
         said = member.committed()
     assert callbacks(said) == [(Callback.REVOKED, frozenset(T[:1]))]
     said = member.returned()
     assert member.has_open(LEAVE_GROUP) == auto_commit
-    assert bool(every(said, do.Stopped)) != auto_commit
+    assert bool(every(said, do.MemberStopped)) != auto_commit
 
 
 def test_a_close_waits_for_commits_that_were_asked_for(member: Member) -> None:
@@ -1054,10 +1057,10 @@ def test_a_close_waits_for_commits_that_were_asked_for(member: Member) -> None:
     member.commit()
     member.hear(ev.Closed())
     member.returned()
-    assert not every(member.left(), do.Stopped)
+    assert not every(member.left(), do.MemberStopped)
     said = member.committed()
-    assert [type(each) for each in said if not isinstance(each, (do.CancelTimer, do.Note))] == [
-        do.CommitDone, do.Disconnect, do.Stopped,
+    assert [type(each) for each in said if not isinstance(each, (do.CancelMemberTimer, do.LogMemberEvent))] == [
+        do.CommitDone, do.DisconnectCoordinator, do.MemberStopped,
     ]  # fmt: skip
 
 
@@ -1066,11 +1069,11 @@ def test_a_close_of_an_outsider_commits_and_stops() -> None:
     member.poll()
     member.commit(retried=True)
     member.hear(ev.Closed(timeout_ms=5000))
-    assert not every(member.said, do.Stopped)
+    assert not every(member.said, do.MemberStopped)
     member.find()
     said = member.committed()
     assert only(said, do.CommitDone).error is None
-    only(said, do.Stopped)
+    only(said, do.MemberStopped)
 
 
 def test_a_close_without_a_coordinator_ends_in_time_and_tells_whoever_waits() -> None:
@@ -1082,20 +1085,20 @@ def test_a_close_without_a_coordinator_ends_in_time_and_tells_whoever_waits() ->
         member.find(error=NOT_AVAILABLE)
         member.wait(1000)
     assert only(member.said, do.CommitDone).error is not None
-    only(member.said, do.Stopped)
+    only(member.said, do.MemberStopped)
 
 
 def test_a_close_of_a_member_that_never_joined_stops_at_once(member: Member) -> None:
     member.subscribe()
     said = member.hear(ev.Closed())
-    only(said, do.Stopped)
+    only(said, do.MemberStopped)
     assert not member.timers
 
 
 def test_a_close_in_the_middle_of_a_join_stops(member: Member) -> None:
     member.subscribe()
     member.find()
-    only(member.hear(ev.Closed()), do.Stopped)
+    only(member.hear(ev.Closed()), do.MemberStopped)
 
 
 def test_what_is_owned_is_lost_when_the_member_ends_in_the_middle_of_a_rebalance() -> None:
@@ -1126,7 +1129,7 @@ def test_a_close_while_a_callback_runs_waits_for_it(member: Member) -> None:
     member.synced(T[:1])
     assert not callbacks(member.hear(ev.Closed()))
     said = member.returned()
-    assert not every(said, do.StartFetching), "it would be stopped at once"
+    assert not every(said, do.StartPartitions), "it would be stopped at once"
     assert callbacks(said) == [(Callback.REVOKED, frozenset(T[:1]))]
 
 

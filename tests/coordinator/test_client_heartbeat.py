@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client.backoff import ExponentialBackoff
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.heartbeat import Heartbeat
 
 SESSION_MS, BEAT_MS, POLL_MS, PAUSE_MS = 300, 100, 900, 10
@@ -15,7 +15,7 @@ SESSION_MS, BEAT_MS, POLL_MS, PAUSE_MS = 300, 100, 900, 10
 
 @pytest.fixture
 def heartbeat() -> Heartbeat:
-    config = GroupConfig(
+    config = GroupMemberConfig(
         {
             "group.id": "g",
             "session.timeout.ms": SESSION_MS,

@@ -43,9 +43,9 @@ def test_what_is_kept_is_stopped_when_it_is_lost_during_a_callback(error: int) -
     assert told.partitions == frozenset(T[2:3])
     member.wait(HEARTBEAT_MS)
     said = member.answer(HEARTBEAT, HeartbeatResponse(error_code=error))
-    assert only(said, do.StopFetching).partitions == frozenset(T[:3]), "the program may take long to return"
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:3]), "the program may take long to return"
     said = member.returned()
-    assert not every(said, do.StartFetching)
+    assert not every(said, do.StartPartitions)
     lost = only(said, do.Invoke)
     assert (lost.callback, lost.partitions) == (Callback.LOST, frozenset(T[:3]))
 
@@ -55,7 +55,7 @@ def test_what_is_kept_is_stopped_when_it_is_lost_while_the_leader_is_waited_for(
     member = keeping_two()
     member.wait(HEARTBEAT_MS)
     said = member.answer(HEARTBEAT, HeartbeatResponse(error_code=error))
-    assert only(said, do.StopFetching).partitions == frozenset(T[:2])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
 
 
 @BOTH
@@ -63,14 +63,14 @@ def test_what_is_kept_is_stopped_when_it_is_lost_while_something_else_is_handed_
     member = Member(CooperativeDealer(), auto_commit=True)
     member.join(T[:2])
     member.beat(27)
-    member.hear(ev.PositionsCollected({T[0]: Offset(5), T[1]: Offset(7)}))
+    member.hear(ev.PositionsReceived({T[0]: Offset(5), T[1]: Offset(7)}))
     member.committed()
     member.joined(2)
-    assert only(member.synced(T[:1]), do.StopFetching).partitions == frozenset(T[1:2])
-    member.hear(ev.PositionsCollected({T[0]: Offset(5), T[1]: Offset(7)}))
+    assert only(member.synced(T[:1]), do.StopPartitions).partitions == frozenset(T[1:2])
+    member.hear(ev.PositionsReceived({T[0]: Offset(5), T[1]: Offset(7)}))
     assert member.has_open(OFFSET_COMMIT)
     said = member.committed(error)
-    assert only(said, do.StopFetching).partitions == frozenset(T[:2])
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
 
 
 def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
@@ -78,8 +78,8 @@ def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
     member.synced(T[:3])
     member.hear(ev.Closed(timeout_ms=100))
     said = member.wait(100)
-    assert every(said, do.Stopped)
-    assert only(said, do.StopFetching).partitions == frozenset(T[:3])
+    assert every(said, do.MemberStopped)
+    assert only(said, do.StopPartitions).partitions == frozenset(T[:3])
 
 
 def leave_in_join(member: Member) -> int:
@@ -165,7 +165,7 @@ def hang(member: Member) -> None:
         member.wait(HEARTBEAT_MS)
         if member.has_open(HEARTBEAT):
             member.beat()
-    assert any(note.name == "poll-timeout-expired" for note in every(member.said, do.Note))
+    assert any(note.name == "poll-timeout-expired" for note in every(member.said, do.LogMemberEvent))
     while member.calls:
         member.returned()
     member.poll()

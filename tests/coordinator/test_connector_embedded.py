@@ -15,9 +15,9 @@ from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.connector import group_config_of
 from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
 from bridge.client.events import Offset
-from bridge.client.taken_settings import AS_EVERYWHERE, TAKEN
+from bridge.client.taken_settings import OTHER_MEANING, SAME_MEANING
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.fix_world import run_in_thread
 from tests.generate_docs import kafkas_keys
 from zkconsumer import ConsumerConfig, Hooks, KafkaStream, TopicPartition, Whitelist
@@ -37,7 +37,7 @@ from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.kafka.metadata import fetch_topics
-from zkconsumer.settings import Fate
+from zkconsumer.settings import SettingStatus
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.schemas import LEAVE_GROUP
@@ -187,7 +187,7 @@ def test_a_member_reads_those_of_the_old_settings_that_are_said_to_be_taken(brok
         [stream] = connector.create_message_streams({"t": 1})["t"]
         read_until(stream, 20)
         connector.commit_offsets()
-    assert seen.keys_ == {*AS_EVERYWHERE, *TAKEN} - READ_IN_TROUBLE - READ_WITH_THE_FILE
+    assert seen.keys_ == {*SAME_MEANING, *OTHER_MEANING} - READ_IN_TROUBLE - READ_WITH_THE_FILE
 
 
 def test_a_member_without_a_zookeeper_in_its_configuration(broker: EmbeddedBroker) -> None:
@@ -278,7 +278,7 @@ def test_what_a_member_had_when_its_group_dropped_it_is_reported_as_lost_before_
     wait_until(lambda: len(listener.calls) == 2, "its share")
     listener.calls.clear()
     member_id = connector._member.membership.machine.generation.member_id
-    with Talk(broker.addresses()[0]) as talk:
+    with RawClient(broker.addresses()[0]) as talk:
         talk.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=member_id))
     wait_until(lambda: len(listener.calls) == 3, "it is in the group again")
     assert listener.calls == [("lost", {"t": {0, 1, 2, 3}}), ("release", {}), ("start", {"t": [0, 1, 2, 3]})]
@@ -347,7 +347,7 @@ def test_a_member_that_an_error_ends_gives_back_what_is_its_own_and_its_listener
 def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
     broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership_module, "GIVE_UP_MS", 200)
+    monkeypatch.setattr(membership_module, "FAILED_LEAVE_TIMEOUT_MS", 200)
     fill(broker)
     listener, told = LossListener(), Told()
     member = make(hooks=told)
@@ -356,9 +356,9 @@ def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
     wait_until(lambda: len(listener.calls) == 2, "its share")
     membership: Any = member._member.membership
     monkeypatch.setattr(type(membership), "_listener_ms", 0)  # so that it gives up after the time above
-    for never_done in ("drain", "give_up_drain"):
-        monkeypatch.setattr(membership.handing.holder, never_done, lambda _: None)
-    membership.topics_refused({"t": error_code(29)})
+    for never_done in ("drain", "force_drain"):
+        monkeypatch.setattr(membership.assignment_executor.holder, never_done, lambda _: None)
+    membership.topics_rejected({"t": error_code(29)})
     wait_until(lambda: told.calls, "it has given up")
     wait_until(lambda: len(listener.calls) == 3, "the listener is called as well")
     assert (told.calls, listener.calls[2:]) == ([("lost", ALL)], [("lost", {"t": {0, 1, 2, 3}})])
@@ -560,10 +560,13 @@ def test_metrics_and_health_are_those_of_any_connector(broker: EmbeddedBroker, m
     broker.stop()
     wait_until(lambda: not connector._member.lease.is_valid, "the lease is over")
     connector._health_source.request_snapshot()
-    assert any("the group's coordinator has not answered" in why for why in connector._health_source.health(2_000).problems)
+    assert any(
+        "the group's coordinator has not answered" in why for why in connector._health_source.health(2_000).problems
+    )
 
 
 # --- what is set and has no effect --------------------------------------------------------------------------------
+
 
 def ignored_lines(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
     """The keys that ``setting-ignored`` names, each with its line; no key is named twice."""
@@ -578,7 +581,7 @@ def test_each_key_of_a_modern_file_without_effect_is_one_warning_and_none_names_
 ) -> None:
     modern = {
         key: value for key, value in kafkas_keys().items()
-        if CoordinatorConsumerConfig.outcome_of(key, value).status is Fate.IGNORED
+        if CoordinatorConsumerConfig.outcome_of(key, value).status is SettingStatus.IGNORED
     }  # fmt: skip
     config = CoordinatorConsumerConfig({**modern, "group.id": "g", "bootstrap.servers": broker.bootstrap})
     with CoordinatorConsumerConnector(config, QUICK):

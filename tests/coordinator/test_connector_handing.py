@@ -11,16 +11,16 @@ import pytest
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commands import Callback
-from bridge.client.handing import LOST, Handing, Limits, Wait
-from bridge.client.spread import Spread
+from bridge.client.handing import PARTITION_LOST_REASON, AssignmentExecutor, AssignmentLimits, AssignmentWait
+from bridge.client.spread import StreamAssignor
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.stores import Source
-from zkconsumer.core.view import STATIC, Subscription
+from zkconsumer.core.stores import OffsetSource
+from zkconsumer.core.view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.errors import TopicAuthorizationException
 from zkconsumer.types import TopicPartition
 
-LIMITS = Limits(drain_ms=2_000, listener_ms=5_000, positions_ms=100, new_from_beginning=True)
+LIMITS = AssignmentLimits(drain_ms=2_000, listener_ms=5_000, positions_ms=100, new_from_beginning=True)
 
 
 def tps(*numbers: int) -> frozenset[TopicPartition]:
@@ -32,17 +32,17 @@ def ordered(*numbers: int) -> tuple[TopicPartition, ...]:
 
 
 class World:
-    """Holder, machine, listener, observer and clock of one ``Handing``; ``said`` is what it did, in order."""
+    """Processor, machine, listener, observer and clock of one ``AssignmentExecutor``; ``said``: what it did."""
 
     member = "m"
 
-    def __init__(self, limits: Limits = LIMITS, threads: int = 1) -> None:
+    def __init__(self, limits: AssignmentLimits = LIMITS, threads: int = 1) -> None:
         self.said: list[Any] = []
-        self.waits: dict[Wait, int] = {}
+        self.waits: dict[AssignmentWait, int] = {}
         self.shares = 0
         self.listener: object | None = None
-        self.handing = Handing(
-            Spread("m", "range", exclude_internal_topics=True),
+        self.handing = AssignmentExecutor(
+            StreamAssignor("m", "range", exclude_internal_topics=True),
             limits,
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
@@ -52,9 +52,9 @@ class World:
             self._say,
         )
         self.handing.holder = self  # type: ignore[assignment]
-        self.handing.subscription = Subscription(STATIC, {"t": threads})
+        self.handing.subscription = TopicSubscription(STATIC_SUBSCRIPTION, {"t": threads})
 
-    def _wait(self, what: Wait, timeout_ms: int | None) -> None:
+    def _wait(self, what: AssignmentWait, timeout_ms: int | None) -> None:
         if timeout_ms is None:
             self.waits.pop(what, None)
         else:
@@ -63,15 +63,15 @@ class World:
     def _share_held(self) -> None:
         self.shares += 1
 
-    def performed(self, command: do.Command) -> None:
-        if isinstance(command, do.AnnounceShare):
+    def command_executed(self, command: do.Command) -> None:
+        if isinstance(command, do.AnnounceAssignment):
             self.said.append("share")
 
     def _say(self, command: object) -> None:
         self.said.append(command)
 
-    start_fetching = drain = give_up_drain = drop = move_thread = _say
-    before_releasing = before_starting = lost = _say
+    start_fetching = drain = force_drain = drop_partitions = move_to_thread = _say
+    call_before_releasing = call_before_starting = call_partitions_lost = _say
 
     def collect_positions(self) -> None:
         self.said.append("collect")
@@ -83,7 +83,7 @@ class World:
 
     def own(self, offsets: Mapping[int, int | None], generation: int = 1) -> None:
         """Take these up, from these committed offsets."""
-        self.handing.start_fetching(cmd.StartFetching(tps(*offsets), generation))
+        self.handing.start_fetching(cmd.StartPartitions(tps(*offsets), generation))
         [asked] = [each for each in self.taken() if isinstance(each, cev.FetchAsked)]
         told = {TopicPartition("t", n): None if at is None else cev.Offset(at) for n, at in offsets.items()}
         self.handing.fetched(cmd.FetchDone(asked.number, told))
@@ -94,7 +94,7 @@ def test_partitions_are_read_from_what_is_committed_and_the_rest_by_the_reset_po
     world.own({0: 7, 1: None})
     started, share = world.taken()
     assert started.positions == {TopicPartition("t", 0): 7, TopicPartition("t", 1): -1}
-    assert started.sources == {TopicPartition("t", 0): Source.KAFKA, TopicPartition("t", 1): Source.NEITHER}
+    assert started.sources == {TopicPartition("t", 0): OffsetSource.KAFKA, TopicPartition("t", 1): OffsetSource.NEITHER}
     assert set(started.epochs.values()) == {1}
     assert share == "share"
     assert world.shares == 1
@@ -103,7 +103,7 @@ def test_partitions_are_read_from_what_is_committed_and_the_rest_by_the_reset_po
 @pytest.mark.parametrize("from_beginning", [True, False])
 def test_what_is_new_and_has_no_offset_is_read_from_its_beginning(from_beginning: bool) -> None:
     world = World(replace(LIMITS, new_from_beginning=from_beginning))
-    world.handing.start_fetching(cmd.StartFetching(tps(0, 1, 2), 2, new=tps(1, 2)))
+    world.handing.start_fetching(cmd.StartPartitions(tps(0, 1, 2), 2, new=tps(1, 2)))
     [asked] = world.taken()
     world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 2): cev.Offset(7)}))
     [started, _] = world.taken()
@@ -113,12 +113,12 @@ def test_what_is_new_and_has_no_offset_is_read_from_its_beginning(from_beginning
 
 def test_positions_that_cannot_be_told_are_asked_for_again_after_a_pause() -> None:
     world = World()
-    world.handing.start_fetching(cmd.StartFetching(tps(0), 1))
+    world.handing.start_fetching(cmd.StartPartitions(tps(0), 1))
     [asked] = world.taken()
     world.handing.fetched(cmd.FetchDone(asked.number, {}, RuntimeError("no")))  # type: ignore[arg-type]
     assert world.taken() == []
-    assert world.waits == {Wait.POSITIONS: 100}
-    world.handing.fired(Wait.POSITIONS)
+    assert world.waits == {AssignmentWait.POSITIONS: 100}
+    world.handing.fired(AssignmentWait.POSITIONS)
     [again] = world.taken()
     assert again.partitions == tps(0)
     assert again.number != asked.number
@@ -126,15 +126,15 @@ def test_positions_that_cannot_be_told_are_asked_for_again_after_a_pause() -> No
 
 def test_what_the_coordinator_refuses_for_good_is_not_asked_again_and_the_program_gets_it() -> None:
     world = World()
-    world.handing.start_fetching(cmd.StartFetching(tps(0), 1))
+    world.handing.start_fetching(cmd.StartPartitions(tps(0), 1))
     [asked] = world.taken()
     error = TopicAuthorizationException("the leader gave us what we may not read")
     assert world.handing.fetched(cmd.FetchDone(asked.number, {}, error))
     assert world.taken() == [error]
     assert world.waits == {}
-    world.handing.start_fetching(cmd.StartFetching(tps(1), 2))
+    world.handing.start_fetching(cmd.StartPartitions(tps(1), 2))
     [asked] = world.taken()
-    world.handing.stop_fetching(cmd.StopFetching(tps(0, 1)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0, 1)))
     world.handing.fetched(cmd.FetchDone(asked.number, {}, error))
     assert world.taken() == [], "it is not ours any more"
 
@@ -143,7 +143,7 @@ def test_nothing_is_committed_or_given_back_before_all_that_leaves_is_at_rest() 
     world = World()
     world.own({0: 0, 1: 0})
     world.taken()
-    world.handing.stop_fetching(cmd.StopFetching(tps(0, 1)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0, 1)))
     world.handing.collect_positions()
     assert world.taken() == [do.Drain(ordered(0, 1))]
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 5}))
@@ -153,30 +153,30 @@ def test_nothing_is_committed_or_given_back_before_all_that_leaves_is_at_rest() 
     assert world.waits == {}
     world.handing.collected(ev.PositionsCollected({}))
     expected = {TopicPartition("t", 0): cev.Offset(5), TopicPartition("t", 1): cev.Offset(6)}
-    assert world.taken() == [cev.PositionsCollected(expected)]
+    assert world.taken() == [cev.PositionsReceived(expected)]
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0, 1)))
-    assert world.taken() == [do.Drop(ordered(0, 1), "released"), cev.CallbackDone(9)]
+    assert world.taken() == [do.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(9)]
     assert world.handing.partitions == frozenset()
 
 
 def test_who_does_not_come_back_in_time_is_not_waited_for() -> None:
     world = World()
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0)))
     world.taken()
-    assert world.waits == {Wait.DRAIN: 2_000}
-    world.handing.fired(Wait.DRAIN)
-    assert world.taken() == [do.GiveUpDrain(ordered(0))]
+    assert world.waits == {AssignmentWait.DRAIN: 2_000}
+    world.handing.fired(AssignmentWait.DRAIN)
+    assert world.taken() == [do.ForceDrain(ordered(0))]
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 3}))
-    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(9)]
+    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
 
 
 def test_what_is_lost_is_dropped_at_once_and_the_listener_not_asked() -> None:
     world = World()
     world.listener = object()
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
     world.taken()
     world.handing.invoke(cmd.Invoke(9, Callback.LOST, tps(0)))
     [dropped, done] = world.taken()
@@ -186,9 +186,9 @@ def test_what_is_lost_is_dropped_at_once_and_the_listener_not_asked() -> None:
 
 def test_a_partition_given_back_while_its_position_is_asked_for_is_not_started() -> None:
     world = World()
-    world.handing.start_fetching(cmd.StartFetching(tps(0, 1), 1))
+    world.handing.start_fetching(cmd.StartPartitions(tps(0, 1), 1))
     [asked] = world.taken()
-    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
     world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 1): cev.Offset(4)}))
     started = world.taken()[0]
     assert list(started.positions) == [*ordered(1)]
@@ -206,13 +206,13 @@ def test_the_listener_is_told_in_turns_and_waited_for() -> None:
     world.handing.listener_returned()
     assert world.taken() == [cev.CallbackDone(1)]
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 3}))
     world.taken()
     world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0)))
     assert world.taken() == [do.CallBeforeReleasing(0, ordered(0))]
     world.handing.listener_returned()
-    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(2)]
+    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(2)]
 
 
 def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_time_meanwhile(
@@ -224,12 +224,12 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     world.taken()
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
     world.taken()
-    world.handing.fired(Wait.LISTENER)
+    world.handing.fired(AssignmentWait.LISTENER)
     words = "call=before_releasing_partitions timeout_ms=5000: the rebalance goes on without it"
     assert [record.getMessage() for record in caplog.records] == [
         f"listener-late member=m {words} (rebalance.listener.timeout.ms)"
     ]
-    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(1)]
+    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
     world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(0)))
     assert world.taken() == []
     world.handing.listener_returned()
@@ -243,7 +243,7 @@ def test_a_close_does_not_call_the_listener() -> None:
     world.taken()
     world.handing.close()
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
-    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(1)]
+    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
 
 
 def started(*numbers: int) -> World:
@@ -261,9 +261,17 @@ def started(*numbers: int) -> World:
 def test_the_listener_is_called_about_what_is_lost_and_not_waited_for() -> None:
     world = started(0, 1, 2)
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
-    assert world.taken() == [do.Drop(ordered(0, 1), LOST), do.CallLost(ordered(0, 1)), cev.CallbackDone(2)]
+    assert world.taken() == [
+        do.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON),
+        do.CallPartitionsLost(ordered(0, 1)),
+        cev.CallbackDone(2),
+    ]
     world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(1, 2)))
-    assert world.taken() == [do.Drop(ordered(2), LOST), do.CallLost(ordered(2)), cev.CallbackDone(3)], "each once"
+    assert world.taken() == [
+        do.DropPartitions(ordered(2), PARTITION_LOST_REASON),
+        do.CallPartitionsLost(ordered(2)),
+        cev.CallbackDone(3),
+    ], "each once"
 
 
 def test_what_is_lost_before_it_is_read_is_reported_as_well() -> None:
@@ -273,12 +281,14 @@ def test_what_is_lost_before_it_is_read_is_reported_as_well() -> None:
     world.handing.listener_returned()
     world.taken()
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0)))
-    assert world.taken() == [do.CallLost(ordered(0)), cev.CallbackDone(2)], "the call about its start is under way"
+    assert world.taken() == [do.CallPartitionsLost(ordered(0)), cev.CallbackDone(2)], (
+        "the call about its start is under way"
+    )
     world.handing.listener_returned()
-    world.handing.start_fetching(cmd.StartFetching(tps(1), 1))
+    world.handing.start_fetching(cmd.StartPartitions(tps(1), 1))
     world.taken()
     world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(1)))
-    assert world.taken() == [do.CallLost(ordered(1)), cev.CallbackDone(3)], "where it begins is not known yet"
+    assert world.taken() == [do.CallPartitionsLost(ordered(1)), cev.CallbackDone(3)], "where it begins is not known yet"
 
 
 def test_what_the_listener_gave_back_is_not_reported_as_lost() -> None:
@@ -287,14 +297,18 @@ def test_what_the_listener_gave_back_is_not_reported_as_lost() -> None:
     world.handing.listener_returned()
     world.taken()
     world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(0, 1)))
-    assert world.taken() == [do.Drop(ordered(1), LOST), do.CallLost(ordered(1)), cev.CallbackDone(3)]
+    assert world.taken() == [
+        do.DropPartitions(ordered(1), PARTITION_LOST_REASON),
+        do.CallPartitionsLost(ordered(1)),
+        cev.CallbackDone(3),
+    ]
 
 
 def test_a_close_reports_no_loss() -> None:
     world = started(0, 1)
     world.handing.close()
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
-    assert world.taken() == [do.Drop(ordered(0, 1), LOST), cev.CallbackDone(2)]
+    assert world.taken() == [do.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON), cev.CallbackDone(2)]
 
 
 ERROR = TopicAuthorizationException("no READ on t")
@@ -310,7 +324,7 @@ def test_what_an_ended_member_still_has_is_given_back_as_in_a_rebalance(is_close
     world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0, 1)))
     assert world.taken() == [do.CallBeforeReleasing(0, ordered(0, 1))]
     world.handing.listener_returned()
-    assert world.taken() == [do.Drop(ordered(0, 1), "released"), cev.CallbackDone(2)]
+    assert world.taken() == [do.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(2)]
     world.handing.stopped()
     assert world.taken() == []
 
@@ -319,14 +333,18 @@ def test_what_an_ended_member_has_not_any_more_is_lost_by_the_error() -> None:
     world = started(0, 1)
     world.handing.end(ERROR)
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
-    assert world.taken() == [do.Drop(ordered(0, 1), ENDED), do.CallLost(ordered(0, 1)), cev.CallbackDone(2)]
+    assert world.taken() == [
+        do.DropPartitions(ordered(0, 1), ENDED),
+        do.CallPartitionsLost(ordered(0, 1)),
+        cev.CallbackDone(2),
+    ]
 
 
 def test_what_an_ended_member_could_not_give_back_in_time_is_lost() -> None:
     world = started(0, 1)
     world.handing.end(ERROR)
     world.handing.stopped()
-    assert world.taken() == [do.Drop(ordered(0, 1), ENDED), do.CallLost(ordered(0, 1))]
+    assert world.taken() == [do.DropPartitions(ordered(0, 1), ENDED), do.CallPartitionsLost(ordered(0, 1))]
 
 
 def test_a_release_that_the_listener_was_called_about_is_one_though_the_member_stops_meanwhile() -> None:
@@ -336,8 +354,11 @@ def test_a_release_that_the_listener_was_called_about_is_one_though_the_member_s
     world.taken()
     world.handing.stopped()
     assert world.taken() == [
-        do.Drop(ordered(0), "released"), cev.CallbackDone(2), do.Drop(ordered(1), ENDED), do.CallLost(ordered(1)),
-    ]  # fmt: skip
+        do.DropPartitions(ordered(0), "released"),
+        cev.CallbackDone(2),
+        do.DropPartitions(ordered(1), ENDED),
+        do.CallPartitionsLost(ordered(1)),
+    ]
 
 
 def test_an_ended_member_starts_nothing() -> None:
@@ -352,37 +373,37 @@ def test_what_falls_to_another_stream_is_brought_to_rest_and_then_moved() -> Non
     world.own({0: 0, 1: 0})
     world.taken()
     # 0 and 1 were one each; of four partitions both are the first stream's.
-    world.handing.start_fetching(cmd.StartFetching(tps(2, 3), 2))
+    world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
     asked, drain = world.taken()
     assert asked.partitions == tps(2, 3)
     assert drain == do.Drain(ordered(1))
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 1): 8}))
-    assert world.taken() == [do.MoveThread({TopicPartition("t", 1): "m-0"}, {TopicPartition("t", 1): 2})]
+    assert world.taken() == [do.MoveToThread({TopicPartition("t", 1): "m-0"}, {TopicPartition("t", 1): 2})]
 
 
 def test_what_only_changes_its_thread_is_not_waited_for_before_something_is_given_back() -> None:
     world = World(threads=2)
     world.own({0: 0, 1: 0})
-    world.handing.start_fetching(cmd.StartFetching(tps(2, 3), 2))
-    world.handing.stop_fetching(cmd.StopFetching(tps(0)))
+    world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0)))
     assert world.taken()[-2:] == [do.Drain(ordered(1)), do.Drain(ordered(0))]
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 5}))
-    assert world.taken() == [do.Drop(ordered(0), "released"), cev.CallbackDone(9)]
+    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
 
 
 def test_a_move_that_is_under_way_delays_no_commit_and_becomes_a_release() -> None:
     world = World(threads=2)
     world.own({0: 0, 1: 0})
-    world.handing.start_fetching(cmd.StartFetching(tps(2, 3), 2))
+    world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
     world.taken()
     world.handing.collect_positions()
     assert world.taken() == ["collect"]
-    world.handing.stop_fetching(cmd.StopFetching(tps(1)))
+    world.handing.stop_fetching(cmd.StopPartitions(tps(1)))
     world.handing.invoke(cmd.Invoke(5, Callback.REVOKED, tps(1)))
     assert world.taken() == []
     world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 1): 8}))
-    assert world.taken() == [do.Drop(ordered(1), "released"), cev.CallbackDone(5)]
+    assert world.taken() == [do.DropPartitions(ordered(1), "released"), cev.CallbackDone(5)]
 
 
 def test_an_offset_out_of_range_is_told_where_something_was_committed() -> None:
@@ -403,18 +424,18 @@ def test_an_offset_out_of_range_is_told_where_something_was_committed() -> None:
 def test_a_share_is_divided_among_streams_by_the_old_rule(
     strategy: str, threads: int, expected: dict[int, str]
 ) -> None:
-    spread = Spread("m", strategy, exclude_internal_topics=True)
-    found = spread.threads(Subscription(STATIC, {"t": threads}), tps(0, 1, 2, 5))
+    spread = StreamAssignor("m", strategy, exclude_internal_topics=True)
+    found = spread.threads(TopicSubscription(STATIC_SUBSCRIPTION, {"t": threads}), tps(0, 1, 2, 5))
     assert {tp.partition: str(thread) for tp, thread in found.items()} == expected
 
 
 def test_roundrobin_gives_each_stream_its_turn() -> None:
-    spread = Spread("m", "roundrobin", exclude_internal_topics=True)
-    found = spread.threads(Subscription(STATIC, {"t": 2}), tps(0, 1, 2, 3))
+    spread = StreamAssignor("m", "roundrobin", exclude_internal_topics=True)
+    found = spread.threads(TopicSubscription(STATIC_SUBSCRIPTION, {"t": 2}), tps(0, 1, 2, 3))
     assert sorted(str(thread) for thread in found.values()) == ["m-0", "m-0", "m-1", "m-1"]
 
 
 def test_a_filter_takes_topics_and_passes_over_internal_ones() -> None:
-    spread = Spread("m", "range", exclude_internal_topics=True)
-    wanted = Subscription("white_list", {"t.*|__consumer_offsets": 1})
+    spread = StreamAssignor("m", "range", exclude_internal_topics=True)
+    wanted = TopicSubscription("white_list", {"t.*|__consumer_offsets": 1})
     assert spread.topics(wanted, ["t1", "u", "__consumer_offsets", "t2"]) == {"t1", "t2"}

@@ -12,7 +12,7 @@ from bridge import CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.generation import MemberState
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.sandbox import waiting
@@ -35,7 +35,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield made
 
 
-def join_and_be_silent(talk: Talk) -> None:
+def join_and_be_silent(talk: RawClient) -> None:
     """One more member: the group rebalances, and waits for all the others."""
     metadata = encode_subscription(Subscription(topics=("t",)))
     body = JoinGroupRequest(
@@ -48,7 +48,7 @@ def join_and_be_silent(talk: Talk) -> None:
 def committed(broker: EmbeddedBroker) -> dict[int, int]:
     [address] = broker.addresses()
     topics = [OffsetFetchTopic(name="t", partition_indexes=list(range(PARTITIONS)))]
-    with Talk(address) as talk:
+    with RawClient(address) as talk:
         [topic] = talk.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id="g", topics=topics)).topics
     return {row.partition_index: row.committed_offset for row in topic.partitions}
 
@@ -76,7 +76,7 @@ def test_it_commits_what_it_reads_while_the_group_waits_for_a_member_that_is_gon
         lost: Any = gone._member.membership
         lost._network.ask_to_stop()
         assert lost._network.join(WAIT_MS)
-        joiner = stack.enter_context(Talk(broker.addresses()[0]))
+        joiner = stack.enter_context(RawClient(broker.addresses()[0]))
         join_and_be_silent(joiner)
         machine = membership.machine
         waiting.wait_until(

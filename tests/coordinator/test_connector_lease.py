@@ -9,7 +9,7 @@ import pytest
 
 from bridge.client.commands import Send
 from bridge.client.events import Responded
-from bridge.client.runtime import Answer, ClientControl
+from bridge.client.runtime import CoordinatorEventLoop, NetworkAnswer
 from zkconsumer.base.lease import Lease
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
@@ -23,10 +23,10 @@ def lease_after(api_key: int, code: int, version: int) -> int:
     lease = Lease(clock)
     heartbeat = SimpleNamespace(poll_timeout_expired=lambda now_ms: False)
     machine = SimpleNamespace(handle=lambda event, now_ms: [], heartbeat=heartbeat)
-    control = ClientControl(cast("Any", machine), SESSION_MS, lease, clock)
+    control = CoordinatorEventLoop(cast("Any", machine), SESSION_MS, lease, clock)
     control._concerned = cast("Any", SimpleNamespace(answered=lambda answer: None))
     body = SimpleNamespace(error_code=code)
-    control.handle_event(Answer(Responded(1, body, version), Send(1, 0, api_key, None, 1_000), SENT_AT_MS))
+    control.handle_event(NetworkAnswer(Responded(1, body, version), Send(1, 0, api_key, None, 1_000), SENT_AT_MS))
     return lease.until_ms
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bridge.client.commands import Connect, Disconnect, Send
-from bridge.client.events import Disconnected, Failed, Failure, Node, Responded
+from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
+from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from bridge.client.network import Network
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.kafka.any_broker import AnyBroker
-from zkconsumer.kafka.connection import ConnectionFailed, Pending, Reason
+from zkconsumer.kafka.any_broker import BootstrapClient
+from zkconsumer.kafka.connection import BrokerConnectionError, ConnectionFailureReason, PendingRequest
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress
@@ -67,7 +67,7 @@ class FakeConnection:
     def __init__(self, broker: FakeBroker, host: str, port: int) -> None:
         self.host, self.port = host, port
         self._broker = broker
-        self._waiting: deque[tuple[Pending[Any], Any]] = deque()
+        self._waiting: deque[tuple[PendingRequest[Any], Any]] = deque()
         self._changed = threading.Condition()
         self.is_closed = False
 
@@ -75,18 +75,18 @@ class FakeConnection:
         if self.is_closed:
             raise ConnectorClosed("closed")
         if self._broker.is_down:
-            raise ConnectionFailed(self.host, self.port, Reason.CLOSED, "gone")
+            raise BrokerConnectionError(self.host, self.port, ConnectionFailureReason.CLOSED, "gone")
 
-    def send(self, api: Any, version: int, body: Any, timeout_ms: int, **how: Any) -> Pending[Any]:
+    def send(self, api: Any, version: int, body: Any, timeout_ms: int, **how: Any) -> PendingRequest[Any]:
         self._check()
         encode_request(api, version, 0, "c", body)
-        pending: Pending[Any] = Pending(api, version, len(self._broker.seen))
+        pending: PendingRequest[Any] = PendingRequest(api, version, len(self._broker.seen))
         if api is not API_VERSIONS:
             self._broker.seen.append((api.name, version))
         self._waiting.append((pending, self._broker.answer(api, version)))
         return pending
 
-    def has_answer(self, timeout_ms: int) -> bool:
+    def has_response(self, timeout_ms: int) -> bool:
         with self._changed:
             self._check()
             if self._waiting[0][1] is None:
@@ -95,7 +95,7 @@ class FakeConnection:
                 return False
             return True
 
-    def receive(self, pending: Pending[Any], timeout_ms: int, **how: Any) -> Any:
+    def receive(self, pending: PendingRequest[Any], timeout_ms: int, **how: Any) -> Any:
         self._check()
         assert self._waiting[0][0] is pending
         return self._waiting.popleft()[1]
@@ -142,7 +142,7 @@ def told() -> Told:
 @pytest.fixture
 def network(broker: FakeBroker, told: Told) -> Iterator[Network]:
     deaths: list[BaseException] = []
-    asks = AnyBroker(broker.connect, lambda: [HERE], "c", 1_000)  # type: ignore[arg-type]
+    asks = BootstrapClient(broker.connect, lambda: [HERE], "c", 1_000)  # type: ignore[arg-type]
     made = Network("m", "c", broker.connect, asks, SYSTEM_CLOCK, told, lambda _, error: deaths.append(error))  # type: ignore[arg-type]
     made.start()
     yield made
@@ -164,7 +164,7 @@ def join(request: int, timeout_ms: int = 5_000) -> Send:
 
 
 def test_an_answer_comes_with_the_time_of_its_question(network: Network, told: Told) -> None:
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     before_ms = SYSTEM_CLOCK.now_ms()
     network.perform(heartbeat(1))
     event, sent, sent_at_ms = told.whole()
@@ -178,7 +178,7 @@ def test_an_answer_comes_with_the_time_of_its_question(network: Network, told: T
 def test_the_highest_version_that_both_know_is_spoken_unless_less_is_wanted(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(heartbeat(1))
     network.perform(Send(2, 7, HEARTBEAT.key, heartbeat(2).body, 5_000, version_most=1))
     assert [told.next().request, told.next().request] == [1, 2]
@@ -188,7 +188,7 @@ def test_the_highest_version_that_both_know_is_spoken_unless_less_is_wanted(
 def test_a_join_that_is_not_answered_yet_does_not_keep_others_from_being_sent(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(join(1))
     network.perform(heartbeat(2))
     assert told.next().request == 2
@@ -202,7 +202,7 @@ def test_a_join_group_has_its_own_connection_which_is_closed_with_its_answer(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
     """Brokers close idle connections (``connections.max.idle.ms``), and between two rebalances this one would be."""
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     broker.answers[JOIN_GROUP.key] = lambda version: JoinGroupResponse(
         generation_id=1, member_id="m", leader="m", members=[], protocol_name="range"
     )
@@ -219,18 +219,19 @@ def test_a_join_group_has_its_own_connection_which_is_closed_with_its_answer(
 def send_join_and_heartbeat(network: Network, broker: FakeBroker) -> None:
     """JoinGroup (1) and Heartbeat (2) are sent, and the broker answers neither."""
     del broker.answers[HEARTBEAT.key]
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(join(1))
     network.perform(heartbeat(2))
     waiting.wait_until(lambda: len(broker.seen) == 2, "both were sent", timeout_ms=WAIT_S * 1_000)
 
 
-def test_a_disconnect_ends_the_connection_of_a_join_group_too(
-    network: Network, told: Told, broker: FakeBroker
-) -> None:
+def test_a_disconnect_ends_the_connection_of_a_join_group_too(network: Network, told: Told, broker: FakeBroker) -> None:
     send_join_and_heartbeat(network, broker)
-    network.perform(Disconnect(7))
-    assert [told.next(), told.next()] == [Failed(1, Failure.DISCONNECTED), Failed(2, Failure.DISCONNECTED)]
+    network.perform(DisconnectCoordinator(7))
+    assert [told.next(), told.next()] == [
+        RequestFailed(1, Failure.DISCONNECTED),
+        RequestFailed(2, Failure.DISCONNECTED),
+    ]
     assert [one.is_closed for one in broker.made] == [True, True]
 
 
@@ -239,19 +240,19 @@ def test_a_connection_that_breaks_fails_what_is_on_its_way_and_is_said_to_be_gon
 ) -> None:
     send_join_and_heartbeat(network, broker)
     broker.is_down = True
-    assert told.next() == Failed(1, Failure.DISCONNECTED)
-    assert told.next() == Failed(2, Failure.DISCONNECTED)
+    assert told.next() == RequestFailed(1, Failure.DISCONNECTED)
+    assert told.next() == RequestFailed(2, Failure.DISCONNECTED)
     assert told.next() == Disconnected(7)
 
 
 def test_one_that_is_closed_on_command_says_only_what_failed(network: Network, told: Told) -> None:
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(join(1))
     threading.Event().wait(0.1)
-    network.perform(Disconnect(7))
-    assert told.next() == Failed(1, Failure.DISCONNECTED)
+    network.perform(DisconnectCoordinator(7))
+    assert told.next() == RequestFailed(1, Failure.DISCONNECTED)
     network.perform(heartbeat(2))
-    assert told.next() == Failed(2, Failure.DISCONNECTED)
+    assert told.next() == RequestFailed(2, Failure.DISCONNECTED)
     assert told.is_silent
 
 
@@ -259,26 +260,26 @@ def test_a_request_without_an_answer_in_time_ends_the_connection(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
     del broker.answers[HEARTBEAT.key]
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(join(1, timeout_ms=150))
     network.perform(heartbeat(2))
-    assert told.next() == Failed(1, Failure.TIMED_OUT)
-    assert told.next() == Failed(2, Failure.DISCONNECTED)
+    assert told.next() == RequestFailed(1, Failure.TIMED_OUT)
+    assert told.next() == RequestFailed(2, Failure.DISCONNECTED)
     assert told.next() == Disconnected(7)
 
 
 def test_what_the_broker_does_not_know_fails_alone(network: Network, told: Told, broker: FakeBroker) -> None:
     del broker.ranges[JOIN_GROUP.key]
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     network.perform(join(1))
     network.perform(heartbeat(2))
-    assert told.next() == Failed(1, Failure.UNSUPPORTED)
+    assert told.next() == RequestFailed(1, Failure.UNSUPPORTED)
     assert told.next().request == 2
 
 
 def test_what_a_version_cannot_say_is_told_in_words(network: Network, told: Told, broker: FakeBroker) -> None:
     broker.ranges[HEARTBEAT.key] = (0, 0)
-    network.perform(Connect(Node(7, HERE)))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
     body = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="one")
     network.perform(Send(1, 7, HEARTBEAT.key, body, 5_000))
     failed = told.next()
@@ -291,10 +292,10 @@ def test_what_a_version_cannot_say_is_told_in_words(network: Network, told: Told
 def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
     """As when brokers are upgraded one by one, and one of 0.8 keeps the offsets of the group."""
     cluster = FakeCluster(release="0.8.2.2")
-    asks = AnyBroker(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
+    asks = BootstrapClient(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
     network = Network("m", "c", cluster.connect, asks, SYSTEM_CLOCK, told, lambda *_: None)
     network.start()
-    network.perform(Connect(Node(7, cluster.address(0))))
+    network.perform(ConnectCoordinator(CoordinatorNode(7, cluster.address(0))))
     network.perform(join(1))
     failed = told.next()
     assert failed.failure is Failure.UNSUPPORTED
@@ -309,4 +310,4 @@ def test_any_broker_is_asked_for_the_coordinator(network: Network, told: Told, b
     assert told.next().body.node_id == 7
     broker.is_down = True
     network.perform(Send(2, None, FIND_COORDINATOR.key, FindCoordinatorRequest(key="g"), 1_000, 3))
-    assert told.next() == Failed(2, Failure.NO_BROKER)
+    assert told.next() == RequestFailed(2, Failure.NO_BROKER)

@@ -9,14 +9,14 @@ from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.assignor import Assignment
 from bridge.client.commands import Callback
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.runtime import POLL_INTERVAL_MS, Answer, ClientControl
-from bridge.migration.connector.holders import SideHolder
-from bridge.migration.member.duty import Side
+from bridge.client.runtime import POLL_INTERVAL_MS, CoordinatorEventLoop, NetworkAnswer
+from bridge.migration.connector.holders import SidePartitionProcessor
+from bridge.migration.member.duty import MembershipSide
 from tests.coordinator.client_member import HEARTBEAT_MS, SESSION_MS, Dealer, T, coordinator
 from zkconsumer.base.lease import Lease
-from zkconsumer.runtime.holder import Busy
+from zkconsumer.runtime.holder import BusyStream
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.consumer_protocol import encode_assignment
 from zkconsumer.wire.schemas import APIS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -41,10 +41,10 @@ class Table:
         }
         self.clock = ManualClock(0)
         self.machine = ConsumerCoordinator(
-            GroupConfig({**given, **settings}), [Dealer()], lambda: 0.5, self.clock.now_ms()
+            GroupMemberConfig({**given, **settings}), [Dealer()], lambda: 0.5, self.clock.now_ms()
         )
-        self.control = ClientControl(self.machine, SESSION_MS, Lease(self.clock), self.clock)
-        self.holder = SimpleNamespace(busy=None)
+        self.control = CoordinatorEventLoop(self.machine, SESSION_MS, Lease(self.clock), self.clock)
+        self.holder = SimpleNamespace(busy_stream=None)
         self.sent: list[str] = []
         self.lost: list[int] = []
         self.notes: list[dict[str, object]] = []
@@ -61,7 +61,7 @@ class Table:
         self.control.call_every(POLL_INTERVAL_MS, lambda: self.control.dispatch(self.control._poll_program()))
         self.control.dispatch(cev.Subscribed(frozenset("t")))
 
-    def _send(self, command: cmd.Send | cmd.Connect | cmd.Disconnect) -> None:
+    def _send(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
         if not isinstance(command, cmd.Send):
             return
         bodies = {
@@ -75,14 +75,14 @@ class Table:
         }
         self.sent.append(APIS[command.api_key].name)
         answer = cev.Responded(command.request, bodies[command.api_key])
-        self.control.handle_event(Answer(answer, command, self.clock.now_ms()))
+        self.control.handle_event(NetworkAnswer(answer, command, self.clock.now_ms()))
 
     def _invoke(self, command: cmd.Invoke) -> None:
         if command.callback is Callback.LOST:
             self.lost.append(self.clock.now_ms())
         self.control.dispatch(cev.CallbackDone(command.number))
 
-    def _noted(self, note: cmd.Note) -> None:
+    def _noted(self, note: cmd.LogMemberEvent) -> None:
         if note.name == "poll-timeout-expired":
             self.notes.append(dict(note.fields))
 
@@ -101,10 +101,10 @@ class Table:
         self.clock.move(until_ms - self.clock.now_ms())
 
     def gets_a_record(self, stream: str = "g-0") -> None:
-        self.holder.busy = Busy(self.clock.now_ms(), stream)
+        self.holder.busy_stream = BusyStream(self.clock.now_ms(), stream)
 
     def asks_for_the_next(self) -> None:
-        self.holder.busy = None
+        self.holder.busy_stream = None
 
     @property
     def is_member(self) -> bool:
@@ -196,13 +196,15 @@ def test_a_static_member_sends_no_heartbeats_and_does_not_leave() -> None:
 
 
 def test_of_a_member_that_is_moved_the_program_counts_for_the_side_that_holds_and_from_when_it_holds() -> None:
-    streams: Any = SimpleNamespace(busy=Busy(1_000, "g-0"))
+    streams: Any = SimpleNamespace(busy_stream=BusyStream(1_000, "g-0"))
     since: dict[str, int | None] = {"ms": None}
-    side = SideHolder(Side.COORDINATOR, streams, lambda _: None, lambda _: None, lambda: since["ms"])
+    side = SidePartitionProcessor(
+        MembershipSide.COORDINATOR, streams, lambda _: None, lambda _: None, lambda: since["ms"]
+    )
     assert side.busy_stream is None, "ZooKeeper's side holds, and sets no limit"
     since["ms"] = 5_000
-    assert side.busy_stream == Busy(5_000, "g-0"), "what came before counts for nothing"
-    streams.busy = Busy(7_000, "g-0")
-    assert side.busy_stream == Busy(7_000, "g-0")
-    streams.busy = None
+    assert side.busy_stream == BusyStream(5_000, "g-0"), "what came before counts for nothing"
+    streams.busy_stream = BusyStream(7_000, "g-0")
+    assert side.busy_stream == BusyStream(7_000, "g-0")
+    streams.busy_stream = None
     assert side.busy_stream is None

@@ -8,10 +8,10 @@ from bridge.client.assignments import perform_assignment
 from bridge.client.assignor import RebalanceProtocol, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.client.events import MetadataUpdated
-from bridge.client.outbox import Outbox
+from bridge.client.outbox import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.kafka.metadata import fetch_topics
-from zkconsumer.kafka.versions import ApiRanges, VersionRange
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment
 from zkconsumer.wire.schemas import METADATA
@@ -46,12 +46,12 @@ class OneAnswer:
 
 
 def test_brokers_say_in_which_racks_a_partition_has_replicas() -> None:
-    told, _ = fetch_topics(OneAnswer(), ApiRanges({METADATA.key: VersionRange(0, 9)}), ["t"], 1_000)  # type: ignore[arg-type]
+    told, _ = fetch_topics(OneAnswer(), SupportedVersions({METADATA.key: VersionRange(0, 9)}), ["t"], 1_000)  # type: ignore[arg-type]
     assert told["t"].racks == {0: frozenset("a"), 1: frozenset("ab")}
 
 
 def test_the_leader_gives_what_is_near() -> None:
-    state = SubscriptionState(Outbox())
+    state = SubscriptionState(PendingCommands())
     racks = {ON_A: frozenset("a"), ON_B: frozenset("b")}
     state.subscribe(frozenset({"t"}), None)
     state.group_subscribe({"t"})
@@ -66,7 +66,7 @@ def test_the_leader_gives_what_is_near() -> None:
 
 
 def test_racks_of_a_topic_go_with_what_is_said_of_it_next() -> None:
-    state = SubscriptionState(Outbox())
+    state = SubscriptionState(PendingCommands())
     state.group_subscribe({"t", "u"})
     both = frozenset({"t", "u"})
     state.metadata_updated(MetadataUpdated({"t": 1, "u": 1}, both, {ON_A: frozenset("a")}))

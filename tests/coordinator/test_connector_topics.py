@@ -14,13 +14,13 @@ from bridge.client import topics as group_topics
 from bridge.client.assignor import Assignment
 from bridge.client.assignors import RangeAssignor
 from bridge.client.errors import AssignorFailed
-from bridge.coordinator.calls import Operation
+from bridge.coordinator.calls import AclOperation
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.coordinator.test_connector_embedded import QUICK, config_of, read_until, wait_until
 from zkconsumer import TopicPartition, Whitelist
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.reminders import Reminders
+from zkconsumer.core.reminders import LogRateLimiter
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, ZkConsumerError
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION
@@ -38,13 +38,13 @@ class Acls:
     """Everything is allowed but what is in ``denied``: (operation, topic)."""
 
     def __init__(self) -> None:
-        self.denied: set[tuple[Operation, str]] = set()
+        self.denied: set[tuple[AclOperation, str]] = set()
 
-    def __call__(self, principal: str, operation: Operation, resource: str, name: str) -> bool:
+    def __call__(self, principal: str, operation: AclOperation, resource: str, name: str) -> bool:
         return resource != "topic" or (operation, name) not in self.denied
 
     def hide(self, topic: str) -> None:
-        self.denied |= {(Operation.DESCRIBE, topic), (Operation.READ, topic)}
+        self.denied |= {(AclOperation.DESCRIBE, topic), (AclOperation.READ, topic)}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_rights_that_are_taken_away_end_the_streams(acls: Acls, make: Make) -> N
 
 
 def test_a_topic_that_may_be_described_and_not_read_is_an_error(acls: Acls, make: Make) -> None:
-    acls.denied.add((Operation.READ, "t"))
+    acls.denied.add((AclOperation.READ, "t"))
     connector = make()
     with pytest.raises(TopicAuthorizationException, match="topic 't'"):  # of either call
         [stream] = connector.create_message_streams_by_filter(Whitelist("t"))
@@ -142,7 +142,7 @@ def test_a_name_that_no_topic_can_have_is_an_error(make: Make, monkeypatch: pyte
         connector.commit_offsets()
 
 
-def join_and_be_silent(talk: Talk, topic: str) -> None:
+def join_and_be_silent(talk: RawClient, topic: str) -> None:
     """One more member of the group, which reads this topic."""
     metadata = encode_subscription(Subscription(topics=(topic,)))
     body = JoinGroupRequest(
@@ -160,7 +160,7 @@ def test_a_leader_that_may_not_see_a_topic_of_another_member_ends_as_kafkas_does
     leader.create_message_streams({"t": 1})
     wait_until(lambda: topics_of(leader), "it leads")
     acls.hide("u")
-    with Talk(broker.addresses()[0]) as other:
+    with RawClient(broker.addresses()[0]) as other:
         join_and_be_silent(other, "u")
         wait_until(lambda: failure_of(leader), "it ends")
     assert isinstance(failure_of(leader), TopicAuthorizationException)
@@ -173,7 +173,7 @@ def test_a_wrong_name_of_another_member_is_left_out_by_the_leader(
     [stream] = leader.create_message_streams({"t": 1})["t"]
     wait_until(lambda: topics_of(leader), "it leads")  # a member that comes first leads, and this one is silent
     named_invalid(monkeypatch, "u")
-    with Talk(broker.addresses()[0]) as other:
+    with RawClient(broker.addresses()[0]) as other:
         join_and_be_silent(other, "u")
         wait_until(lambda: "topic-left-out" in caplog.text, "it is said")
         wait_until(lambda: leader.generation >= 2 and topics_of(leader), "the group is divided without it")
@@ -185,8 +185,8 @@ def test_a_wrong_name_of_another_member_is_left_out_by_the_leader(
 def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bridge.client.membership.LOOK_EVERY_MS", 20)
-    monkeypatch.setattr(group_topics, "Reminders", lambda: Reminders(repeat_ms=20))
+    monkeypatch.setattr("bridge.client.membership.TOPIC_CHECK_INTERVAL_MS", 20)
+    monkeypatch.setattr(group_topics, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=20))
     monkeypatch.setattr(topic_finder, "MISSING_POLL_MS", 50)
     connector = make()
     streams = connector.create_message_streams({"t": 1, "late": 1})

@@ -14,7 +14,12 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.client.connector import group_config_of
-from bridge.client.from_config import OF_THE_OLD, assignors_of, membership_settings_of, stream_assignor_of
+from bridge.client.from_config import (
+    SCALA_CONSUMER_STRATEGIES,
+    assignors_of,
+    membership_settings_of,
+    stream_assignor_of,
+)
 from bridge.client.modern_keys import SPELLINGS
 from bridge.client.settings_page import as_in_kafka, default_of_key
 from bridge.client.taken_settings import settings_without_effect
@@ -27,7 +32,7 @@ from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
 from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.foreign_keys import java_client_keys
-from zkconsumer.settings import Fate, Outcome
+from zkconsumer.settings import SettingOutcome, SettingStatus
 
 KEYS = kafkas_keys()
 SECRETS = [value for value in KEYS.values() if value.startswith("hush")]
@@ -131,7 +136,9 @@ def test_the_table_has_every_key_once() -> None:
         assert CoordinatorConsumerConfig.outcome_of(key, "x").reason != "it is not known"
 
 
-def found(kind: type[ConsumerConfig], needed: Mapping[str, str], key: str, value: str) -> Outcome | ConsumerConfig:
+def found(
+    kind: type[ConsumerConfig], needed: Mapping[str, str], key: str, value: str
+) -> SettingOutcome | ConsumerConfig:
     """What the configuration does with the key: the configuration when it takes it."""
     try:
         made = kind.from_properties({**needed, **BESIDE.get(key, {}), key: value})
@@ -139,12 +146,14 @@ def found(kind: type[ConsumerConfig], needed: Mapping[str, str], key: str, value
         [line] = str(error).split("\n  ")[1:]
         assert not any(secret in line for secret in SECRETS)
         assert line.startswith(key), line
-        return Outcome.rejected(line)
+        return SettingOutcome.rejected(line)
     assert not any(secret in f"{made!r} {made.ignored}" for secret in SECRETS)
-    return Outcome.ignored(made.ignored[key]) if key in made.ignored else made
+    return SettingOutcome.ignored(made.ignored[key]) if key in made.ignored else made
 
 
-def check_acts(made: Outcome | ConsumerConfig, base: ConsumerConfig, look: Look, wanted: object, key: str) -> None:
+def check_acts(
+    made: SettingOutcome | ConsumerConfig, base: ConsumerConfig, look: Look, wanted: object, key: str
+) -> None:
     assert isinstance(made, ConsumerConfig), made
     assert look(made) == wanted
     if not key.endswith("store.type"):
@@ -156,21 +165,21 @@ def test_in_a_configuration_of_zookeepers_member(key: str) -> None:
     outcome = ConsumerConfig.outcome_of(key, KEYS[key])
     made = found(ConsumerConfig, IN_ZOOKEEPER, key, KEYS[key])
     match outcome.status:
-        case Fate.IGNORED:
+        case SettingStatus.IGNORED:
             assert made == outcome
             assert outcome.reason
-        case Fate.REJECTED:
-            assert isinstance(made, Outcome)
-            assert made.status is Fate.REJECTED
+        case SettingStatus.REJECTED:
+            assert isinstance(made, SettingOutcome)
+            assert made.status is SettingStatus.REJECTED
             assert outcome.reason in made.reason
-        case Fate.EFFECTIVE if key in IN_OTHER_WORDS:
+        case SettingStatus.EFFECTIVE if key in IN_OTHER_WORDS:
             word, hint, look, wanted = IN_OTHER_WORDS[key]
-            assert isinstance(made, Outcome)
+            assert isinstance(made, SettingOutcome)
             assert hint in made.reason
             assert "another value is refused" in outcome.reason
             base = ConsumerConfig.from_properties(IN_ZOOKEEPER)
             check_acts(found(ConsumerConfig, IN_ZOOKEEPER, key, word), base, look, wanted, key)
-        case Fate.EFFECTIVE:
+        case SettingStatus.EFFECTIVE:
             look, wanted = ACTS_IN_ZOOKEEPER[key]
             check_acts(made, ConsumerConfig.from_properties(IN_ZOOKEEPER), look, wanted, key)
 
@@ -182,15 +191,15 @@ def test_in_a_configuration_of_a_coordinators_member(key: str, needed: dict[str,
     made = found(CoordinatorConsumerConfig, needed, key, KEYS[key])
     assert "zookeeper" not in outcome.reason.lower(), "the hint is about this configuration"
     match outcome.status:
-        case Fate.IGNORED:
+        case SettingStatus.IGNORED:
             assert made == outcome
             assert outcome.reason
-        case Fate.REJECTED:
-            assert isinstance(made, Outcome)
-            assert made.status is Fate.REJECTED
+        case SettingStatus.REJECTED:
+            assert isinstance(made, SettingOutcome)
+            assert made.status is SettingStatus.REJECTED
             assert outcome.reason in made.reason
             assert "leave" in made.reason, "it says what to do"
-        case Fate.EFFECTIVE:
+        case SettingStatus.EFFECTIVE:
             look, wanted = ACTS_AT_A_COORDINATOR[key]
             check_acts(made, CoordinatorConsumerConfig.from_properties(needed), look, wanted, key)
             assert isinstance(made, ConsumerConfig)
@@ -200,7 +209,7 @@ def test_in_a_configuration_of_a_coordinators_member(key: str, needed: dict[str,
 SPARK = {"zookeeper.connect": "zk:2181/kafka", "group.id": "g", "subscribe": "t", "kafka.bootstrap.servers": "b:9092"}
 
 
-def read_option(name: str, value: str) -> Outcome | SourceOptions:
+def read_option(name: str, value: str) -> SettingOutcome | SourceOptions:
     key = name.removeprefix(KAFKA_PREFIX)
     beside = {KAFKA_PREFIX + each: what for each, what in BESIDE.get(key, {}).items()}
     try:
@@ -209,8 +218,8 @@ def read_option(name: str, value: str) -> Outcome | SourceOptions:
         [line] = str(error).split("\n  ")[1:]
         assert not any(secret in line for secret in SECRETS)
         assert line.startswith(name), line
-        return Outcome.rejected(line)
-    return Outcome.ignored(read.warnings[name]) if name in read.warnings else read
+        return SettingOutcome.rejected(line)
+    return SettingOutcome.ignored(read.warnings[name]) if name in read.warnings else read
 
 
 @pytest.mark.parametrize("prefix", [KAFKA_PREFIX, ""], ids=["with kafka.", "as it is"])
@@ -219,22 +228,22 @@ def test_as_an_option_of_spark(key: str, prefix: str) -> None:
     name = prefix + key
     outcome, read = outcome_of(name, KEYS[key]), read_option(name, KEYS[key])
     match outcome.status:
-        case Fate.IGNORED:
+        case SettingStatus.IGNORED:
             assert read == outcome
             assert outcome.reason
-        case Fate.REJECTED:
-            assert isinstance(read, Outcome)
-            assert read.status is Fate.REJECTED
+        case SettingStatus.REJECTED:
+            assert isinstance(read, SettingOutcome)
+            assert read.status is SettingStatus.REJECTED
             is_other = outcome.reason == f"it is the option `{KAFKA_PREFIX}{key}`"
             assert (f"did you mean {KAFKA_PREFIX}{key}?" if is_other else outcome.reason) in read.reason
-        case Fate.EFFECTIVE if key in IN_OTHER_WORDS:
+        case SettingStatus.EFFECTIVE if key in IN_OTHER_WORDS:
             word, hint, look, wanted = IN_OTHER_WORDS[key]
-            assert isinstance(read, Outcome)
+            assert isinstance(read, SettingOutcome)
             assert hint in read.reason
             other = read_option(name, word)
             assert isinstance(other, SourceOptions)
             assert look(other.config) == wanted
-        case Fate.EFFECTIVE:
+        case SettingStatus.EFFECTIVE:
             assert isinstance(read, SourceOptions), read
             look, wanted = ACTS_IN_ZOOKEEPER[key]
             check_acts(read.config, read_options(SPARK, is_stream=True).config, look, wanted, key)
@@ -249,7 +258,9 @@ def test_as_an_option_of_spark(key: str, prefix: str) -> None:
     ],
     ids=lambda page: page if isinstance(page, str) else "",
 )
-def test_the_reference_pages_show_these_tables(page: str, columns: Mapping[str, Callable[[str, str], Outcome]]) -> None:
+def test_the_reference_pages_show_these_tables(
+    page: str, columns: Mapping[str, Callable[[str, str], SettingOutcome]]
+) -> None:
     text = (REFERENCE / page).read_text("utf-8")
     _, _, *rows = outcome_table(KEYS, columns).splitlines()
     assert len(rows) == len(KEYS)
@@ -346,12 +357,12 @@ def test_what_the_configuration_and_the_groups_settings_both_say_must_agree() ->
 
 
 @pytest.mark.parametrize(
-    "key", [key for key in KEYS if CoordinatorConsumerConfig.outcome_of(key).status is not Fate.IGNORED]
+    "key", [key for key in KEYS if CoordinatorConsumerConfig.outcome_of(key).status is not SettingStatus.IGNORED]
 )
 def test_a_configuration_of_zookeepers_member_that_has_set_such_a_key_aside_is_refused(key: str) -> None:
     """Its words are for a member that ZooKeeper keeps, and its value is gone."""
     config = found(ConsumerConfig, IN_ZOOKEEPER, key, KEYS[key])
-    if isinstance(config, ConsumerConfig) or config.status is Fate.REJECTED:
+    if isinstance(config, ConsumerConfig) or config.status is SettingStatus.REJECTED:
         return
     with pytest.raises(InvalidConfigException, match=r"make a bridge\.CoordinatorConsumerConfig") as caught:
         group_config_of(ConsumerConfig.from_properties({**IN_ZOOKEEPER, key: KEYS[key]}), {})
@@ -361,7 +372,7 @@ def test_a_configuration_of_zookeepers_member_that_has_set_such_a_key_aside_is_r
 def test_the_threads_of_a_member_divide_by_a_rule_of_the_old_consumer() -> None:
     for named, rule in (("sticky", "range"), ("sticky,roundrobin,range", "roundrobin"), ("range", "range")):
         config = CoordinatorConsumerConfig.from_properties({**AT_A_COORDINATOR, "partition.assignment.strategy": named})
-        assert rule in OF_THE_OLD
+        assert rule in SCALA_CONSUMER_STRATEGIES
         assert type(stream_assignor_of(config, "m")._assignor).__name__.lower() == f"{rule}assignor"
 
 
@@ -386,7 +397,7 @@ def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() ->
     for key in KEYS:
         found = default_of_key(key, DEFAULTS)
         if found is None:
-            assert CoordinatorConsumerConfig.outcome_of(key, KEYS[key]).status is not Fate.EFFECTIVE, key
+            assert CoordinatorConsumerConfig.outcome_of(key, KEYS[key]).status is not SettingStatus.EFFECTIVE, key
             continue
         if found.differs:
             differing.add(key)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bridge.coordinator.behaviour import COLUMNS, behaviour_of
-from bridge.coordinator.events import Elected, Loaded, ShutDown, TopicsDeleted
+from bridge.coordinator.events import Elected, PartitionLoaded, ShutDown, TopicsDeleted
 from bridge.coordinator.group_metadata import GroupState
 from tests.coordinator.server_invariants import Checker
 from tests.coordinator.server_table import Member, Table
@@ -136,7 +136,7 @@ class Chaos:
         while self.table.loads:
             load = self.table.loads.pop()
             log = list(self.table.logs.get(load.partition, []))
-            self.table.happen(Loaded(load.partition, load.epoch, log))
+            self.table.happen(PartitionLoaded(load.partition, load.epoch, log))
 
     def topics(self) -> None:
         self.table.happen(TopicsDeleted(frozenset({"u"})))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import COLUMNS, ROWS, Behaviour, behaviour_of
-from bridge.coordinator.records import GroupKey, OffsetKey, read_key
+from bridge.coordinator.records import StoredGroupKey, StoredOffsetKey, read_key
 from tests.coordinator.server_table import CONFIG, DELAY_MS, REBALANCE_MS, Member, Table
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.group_records import value_version
@@ -82,7 +82,7 @@ def test_a_group_that_was_emptied_stays_or_is_dead_at_once(release: str, has_emp
     assert table.describe(version=0).group_state == ("Empty" if has_empty else "Dead")
     assert [row.group_id for row in table.list_groups().groups] == (["g"] if has_empty else [])
     last = table.written[-1].records[-1]
-    assert read_key(last.key) == GroupKey("g")
+    assert read_key(last.key) == StoredGroupKey("g")
     assert (last.value is not None) == has_empty
     # Its offsets stay, in all releases.
     for broker in (table, table.restart()):
@@ -345,7 +345,9 @@ def test_a_new_group_is_described_at_once_or_once_the_log_has_it(release: str, o
 def test_a_new_group_is_written_at_once_or_when_it_is_stable(release: str, writes: bool) -> None:
     table = at(release)
     table.join(version=0)
-    assert [read_key(record.key) for append in table.written for record in append.records] == [GroupKey("g")] * writes
+    assert [read_key(record.key) for append in table.written for record in append.records] == [
+        StoredGroupKey("g")
+    ] * writes
     assert (table.restart().state() == "Empty") == writes
 
 
@@ -402,7 +404,7 @@ def test_records_are_written_as_the_release_writes_them(release: str, group: int
         for record in append.records
         if record.value is not None
     }
-    assert versions == {GroupKey: group, OffsetKey: offset}
+    assert versions == {StoredGroupKey: group, StoredOffsetKey: offset}
 
 
 @pytest.mark.parametrize(("release", "new"), releases_from("2.8.2"))

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.config import GroupConfig, read_group_coordinator_config
+from bridge.coordinator.config import GroupCoordinatorConfig, read_group_coordinator_config
 from bridge.coordinator.errors import Errors
-from bridge.coordinator.events import Elected, Loaded, ShutDown
+from bridge.coordinator.events import Elected, PartitionLoaded, ShutDown
 from bridge.coordinator.partitioning import partition_for
 from tests.coordinator.server_table import CONFIG, Member, Table
-from zkconsumer.errors import Bug, UsageError
+from zkconsumer.errors import InternalError, UsageError
 from zkconsumer.kafka.error_codes import ERROR_CODES
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 
@@ -59,7 +59,7 @@ def test_a_group_that_is_loading_is_not_answered_for_until_it_is_loaded(what: st
     assert error_of(table, what) == LOADING.get(what, 14)
     assert table.list_groups().error_code == 14
     for load in table.loads:
-        table.happen(Loaded(load.partition, load.epoch, []))
+        table.happen(PartitionLoaded(load.partition, load.epoch, []))
     assert table.list_groups().error_code == 0
     if what != "join":
         assert error_of(table, what) not in (14, 27)
@@ -166,7 +166,7 @@ def test_members_of_a_loaded_group_have_their_sessions_from_then_on() -> None:
 def test_a_loaded_group_that_is_too_large_rebalances_so_that_members_can_commit() -> None:
     table = Table()
     members = table.stable(4)
-    table.config = GroupConfig(
+    table.config = GroupCoordinatorConfig(
         offsets_topic_partitions=2,
         group_min_session_timeout_ms=10,
         group_max_size=2,
@@ -212,9 +212,9 @@ def test_an_old_term_s_election_load_and_resignation_are_passed_over() -> None:
     table.happen(Elected(partition, 5))
     table.happen(Elected(partition, 4))
     assert [(load.partition, load.epoch) for load in table.loads] == [(partition, 5)]
-    table.happen(Loaded(partition, 4, []))
+    table.happen(PartitionLoaded(partition, 4, []))
     assert error_of(table, "commit") == 14
-    table.happen(Loaded(partition, 5, []))
+    table.happen(PartitionLoaded(partition, 5, []))
     assert error_of(table, "commit") == 0
     table.resign(partition, 4)
     assert error_of(table, "commit") == 0
@@ -230,9 +230,9 @@ def test_what_was_read_in_an_older_term_is_not_taken_in_when_a_newer_one_began_m
     partition = table.coordinator.partition_for("g")
     table.happen(Elected(partition, 5))
     table.happen(Elected(partition, 6))
-    table.happen(Loaded(partition, 5, []))
+    table.happen(PartitionLoaded(partition, 5, []))
     assert error_of(table, "commit") == 14
-    table.happen(Loaded(partition, 6, []))
+    table.happen(PartitionLoaded(partition, 6, []))
     assert error_of(table, "commit") == 0
 
 
@@ -246,7 +246,7 @@ def test_a_partition_is_read_again_in_a_new_term_for_another_may_have_led_in_bet
     assert table.heartbeat(first) == 0
     assert table.commit({("t", 0): 1}) == [14]
     (load,) = table.loads
-    table.happen(Loaded(partition, load.epoch, []))
+    table.happen(PartitionLoaded(partition, load.epoch, []))
     assert table.heartbeat(first) == 25
     assert table.commit({("t", 0): 1}) == [0]
     assert table.written[-1].epoch == 3
@@ -258,7 +258,7 @@ def test_an_election_that_is_told_twice_is_one() -> None:
     table.happen(Elected(partition, 1))
     table.happen(Elected(partition, 1))
     assert len(table.loads) == 1
-    table.happen(Loaded(partition, 1, []))
+    table.happen(PartitionLoaded(partition, 1, []))
     table.happen(Elected(partition, 1))
     assert error_of(table, "commit") == 0
 
@@ -275,7 +275,7 @@ def test_who_waits_is_told_when_the_broker_goes_down_and_everybody_after() -> No
 
 
 def test_a_request_of_another_api_is_a_bug_of_whoever_passed_it_on() -> None:
-    with pytest.raises(Bug, match="API 3"):
+    with pytest.raises(InternalError, match="API 3"):
         Table().send(3, 0, None)
 
 
@@ -289,7 +289,7 @@ def test_retention_in_minutes_does_not_overflow_in_milliseconds() -> None:
 
 def test_kafka_s_keys_are_read_and_others_left_alone() -> None:
     config = read_group_coordinator_config({"group.max.size": " 7 ", "log.dirs": "/x"})
-    assert config == GroupConfig(group_max_size=7)
+    assert config == GroupCoordinatorConfig(group_max_size=7)
     assert read_group_coordinator_config({}, CONFIG) == CONFIG
 
 

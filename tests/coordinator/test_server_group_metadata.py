@@ -14,9 +14,9 @@ from bridge.coordinator.group_metadata import (
     GroupMetadata,
     GroupState,
 )
-from bridge.coordinator.member_metadata import MemberMetadata, Parked, Protocols
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
 from bridge.coordinator.offset_commits import PendingOffsetCommits
-from zkconsumer.errors import Bug
+from zkconsumer.errors import InternalError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 
@@ -76,7 +76,7 @@ def test_a_group_goes_the_ways_that_there_are(before: GroupState, after: GroupSt
 @pytest.mark.parametrize(("before", "after"), [pair for pair in PAIRS if pair not in LEGAL])
 def test_a_group_goes_no_other_way(before: GroupState, after: GroupState) -> None:
     group = group_in(before)
-    with pytest.raises(Bug, match=f"from {before.value} to {after.value}"):
+    with pytest.raises(InternalError, match=f"from {before.value} to {after.value}"):
         group.transition_to(after, 7)
     assert group.state is before
 
@@ -101,7 +101,7 @@ def test_members_choose_what_most_of_them_like_best() -> None:
 
 
 def test_a_group_without_members_chooses_nothing() -> None:
-    with pytest.raises(Bug, match="no members"):
+    with pytest.raises(InternalError, match="no members"):
         GroupMetadata("g", 0).select_protocol()
 
 
@@ -170,7 +170,7 @@ def test_what_others_than_consumers_read_is_not_looked_at() -> None:
 
 def test_the_next_generation_has_a_protocol_and_waits_for_its_leader() -> None:
     group = GroupMetadata("g", 0)
-    group.add(member("a", names("roundrobin")), Parked(1, 3))
+    group.add(member("a", names("roundrobin")), DelayedRequest(1, 3))
     group.transition_to(PREPARING_REBALANCE, 1)
     assert (group.generation_id, group.protocol_name) == (0, None)
     group.init_next_generation(2)
@@ -231,7 +231,7 @@ def test_a_member_says_something_else_of_itself() -> None:
 
 
 def test_a_member_that_there_is_not_cannot_be_replaced() -> None:
-    with pytest.raises(Bug, match="no member nobody"):
+    with pytest.raises(InternalError, match="no member nobody"):
         GroupMetadata("g", 0).replace_static_member("i", "nobody", "new")
 
 
@@ -251,16 +251,16 @@ def test_a_static_member_is_replaced_with_all_that_it_has() -> None:
 def test_parked_joins_are_counted() -> None:
     group = GroupMetadata("g", 0)
     one, other = member("a"), member("b")
-    group.add(one, Parked(1, 3))
+    group.add(one, DelayedRequest(1, 3))
     group.add(other)
     assert (group.num_members_awaiting_join, group.has_all_members_joined) == (1, False)
     assert group.not_yet_rejoined_members() == [other]
-    assert group.set_awaiting_join(other, Parked(2, 3)) is None
+    assert group.set_awaiting_join(other, DelayedRequest(2, 3)) is None
     assert (group.num_members_awaiting_join, group.has_all_members_joined) == (2, True)
     assert group.not_yet_rejoined_members() == []
-    assert group.set_awaiting_join(other, Parked(3, 3)) == Parked(2, 3)
+    assert group.set_awaiting_join(other, DelayedRequest(3, 3)) == DelayedRequest(2, 3)
     assert group.num_members_awaiting_join == 2
-    assert group.set_awaiting_join(one, None) == Parked(1, 3)
+    assert group.set_awaiting_join(one, None) == DelayedRequest(1, 3)
     assert group.set_awaiting_join(one, None) is None
     assert group.num_members_awaiting_join == 1
     group.remove("b")
@@ -269,10 +269,10 @@ def test_parked_joins_are_counted() -> None:
 
 def test_a_group_with_pending_members_has_not_all_joined() -> None:
     group = GroupMetadata("g", 0)
-    group.add(member("a"), Parked(1, 3))
+    group.add(member("a"), DelayedRequest(1, 3))
     group.pending_members.add("b")
     assert not group.has_all_members_joined
-    group.add(member("b"), Parked(2, 4))
+    group.add(member("b"), DelayedRequest(2, 4))
     assert group.pending_members == set()
     assert group.has_all_members_joined
 
@@ -287,7 +287,7 @@ def test_a_pending_member_is_removed_like_a_member() -> None:
 def test_a_static_member_is_in_a_group_once() -> None:
     group = GroupMetadata("g", 0)
     group.add(member("a", instance="i"))
-    with pytest.raises(Bug, match="static member i"):
+    with pytest.raises(InternalError, match="static member i"):
         group.add(member("b", instance="i"))
     group.remove("a")
     group.add(member("b", instance="i"))
@@ -320,7 +320,7 @@ def test_a_leader_that_has_not_joined_is_succeeded_by_the_first_that_has() -> No
     for name in ("a", "b", "c"):
         group.add(member(name, instance=name))
     assert not group.maybe_elect_new_joined_leader()
-    group.set_awaiting_join(group.get("c"), Parked(1, 3))
+    group.set_awaiting_join(group.get("c"), DelayedRequest(1, 3))
     assert group.maybe_elect_new_joined_leader()
     assert group.is_leader("c")
 
@@ -387,9 +387,9 @@ def test_a_static_member_has_an_instance_id() -> None:
 def test_a_parked_request_shows_that_a_member_lives_unless_it_is_new() -> None:
     one = member()
     assert not one.has_satisfied_heartbeat
-    one.awaiting_sync = Parked(1, 3)
+    one.awaiting_sync = DelayedRequest(1, 3)
     assert one.has_satisfied_heartbeat
-    one.awaiting_sync, one.awaiting_join = None, Parked(1, 3)
+    one.awaiting_sync, one.awaiting_join = None, DelayedRequest(1, 3)
     assert one.has_satisfied_heartbeat
     one.is_new = True
     assert not one.has_satisfied_heartbeat

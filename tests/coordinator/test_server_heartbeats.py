@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.events import TimerFired
+from bridge.coordinator.events import GroupTimerFired
 from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, SESSION_MS, Member, Table
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 
@@ -144,9 +144,9 @@ def test_a_deadline_that_was_put_off_or_belongs_to_nobody_is_passed_over() -> No
     set_for = table.timers[key]
     table.move(1)
     table.heartbeat(member)
-    table.happen(TimerFired(key, set_for - 1))
-    table.happen(TimerFired(("heartbeat", "g", "nobody"), set_for))
-    table.happen(TimerFired(("join", "nothing"), set_for))
+    table.happen(GroupTimerFired(key, set_for - 1))
+    table.happen(GroupTimerFired(("heartbeat", "g", "nobody"), set_for))
+    table.happen(GroupTimerFired(("join", "nothing"), set_for))
     assert table.state() == "Stable"
 
 
@@ -155,7 +155,7 @@ def test_the_deadline_of_a_group_that_was_deleted_is_passed_over() -> None:
     table.join(version=4)
     ((key, deadline),) = [item for item in table.timers.items() if item[0][0] == "heartbeat"]
     assert table.delete("g") == {"g": 0}
-    table.happen(TimerFired(key, deadline))
+    table.happen(GroupTimerFired(key, deadline))
     assert table.state() == "Dead"
 
 
@@ -164,7 +164,7 @@ def test_the_deadline_of_a_member_that_has_gone_is_passed_over() -> None:
     leader, other = table.stable(2)
     deadline = table.timers["heartbeat", "g", other.member_id]
     table.leave_one(other.member_id)
-    table.happen(TimerFired(("heartbeat", "g", other.member_id), deadline))
+    table.happen(GroupTimerFired(("heartbeat", "g", other.member_id), deadline))
     assert table.group().size == 1
     assert table.group().has(leader.member_id)
 

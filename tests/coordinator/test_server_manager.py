@@ -8,24 +8,24 @@ import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.events import (
-    Appended,
+    AppendCompleted,
+    CoordinatorRecord,
     Elected,
     Event,
-    Loaded,
-    LogRecord,
+    GroupTimerFired,
+    PartitionLoaded,
     Resigned,
     ShutDown,
-    TimerFired,
     TopicsDeleted,
 )
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from bridge.coordinator.leading import EXPIRY_KEY
 from bridge.coordinator.records import (
-    GroupKey,
-    OffsetAndMetadata,
-    OffsetKey,
     StoredGroup,
+    StoredGroupKey,
     StoredMember,
+    StoredOffsetKey,
+    StoredOffsetValue,
     group_record,
     group_tombstone,
     offset_record,
@@ -45,8 +45,10 @@ SUBSCRIPTION = encode_subscription(Subscription(("t",)))
 SHORT_CHECKS = replace(CONFIG, offsets_retention_minutes=1, offsets_retention_check_interval_ms=1_000)
 
 
-def offset(at: TopicPartition, number: int, *, commit_ms: int = START_MS, expire_ms: int | None = None) -> LogRecord:
-    return offset_record("g", at, OffsetAndMetadata(number, -1, "", commit_ms, expire_ms), 3)
+def offset(
+    at: TopicPartition, number: int, *, commit_ms: int = START_MS, expire_ms: int | None = None
+) -> CoordinatorRecord:
+    return offset_record("g", at, StoredOffsetValue(number, -1, "", commit_ms, expire_ms), 3)
 
 
 def stored_member(
@@ -61,11 +63,11 @@ def stored_group(*members: StoredMember, protocol_type: str = "consumer", since:
     )
 
 
-def group(*members: StoredMember, **words: str) -> LogRecord:
+def group(*members: StoredMember, **words: str) -> CoordinatorRecord:
     return group_record("g", stored_group(*members, **words), 3)
 
 
-def loaded(*records: LogRecord, table: Table | None = None) -> Table:
+def loaded(*records: CoordinatorRecord, table: Table | None = None) -> Table:
     """A broker that has read this log."""
     table = table or Table(elected=False)
     partition = table.coordinator.partition_for("g")
@@ -144,7 +146,7 @@ def test_a_group_may_be_as_large_as_it_is() -> None:
 
 
 def test_records_of_unknown_kinds_are_passed_over() -> None:
-    unknown = LogRecord(b"\x00\x7f???", b"whatever")
+    unknown = CoordinatorRecord(b"\x00\x7f???", b"whatever")
     table = loaded(offset(T0, 1), unknown, offset(T1, 2))
     assert len(table.fetch()) == 2
     assert passed_over(table) == [1]
@@ -153,17 +155,17 @@ def test_records_of_unknown_kinds_are_passed_over() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        LogRecord(b"", b""),
-        LogRecord(b"\x00\x01", b"\x00\x03"),
-        LogRecord(b"\xff\xff", b""),
-        LogRecord(offset(T1, 1).key, b"\x00\x05\x00"),
-        LogRecord(offset(T1, 1).key, b"\x00\x03\x00"),
-        LogRecord(group_tombstone("g").key, b"\x00\x05\x00"),
-        LogRecord(group_tombstone("g").key, b"\x7f\xff"),
-        LogRecord(group_tombstone("g").key, b""),
+        CoordinatorRecord(b"", b""),
+        CoordinatorRecord(b"\x00\x01", b"\x00\x03"),
+        CoordinatorRecord(b"\xff\xff", b""),
+        CoordinatorRecord(offset(T1, 1).key, b"\x00\x05\x00"),
+        CoordinatorRecord(offset(T1, 1).key, b"\x00\x03\x00"),
+        CoordinatorRecord(group_tombstone("g").key, b"\x00\x05\x00"),
+        CoordinatorRecord(group_tombstone("g").key, b"\x7f\xff"),
+        CoordinatorRecord(group_tombstone("g").key, b""),
     ],
 )
-def test_records_that_cannot_be_read_are_passed_over(record: LogRecord) -> None:
+def test_records_that_cannot_be_read_are_passed_over(record: CoordinatorRecord) -> None:
     table = loaded(offset(T0, 1), record, offset(U0, 2))
     assert table.fetch() == {("t", 0): (1, "", 0), ("u", 0): (2, "", 0)}
     assert passed_over(table) == [1]
@@ -181,14 +183,14 @@ def test_groups_of_every_version_are_read(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_offsets_of_every_version_are_read(version: int) -> None:
-    value = OffsetAndMetadata(7, 3, "m", START_MS)
+    value = StoredOffsetValue(7, 3, "m", START_MS)
     table = loaded(offset_record("g", T0, value, version))
     found = table.group().stored.offsets[T0].value
     assert found == replace(value, leader_epoch=3 if version >= 3 else -1)
 
 
 def test_an_offset_with_an_end_of_its_own_is_written_in_the_version_that_has_one() -> None:
-    value = OffsetAndMetadata(7, 3, "m", START_MS, START_MS + 1)
+    value = StoredOffsetValue(7, 3, "m", START_MS, START_MS + 1)
     record = offset_record("g", T0, value, 3)
     assert record.value is not None
     assert value_version(record.value) == 1
@@ -196,9 +198,9 @@ def test_an_offset_with_an_end_of_its_own_is_written_in_the_version_that_has_one
 
 
 def test_keys_say_what_a_record_is_about() -> None:
-    assert read_key(offset(T0, 1).key) == OffsetKey("g", T0)
-    assert read_key(group_tombstone("g").key) == GroupKey("g")
-    assert offset_tombstone("g", T0) == LogRecord(offset(T0, 1).key, None)
+    assert read_key(offset(T0, 1).key) == StoredOffsetKey("g", T0)
+    assert read_key(group_tombstone("g").key) == StoredGroupKey("g")
+    assert offset_tombstone("g", T0) == CoordinatorRecord(offset(T0, 1).key, None)
 
 
 def test_the_load_of_a_partition_is_noted_with_its_groups() -> None:
@@ -213,7 +215,7 @@ def last_group(table: Table) -> StoredGroup:
     """The group's last record."""
     for append in reversed(table.written):
         for record in reversed(append.records):
-            if read_key(record.key) == GroupKey("g") and record.value is not None:
+            if read_key(record.key) == StoredGroupKey("g") and record.value is not None:
                 return read_group_value(record.value)
     raise AssertionError("the group was never written")
 
@@ -253,7 +255,7 @@ def test_a_group_that_was_emptied_and_could_not_be_written_is_empty_all_the_same
 def test_a_commit_alone_writes_no_group() -> None:
     table = Table(behaviour_of("3.9.1"))
     table.commit({("t", 0): 1})
-    assert [read_key(record.key) for append in table.written for record in append.records] == [OffsetKey("g", T0)]
+    assert [read_key(record.key) for append in table.written for record in append.records] == [StoredOffsetKey("g", T0)]
 
 
 def test_a_commit_is_written_with_its_time_and_without_an_end() -> None:
@@ -262,7 +264,7 @@ def test_a_commit_is_written_with_its_time_and_without_an_end() -> None:
     table.commit({("t", 0): 7}, metadata="m")
     record = table.written[-1].records[-1]
     assert record.value is not None
-    assert read_offset_value(record.value) == OffsetAndMetadata(7, -1, "m", START_MS + 5, None)
+    assert read_offset_value(record.value) == StoredOffsetValue(7, -1, "m", START_MS + 5, None)
 
 
 def test_a_commit_may_bring_its_own_time() -> None:
@@ -279,7 +281,7 @@ def test_a_commit_may_bring_its_own_end() -> None:
 
 def test_an_append_that_nobody_commanded_is_passed_over() -> None:
     table = Table()
-    assert table.happen(Appended(99, 0, 0)) == []
+    assert table.happen(AppendCompleted(99, 0, 0)) == []
 
 
 def test_appends_go_to_the_group_s_partition_in_its_term() -> None:
@@ -312,14 +314,14 @@ def test_expiry_is_looked_for_at_its_time_as_long_as_there_is_anything_to_look_a
 
     assert looks_at(Elected(0, 0), 0) == 1_000
     assert looks_at(Elected(1, 0), 500) == 1_000
-    assert looks_at(Loaded(0, 0, []), 500) == 1_000
+    assert looks_at(PartitionLoaded(0, 0, []), 500) == 1_000
     assert looks_at(Resigned(0, 1), 600) == 1_000, "a partition is loading"
-    assert looks_at(Loaded(1, 0, []), 600) == 1_000
+    assert looks_at(PartitionLoaded(1, 0, []), 600) == 1_000
     assert looks_at(Elected(0, 2), 700) == 1_000
     assert looks_at(Resigned(0, 3), 800) == 1_000, "a partition is ours"
     assert looks_at(Resigned(1, 1), 900) is None
     assert looks_at(Elected(1, 2), 5_000) == 6_000
-    assert looks_at(TimerFired(EXPIRY_KEY, 6_000), 6_000) == 7_000
+    assert looks_at(GroupTimerFired(EXPIRY_KEY, 6_000), 6_000) == 7_000
     assert looks_at(ShutDown(), 6_500) is None
 
 
@@ -341,7 +343,7 @@ def test_offsets_that_nobody_s_group_renews_expire_by_their_commit_and_the_group
     assert table.state() == "Dead"
     # Nothing was ever written of the group itself: no tombstone for it.
     keys = [read_key(record.key) for append in table.written for record in append.records]
-    assert GroupKey("g") not in keys
+    assert StoredGroupKey("g") not in keys
     assert table.restart().state() == "Dead"
 
 
@@ -357,7 +359,7 @@ def test_offsets_of_a_group_that_was_emptied_expire_from_then_on_all_at_once() -
     table.move(2_000)
     assert table.state() == "Dead"
     last = table.written[-1].records[-1]
-    assert (read_key(last.key), last.value) == (GroupKey("g"), None)
+    assert (read_key(last.key), last.value) == (StoredGroupKey("g"), None)
     assert table.restart().state() == "Dead"
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.events import LogRecord
-from bridge.coordinator.records import OffsetAndMetadata, offset_record
+from bridge.coordinator.events import CoordinatorRecord
+from bridge.coordinator.records import StoredOffsetValue, offset_record
 from tests.coordinator.server_table import Member, Table, commit_errors
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
@@ -224,16 +224,16 @@ def test_a_commit_of_nothing_is_answered_with_nothing() -> None:
 
 PRODUCER = 77
 OTHER_PRODUCER = 78
-COMMIT_MARKER = LogRecord(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", PRODUCER, True)
-ABORT_MARKER = LogRecord(b"\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x00", PRODUCER, True)
+COMMIT_MARKER = CoordinatorRecord(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", PRODUCER, True)
+ABORT_MARKER = CoordinatorRecord(b"\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x00", PRODUCER, True)
 
 
-def stored(offset: int, producer: int | None = None, partition: int = 0, group: str = "g") -> LogRecord:
-    record = offset_record(group, TopicPartition("t", partition), OffsetAndMetadata(offset, -1, "", 1_000_000), 3)
+def stored(offset: int, producer: int | None = None, partition: int = 0, group: str = "g") -> CoordinatorRecord:
+    record = offset_record(group, TopicPartition("t", partition), StoredOffsetValue(offset, -1, "", 1_000_000), 3)
     return replace(record, producer_id=producer)
 
 
-def loaded(*records: LogRecord, group: str = "g") -> Table:
+def loaded(*records: CoordinatorRecord, group: str = "g") -> Table:
     """A broker that has read this log."""
     table = Table(elected=False)
     partition = table.coordinator.partition_for(group)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.events import TimerFired
+from bridge.coordinator.events import GroupTimerFired
 from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, Member, Table
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
@@ -260,7 +260,7 @@ def test_a_session_that_is_over_is_a_leave(state: str, after: Outcome) -> None:
     key = ("heartbeat", "g", silent.member_id)
     while key in at.table.timers:
         at.table.now_ms = max(at.table.now_ms, at.table.timers[key])
-        at.table.happen(TimerFired(key, at.table.timers.pop(key)))
+        at.table.happen(GroupTimerFired(key, at.table.timers.pop(key)))
     assert not at.table.group().has(silent.member_id)
     assert [outcome(at.table, token) for token in at.parked] == [after]
 

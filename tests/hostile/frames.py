@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from zkconsumer.wire.frames import SIZE_BYTES, encode_request, encode_response
-from zkconsumer.wire.kinds import Array, Blob, Fixed, Kind, Text
+from zkconsumer.wire.kinds import ArrayFieldType, BytesFieldType, FieldType, FixedSizeFieldType, TextFieldType
 from zkconsumer.wire.schemas import APIS, Api
-from zkconsumer.wire.schemas.table import Field, Nested, fields
+from zkconsumer.wire.schemas.table import Field, NestedMessageFieldType, fields
 
 ITEMS_MAX = 3
 TEXT_BYTES_MAX = 300
@@ -63,21 +63,21 @@ class Frames:
             return None
         return self._of_kind(field.spec.field_type, version)
 
-    def _of_kind(self, kind: Kind, version: int) -> Any:
+    def _of_kind(self, kind: FieldType, version: int) -> Any:
         match kind:
-            case Fixed(letter="?"):
+            case FixedSizeFieldType(letter="?"):
                 return self.rng.random() < 0.5
-            case Fixed(letter="16s"):
+            case FixedSizeFieldType(letter="16s"):
                 return self.rng.randbytes(16)
-            case Fixed(letter=letter):
+            case FixedSizeFieldType(letter=letter):
                 return self._number(_BITS[letter])
-            case Text():
+            case TextFieldType():
                 return self._text()
-            case Blob():
+            case BytesFieldType():
                 return self.rng.randbytes(self.rng.randint(0, BLOB_BYTES_MAX))
-            case Array():
+            case ArrayFieldType():
                 return [self._of_kind(kind.item, version) for _ in range(self.rng.randint(0, ITEMS_MAX))]
-            case Nested():
+            case NestedMessageFieldType():
                 return self.message(kind.cls, version)
         raise AssertionError(f"no value for {kind}")
 

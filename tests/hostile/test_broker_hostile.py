@@ -23,20 +23,32 @@ import google_crc32c
 import pytest
 
 from bridge.broker import accepting
-from bridge.broker.accepting import QUIET_S, REPORT_EVERY_S, DescriptorShortage, connections_max
-from bridge.broker.log.produced import EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX, Refused, Rules, Sent, validate_records
+from bridge.broker.accepting import (
+    SHORTAGE_LOG_INTERVAL_S,
+    SHORTAGE_OVER_AFTER_S,
+    DescriptorShortageLogger,
+    connections_max,
+)
+from bridge.broker.log.produced import (
+    EXPANDED_BYTES_MAX,
+    EXPANDED_ITEMS_MAX,
+    ProduceRejected,
+    RecordValidationRules,
+    ValidatedRecords,
+    validate_records,
+)
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.fix_work import calls_of
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.build import build_record_set, varint
-from zkconsumer.wire.compression import GZIP, LZ4, NAMES, SNAPPY, ZSTD, compress
+from zkconsumer.wire.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.schemas import METADATA, PRODUCE
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
 
-RULES = Rules(2, 1 << 20)
+RULES = RecordValidationRules(2, 1 << 20)
 CORRUPT, MESSAGE_TOO_LARGE = 2, 10
 CALLS_MAX = 20 * EXPANDED_ITEMS_MAX
 """Function calls for one request: some ten for each record that compressed entries may hold."""
@@ -75,14 +87,14 @@ def record_with_headers(headers: int) -> bytes:
     return varint(len(body)) + body
 
 
-def refusal(entry: bytes, version: int, calls_max: int = CALLS_MAX) -> Refused:
-    found: list[Sent | Refused] = []
+def refusal(entry: bytes, version: int, calls_max: int = CALLS_MAX) -> ProduceRejected:
+    found: list[ValidatedRecords | ProduceRejected] = []
     calls_of(lambda: found.append(validate_records(entry, version, RULES)), calls_max)
-    assert isinstance(found[0], Refused)
+    assert isinstance(found[0], ProduceRejected)
     return found[0]
 
 
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4], ids=NAMES.get)
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4], ids=CODEC_NAMES.get)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_compressed_message_that_holds_too_many_is_refused_after_bounded_work(magic: int, codec: int) -> None:
     entry = wrapper(magic, codec, 300_000)
@@ -92,7 +104,7 @@ def test_a_compressed_message_that_holds_too_many_is_refused_after_bounded_work(
     assert f"{EXPANDED_ITEMS_MAX} records and headers" in refused.message
 
 
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=NAMES.get)
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES.get)
 def test_a_batch_that_holds_too_many_records_is_not_even_decompressed(codec: int) -> None:
     count = EXPANDED_ITEMS_MAX + 1
     assert refusal(batch(codec, count, small_records(count)), 7, calls_max=500).code.code == MESSAGE_TOO_LARGE
@@ -102,16 +114,18 @@ def test_headers_count_as_records_do() -> None:
     entry = batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX))
     assert len(entry) < 1_000
     assert refusal(entry, 7).code.code == MESSAGE_TOO_LARGE
-    assert isinstance(validate_records(batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX - 1)), 7, RULES), Sent)
+    assert isinstance(
+        validate_records(batch(GZIP, 1, record_with_headers(EXPANDED_ITEMS_MAX - 1)), 7, RULES), ValidatedRecords
+    )
 
 
-@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=NAMES.get)
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES.get)
 def test_a_batch_that_expands_too_far_is_refused(codec: int) -> None:
     value = bytes(EXPANDED_BYTES_MAX)
     body = b"\0\0\0\1" + varint(len(value)) + value + b"\0"
     entry = batch(codec, 1, varint(len(body)) + body)
     code = MESSAGE_TOO_LARGE
-    assert validate_records(entry, 7, Rules(2, 1 << 26)).code.code == code  # type: ignore[union-attr]
+    assert validate_records(entry, 7, RecordValidationRules(2, 1 << 26)).code.code == code  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("entry", "version"), [(wrapper(1, GZIP, 1_500_000), 2), (b"", 7)], ids=["wrapper", "batch"])
@@ -119,9 +133,9 @@ def test_the_size_is_looked_at_before_anything_else(entry: bytes, version: int) 
     """As in Kafka, also before the checksum: the one of this entry is wrong."""
     sent = bytearray(entry or build_record_set([Record(0, 1, 0, None, bytes(range(256)) * 400)], 2, GZIP))
     sent[-1] ^= 1
-    found: list[Sent | Refused] = []
-    calls_of(lambda: found.append(validate_records(bytes(sent), version, Rules(2, 100))), calls_max=100)
-    assert isinstance(found[0], Refused)
+    found: list[ValidatedRecords | ProduceRejected] = []
+    calls_of(lambda: found.append(validate_records(bytes(sent), version, RecordValidationRules(2, 100))), calls_max=100)
+    assert isinstance(found[0], ProduceRejected)
     assert (found[0].code.code, "the topic takes 100" in found[0].message) == (MESSAGE_TOO_LARGE, True)
 
 
@@ -131,14 +145,14 @@ def test_what_producers_send_is_taken(magic: int) -> None:
     count = EXPANDED_ITEMS_MAX
     entry = batch(GZIP, count, small_records(count)) if magic == 2 else wrapper(magic, GZIP, count)
     sent = validate_records(entry, 7 if magic == 2 else 2, RULES)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, ValidatedRecords)
     assert sent.record_count == count
 
 
 # --- one request ----------------------------------------------------------------------------------------------------
 
 
-def produce(talk: Talk, version: int, *entries: bytes) -> list[int]:
+def produce(talk: RawClient, version: int, *entries: bytes) -> list[int]:
     """The error codes of one request with these record sets, all for one partition."""
     rows = [ProducePartition(index=0, records=entry) for entry in entries]
     body = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[ProduceTopic(name="t", partition_data=rows)])
@@ -147,22 +161,22 @@ def produce(talk: Talk, version: int, *entries: bytes) -> list[int]:
 
 
 @pytest.fixture
-def talk() -> Iterator[Talk]:
+def talk() -> Iterator[RawClient]:
     with EmbeddedBroker() as broker:
         broker.create_topic("t")
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             yield talk
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_the_entries_of_one_request_share_what_they_may_expand_to(talk: Talk, version: int) -> None:
+def test_the_entries_of_one_request_share_what_they_may_expand_to(talk: RawClient, version: int) -> None:
     third = EXPANDED_ITEMS_MAX // 3
     entry = wrapper(1, GZIP, third) if version == 2 else batch(GZIP, third, small_records(third))
     assert produce(talk, version, *[entry] * 6) == [0, 0, 0] + [MESSAGE_TOO_LARGE] * 3
     assert produce(talk, version, entry) == [0]
 
 
-def test_an_entry_that_fails_behind_its_decompression_has_used_up_what_there_was(talk: Talk) -> None:
+def test_an_entry_that_fails_behind_its_decompression_has_used_up_what_there_was(talk: RawClient) -> None:
     cut_off = batch(GZIP, 1, b"")
     payload = compress(GZIP, bytes(EXPANDED_BYTES_MAX // 2), 2)[:-8]
     covered = cut_off[21:61] + payload
@@ -174,14 +188,14 @@ def test_an_entry_that_fails_behind_its_decompression_has_used_up_what_there_was
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_an_entry_that_was_damaged_on_its_way_costs_the_others_nothing(talk: Talk, version: int) -> None:
+def test_an_entry_that_was_damaged_on_its_way_costs_the_others_nothing(talk: RawClient, version: int) -> None:
     good = wrapper(1, GZIP, 10) if version == 2 else batch(GZIP, 10, small_records(10))
     damaged = good[:-1] + bytes([good[-1] ^ 1])
     assert produce(talk, version, damaged, good) == [CORRUPT, 0]
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_after_a_refused_request_the_broker_serves_as_before(talk: Talk, version: int) -> None:
+def test_after_a_refused_request_the_broker_serves_as_before(talk: RawClient, version: int) -> None:
     bomb = wrapper(0, GZIP, 1_200_000) if version == 2 else batch(GZIP, 2**31 - 1, bytes(1 << 20))
     assert produce(talk, version, bomb) == [MESSAGE_TOO_LARGE]
     assert talk.produce("t", 0, b"after").base_offset == 0
@@ -223,7 +237,7 @@ def test_a_broker_without_descriptors_serves_who_is_connected_and_recovers(
 ) -> None:
     process, address, log = broker
     idle: list[socket.socket] = []
-    with Talk(address) as old:
+    with RawClient(address) as old:
         assert [topic.error_code for topic in old.metadata("t").topics] == [0]
         to = address.host, address.port
         idle.extend(socket.create_connection(to, timeout=DEADLINE_S) for _ in range(2 * OPEN_FILES))
@@ -235,7 +249,7 @@ def test_a_broker_without_descriptors_serves_who_is_connected_and_recovers(
         old.metadata(*(f"new{at}" for at in range(20)))
         assert {old.produce(f"new{at}", 0, b"x").error_code for at in range(20)} == {0}
         # Whoever waits is served as soon as there are descriptors.
-        with Talk(address) as waiting:
+        with RawClient(address) as waiting:
             for one in idle:
                 one.close()
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
@@ -247,7 +261,6 @@ def test_a_broker_without_descriptors_serves_who_is_connected_and_recovers(
     assert f"open_files_limit={OPEN_FILES}" in line
     assert "ulimit -n" in line
     assert len(log.read_bytes()) < 100_000, lines[:20]
-
 
 
 def test_accept_that_fails_pauses_the_port_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,26 +275,26 @@ def test_accept_that_fails_pauses_the_port_and_nothing_else(monkeypatch: pytest.
             raise OSError(fails.pop(0), "Too many open files")
         return accept(listener)
 
-    monkeypatch.setattr(accepting, "RETRY_S", 0.05)
+    monkeypatch.setattr(accepting, "ACCEPT_RETRY_S", 0.05)
     with EmbeddedBroker() as broker:
         broker.create_topic("t")
         monkeypatch.setattr(socket.socket, "accept", failing)
-        with Talk(broker.addresses()[0]) as talk:
+        with RawClient(broker.addresses()[0]) as talk:
             assert [topic.error_code for topic in talk.metadata("t").topics] == [0]
     assert refused == [errno.EMFILE, errno.ENFILE]
 
 
 def test_a_shortage_is_reported_once_a_period_and_once_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.broker.accepting")
-    shortage = DescriptorShortage()
-    for second in range(int(2.5 * REPORT_EVERY_S)):
+    shortage = DescriptorShortageLogger()
+    for second in range(int(2.5 * SHORTAGE_LOG_INTERVAL_S)):
         shortage.record_pause("Too many open files", 10, float(second))
         shortage.check_recovered(float(second))
     errors = [record.getMessage() for record in caplog.records]
     assert [line.split(" reason=")[0].split()[-1] for line in errors] == ["pauses=1", "pauses=61", "pauses=121"]
     caplog.clear()
-    end = 2.5 * REPORT_EVERY_S
-    for second in range(int(2 * QUIET_S)):
+    end = 2.5 * SHORTAGE_LOG_INTERVAL_S
+    for second in range(int(2 * SHORTAGE_OVER_AFTER_S)):
         shortage.check_recovered(end + second)
     assert [record.getMessage() for record in caplog.records] == ["connections-accepted-again pauses=150"]
 

@@ -15,7 +15,7 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from tests.hostile.frames import Frames
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -82,19 +82,19 @@ class Life:
                 api = APIS[key]
                 encode_request(api, min(api.highest, most, 9), 1, "fuzz", body)  # what it wants can be written
                 self.waiting.append(command)
-            case do.Disconnect(node):
+            case do.DisconnectCoordinator(node):
                 self.disconnect(node)
-            case do.SetTimer(kind, deadline_ms):
+            case do.SetMemberTimer(kind, deadline_ms):
                 self.timers[kind] = deadline_ms
-            case do.CancelTimer(kind):
+            case do.CancelMemberTimer(kind):
                 self.timers.pop(kind, None)
             case do.Invoke(number):
                 self.calls.append(number)
-            case do.CollectPositions():
-                self.hear(ev.PositionsCollected({tp: ev.Offset(7) for tp in self.machine.assigned}))
+            case do.RequestPositions():
+                self.hear(ev.PositionsReceived({tp: ev.Offset(7) for tp in self.machine.assigned}))
             case do.Raise(error):
                 assert isinstance(error, ZkConsumerError), error
-            case do.Stopped():
+            case do.MemberStopped():
                 self.is_stopped = True
             case _:
                 pass
@@ -104,7 +104,7 @@ class Life:
         for sent in [one for one in self.waiting if one.node == node]:
             if sent in self.waiting:
                 self.waiting.remove(sent)
-                self.hear(ev.Failed(sent.request, ev.Failure.DISCONNECTED))
+                self.hear(ev.RequestFailed(sent.request, ev.Failure.DISCONNECTED))
 
     # --- what happens -------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Life:
         if due and rng.random() < 0.7:
             kind, at = rng.choice(due)
             self.timers.pop(kind)
-            return ev.TimerFired(kind, at)
+            return ev.MemberTimerFired(kind, at)
         if self.calls and rng.random() < 0.5:
             error = ValueError("the program's own") if rng.random() < 0.1 else None
             return ev.CallbackDone(self.calls.pop(0), error=error)
@@ -149,7 +149,7 @@ class Life:
             failure = self.rng.choice([*ev.Failure])
             if failure in (ev.Failure.DISCONNECTED, ev.Failure.TIMED_OUT) and sent.node is not None:
                 self.disconnect(sent.node)
-            return ev.Failed(sent.request, failure)
+            return ev.RequestFailed(sent.request, failure)
         api = APIS[sent.api_key]
         body = self.likely(api, sent.body) if self.rng.random() < 0.9 else None
         if body is None:
@@ -185,8 +185,8 @@ class Life:
         return HeartbeatResponse(error_code=error) if api is HEARTBEAT else None
 
 
-def _config(rng: random.Random) -> GroupConfig:
-    return GroupConfig({"group.id": "g"} | ({"group.instance.id": "i-1"} if rng.random() < 0.3 else {}))
+def _config(rng: random.Random) -> GroupMemberConfig:
+    return GroupMemberConfig({"group.id": "g"} | ({"group.instance.id": "i-1"} if rng.random() < 0.3 else {}))
 
 
 def live_many(duration_ms: int, seed: int) -> Counter[str]:

@@ -19,7 +19,7 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from zkconsumer import ConsumerConfig
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import live_threads
-from zkconsumer.errors import Bug, ConsumerTimeoutException, ZkConsumerError
+from zkconsumer.errors import ConsumerTimeoutException, InternalError, ZkConsumerError
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.transport import SocketTransport
 
@@ -129,7 +129,7 @@ def read(connector: CoordinatorConsumerConnector, met: Counter[str]) -> None:
 def note(met: Counter[str], error: ZkConsumerError, seed: int) -> None:
     """Any error of ours but one: the one that says that we did not expect it."""
     met[type(error).__name__] += 1
-    assert not isinstance(error, Bug), f"seed {seed}: {error!r}"
+    assert not isinstance(error, InternalError), f"seed {seed}: {error!r}"
 
 
 def live_many(count: int) -> Counter[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.migration import plan_file
-from bridge.migration.plan_file import BadPlanFile, plan_to_bytes, plan_from_bytes
+from bridge.migration.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes
 from tests.migration.seen_groups import rich_plan
 
 GOOD = plan_to_bytes(rich_plan())
@@ -22,7 +22,7 @@ def refused(head: dict[str, Any] | bytes, rows: list[Any] | None = None) -> str:
     """What is said of a file with these lines."""
     first = head if isinstance(head, bytes) else json.dumps(head).encode()
     lines = [first, *(row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows or ROWS)]
-    with pytest.raises(BadPlanFile) as it:
+    with pytest.raises(InvalidPlanFileError) as it:
         plan_from_bytes(b"\n".join(lines) + b"\n")
     return str(it.value)
 
@@ -105,7 +105,7 @@ def test_more_and_fewer_partitions_than_announced() -> None:
 
 def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_file, "PLAN_BYTES_MAX", len(GOOD) - 1)
-    with pytest.raises(BadPlanFile, match=f"more than {len(GOOD) - 1} bytes"):
+    with pytest.raises(InvalidPlanFileError, match=f"more than {len(GOOD) - 1} bytes"):
         plan_from_bytes(GOOD)
 
 
@@ -115,5 +115,5 @@ def test_any_change_of_any_byte_is_seen(at: int, byte: int, cut: int, more: byte
     changed = GOOD[:at] + more + bytes([byte]) + GOOD[at + cut :]
     if changed.rstrip(b"\n") == GOOD.rstrip(b"\n"):
         return
-    with contextlib.suppress(BadPlanFile):
+    with contextlib.suppress(InvalidPlanFileError):
         assert plan_from_bytes(changed) == rich_plan()  # a blank more between two members

@@ -10,8 +10,8 @@ import pytest
 from tests.fix_security import PASSWORD, TLS, USER
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError, SaslAuthenticationException, ZkConsumerError
 from zkconsumer.kafka.login import CHALLENGES_MAX
-from zkconsumer.kafka.sasl import BROKER_WORDS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
+from zkconsumer.kafka.sasl import BROKER_MESSAGE_CHARS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.kafka.versions import negotiate
@@ -31,7 +31,7 @@ def outcome(mechanism: str, misbehave: Callable[[int, bytes], bytes | None], **c
     )
     cluster = FakeCluster(security=security)
     settings = SaslSettings(mechanism, USER, PASSWORD, oauth_token=lambda: "token")
-    connect = SecureConnect(BrokerSecurity("SASL_SSL", TRUST, settings), socket=cluster.transport)
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_SSL", TRUST, settings), socket=cluster.transport)
     with pytest.raises(ZkConsumerError) as refused:
         negotiate(connect(*cluster.address(0)[1:], connect_timeout_ms=2_000), 2_000)
     assert PASSWORD not in str(refused.value)
@@ -118,7 +118,7 @@ def test_what_a_broker_says_is_cut_and_fit_for_one_line() -> None:
         return encode_response(SASL_AUTHENTICATE, 2, number, response) if step == 3 else answer
 
     error = outcome("PLAIN", misbehave)
-    assert "x" * (BROKER_WORDS_MAX - 20) in str(error)
+    assert "x" * (BROKER_MESSAGE_CHARS_MAX - 20) in str(error)
     assert "\n" not in str(error)
     assert "\x1b" not in str(error)
 
@@ -130,7 +130,7 @@ def test_garbage_instead_of_tls_is_an_error_in_time() -> None:
             [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x16\x03\x03\x40\x00", b"\x15\x03\x01\x00\x02"]
         )
         data = start + chance.randbytes(chance.randrange(200))
-        connect = SecureConnect(BrokerSecurity("SSL", TRUST), socket=lambda *_, data=data: Recorded(data))
+        connect = SecureConnectionFactory(BrokerSecurity("SSL", TRUST), socket=lambda *_, data=data: Recorded(data))
         with pytest.raises((RemoteProtocolError, BrokerUnreachable, ZkConsumerError)):
             negotiate(connect("127.0.0.1", 1, connect_timeout_ms=1_000), 1_000)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, filled
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
-from zkconsumer.kafka.connection import BlockingConnection, ConnectionFailed, Reason
+from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol, group_records
@@ -29,18 +29,18 @@ from zkconsumer.wire.frames import (
     encode_response,
     frame_size,
 )
-from zkconsumer.wire.kinds import Array
+from zkconsumer.wire.kinds import ArrayFieldType
 from zkconsumer.wire.primitives import (
     ITEMS_MAX,
     OBJECT_BYTES_FREE,
     OBJECT_BYTES_PER_BYTE,
     MalformedMessage,
-    Reader,
+    MessageReader,
 )
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.metadata import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
-from zkconsumer.wire.schemas.table import Nested, fields
+from zkconsumer.wire.schemas.table import NestedMessageFieldType, fields
 
 TIMEOUT_MS = 5_000
 SHORT_MS = 100
@@ -173,17 +173,21 @@ def test_what_an_empty_element_takes_is_estimated_well(api: Api[Any, Any], versi
         return
     for kind in _elements(api.response, version):
         read = kind.reader("", version, False, False)
-        reader = Reader(bytes(200 * kind.bytes_min(version, False)))
+        reader = MessageReader(bytes(200 * kind.bytes_min(version, False)))
         read(reader)
         taken = memory_of(lambda read=read, reader=reader: [read(reader) for _ in range(199)]) / 199  # type: ignore[misc]
         assert taken <= 1.3 * kind.object_bytes + 16, kind.cls
 
 
-def _elements(cls: type, version: int) -> Iterator[Nested]:
+def _elements(cls: type, version: int) -> Iterator[NestedMessageFieldType]:
     """The kinds of messages that arrays of this message, and of those in it, hold."""
     for field in fields(cls):
         kind = field.spec.field_type
-        if isinstance(kind, Array) and isinstance(kind.item, Nested) and version in field.spec.versions:
+        if (
+            isinstance(kind, ArrayFieldType)
+            and isinstance(kind.item, NestedMessageFieldType)
+            and version in field.spec.versions
+        ):
             yield kind.item
             yield from _elements(kind.item.cls, version)
 
@@ -369,17 +373,17 @@ STORED: list[tuple[str, bytes, Callable[[bytes], object]]] = [
         for v in range(4)
     ),
     *(
-        (f"offset-v{v}", group_records.write_offset_value(filled(group_records.OffsetValue, v), v),
+        (f"offset-v{v}", group_records.write_offset_value(filled(group_records.OffsetCommitValue, v), v),
          group_records.read_offset_value)
         for v in range(5)
     ),
     *(
-        (f"group-v{v}", group_records.write_group_value(filled(group_records.GroupValue, v), v),
+        (f"group-v{v}", group_records.write_group_value(filled(group_records.GroupMetadataValue, v), v),
          group_records.read_group_value)
         for v in range(5)
     ),
-    ("offset-key", group_records.write_key(group_records.OffsetKey("g", "t", 1)), group_records.read_key),
-    ("group-key", group_records.write_key(group_records.GroupKey("group")), group_records.read_key),
+    ("offset-key", group_records.write_key(group_records.OffsetCommitKey("g", "t", 1)), group_records.read_key),
+    ("group-key", group_records.write_key(group_records.GroupMetadataKey("group")), group_records.read_key),
 ]  # fmt: skip
 every_stored = pytest.mark.parametrize(
     ("whole", "decode"),
@@ -492,9 +496,9 @@ def test_never_ending_frame() -> None:
             except TimeoutError:
                 pass
 
-    with broker_that(answers) as connection, pytest.raises(ConnectionFailed) as caught:
+    with broker_that(answers) as connection, pytest.raises(BrokerConnectionError) as caught:
         ask(connection, SHORT_MS)
-    assert caught.value.reason is Reason.TIMED_OUT
+    assert caught.value.reason is ConnectionFailureReason.TIMED_OUT
 
 
 def test_correlation_mismatch() -> None:
@@ -511,9 +515,9 @@ def test_answer_cut_in_the_middle() -> None:
         client.recv(1000)
         client.sendall(ANSWER[:-1])
 
-    with broker_that(answers) as connection, pytest.raises(ConnectionFailed) as caught:
+    with broker_that(answers) as connection, pytest.raises(BrokerConnectionError) as caught:
         ask(connection)
-    assert caught.value.reason is Reason.CLOSED
+    assert caught.value.reason is ConnectionFailureReason.CLOSED
     assert f"after {len(ANSWER) - 1} bytes of the answer to Metadata v0" in str(caught.value)
 
 

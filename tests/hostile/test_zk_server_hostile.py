@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.errors import ForkedError, WorldError, ZkTimeoutException
+from zkconsumer.errors import ForkedError, UnavailableError, ZkTimeoutException
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.zk import kazoo_connection
-from zkconsumer.zk.frames import Frames
+from zkconsumer.zk.frames import FrameBuffer
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.pipeline import WINDOW_PACKETS
 from zkconsumer.zk.requests import (
@@ -24,10 +24,10 @@ from zkconsumer.zk.requests import (
     Exists,
     GetMany,
     NoNode,
-    SessionConnected,
-    SessionGone,
-    SessionLost,
-    SessionSuspended,
+    SessionEnded,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
 )
 
 pytestmark = pytest.mark.timeout(60)
@@ -163,7 +163,7 @@ def silence(wire: Wire, xid: int, opcode: int, body: bytes) -> None:
     """No answer to anything but pings."""
 
 
-SUSPENDED_AND_BACK = [SessionSuspended(), SessionConnected(1, SESSION_MS, False)]
+SUSPENDED_AND_BACK = [ZkSessionSuspended(), ZkSessionConnected(1, SESSION_MS, False)]
 
 
 def test_a_server_that_answers_pings_only_is_left_after_two_thirds_of_the_session(start: Start) -> None:
@@ -180,7 +180,7 @@ def test_a_server_that_went_silent_is_left_however_often_it_is_asked(start: Star
 
     def ask_and_look() -> bool:
         asker.ask(Exists("/a"))
-        return SessionSuspended() in asker.told
+        return ZkSessionSuspended() in asker.told
 
     wait_until(ask_and_look, "leaving a silent server", WAIT_MS, poll_ms=20)
     assert SYSTEM_CLOCK.now_ms() - began_ms <= SESSION_MS * 2
@@ -210,18 +210,18 @@ def test_what_waits_is_sent_in_one_piece_and_what_came_is_read_in_one(
 
     _, asker = start(together)
     pieces = {"sent": 0, "received": 0}
-    write, add = kazoo_connection._Connection._write, Frames.add
+    write, add = kazoo_connection._KazooConnection._write, FrameBuffer.add
 
     def counted_write(connection: Any, data: bytes, timeout: float) -> None:
         pieces["sent"] += 1
         write(connection, data, timeout)
 
-    def counted_add(frames: Frames, data: bytes) -> None:
+    def counted_add(frames: FrameBuffer, data: bytes) -> None:
         pieces["received"] += 1
         add(frames, data)
 
-    monkeypatch.setattr(kazoo_connection._Connection, "_write", counted_write)
-    monkeypatch.setattr(Frames, "add", counted_add)
+    monkeypatch.setattr(kazoo_connection._KazooConnection, "_write", counted_write)
+    monkeypatch.setattr(FrameBuffer, "append", counted_add)
     asker.ask(*map(Exists, [f"/{n}" for n in range(5 * WINDOW_PACKETS)]))
     assert asker.heard(1) == [[None] * 5 * WINDOW_PACKETS]
     assert max(pieces.values()) <= 10, pieces
@@ -325,10 +325,10 @@ def test_a_session_that_ended_behind_a_broken_connection_executes_nothing_of_the
     for _ in range(300):
         asker.ask(Exists("/old"), session_id=1)
     told = asker.heard(303)
-    assert told[0] == SessionSuspended()
-    assert told[1] == SessionLost(1)
-    assert told.count([SessionGone("/old")]) + told.count([ConnectionLost("/old")]) == 300
-    assert SessionConnected(2, SESSION_MS, True) in told
+    assert told[0] == ZkSessionSuspended()
+    assert told[1] == ZkSessionLost(1)
+    assert told.count([SessionEnded("/old")]) + told.count([ConnectionLost("/old")]) == 300
+    assert ZkSessionConnected(2, SESSION_MS, True) in told
     assert seen == []
 
 
@@ -386,14 +386,14 @@ def test_a_chroot_that_one_may_not_look_at_is_there() -> None:
 
 def test_a_server_that_cannot_look_at_the_chroot_is_named() -> None:
     server = Server(lambda wire, xid, opcode, body: wire.reply(xid, 0 if opcode < 0 else -1))
-    with pytest.raises(WorldError, match="SystemError"):
+    with pytest.raises(UnavailableError, match="SystemError"):
         KazooStore(server.address + "/kafka", SESSION_MS).start(WAIT_MS)
     server.close()
 
 
 def test_a_server_older_than_3_4_is_named() -> None:
     server = Server(srvr=b"Zookeeper version: 3.3.6-1366786, built on 07/29/2012 06:22 GMT\n")
-    with pytest.raises(WorldError, match=r"ZooKeeper 3\.3\.6"):
+    with pytest.raises(UnavailableError, match=r"ZooKeeper 3\.3\.6"):
         KazooStore(server.address, SESSION_MS).start(WAIT_MS)
     server.close()
 
@@ -422,7 +422,7 @@ def test_closing_on_a_silent_server_takes_its_time_and_no_more(start: Start) -> 
     began_ms = SYSTEM_CLOCK.now_ms()
     assert not asker.store.close(300)
     assert 300 <= SYSTEM_CLOCK.now_ms() - began_ms < 1_500
-    assert asker.told == [[SessionGone("/a")]]
+    assert asker.told == [[SessionEnded("/a")]]
 
 
 def test_closing_while_nobody_listens_ends_the_thread(start: Start) -> None:

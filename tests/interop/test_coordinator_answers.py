@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import SUBSCRIPTION, TIMEOUT_MS, Talk
+from tests.broker.fix_talk import SUBSCRIPTION, TIMEOUT_MS, RawClient
 from tests.fix_sandbox import require_releases, require_zookeeper
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import BrokerAddress
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.real
 class Asker:
     """Questions of version 0 (OffsetCommit: 2) to one broker."""
 
-    talk: Talk
+    talk: RawClient
     address: BrokerAddress
 
     def join(self, group: str, member: str = "", **words: Any) -> Any:
@@ -65,7 +65,7 @@ class Asker:
 
         def ask() -> None:
             started = time.monotonic()
-            with Talk(self.address) as talk:
+            with RawClient(self.address) as talk:
                 answer = Asker(talk, self.address).join(group, member, version=version)
             answers.append((answer, time.monotonic() - started))
 
@@ -108,7 +108,7 @@ class Asker:
 def answers(address: BrokerAddress, release: tuple[int, ...]) -> dict[str, Any]:
     """Everything that is asked, and what was said."""
     said: dict[str, Any] = {}
-    with Talk(address) as talk:
+    with RawClient(address) as talk:
         ask = Asker(talk, address)
         _wait_until_ready(ask)
         said["unknown group"] = (

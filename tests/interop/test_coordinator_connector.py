@@ -9,7 +9,7 @@ import pytest
 from tests.fix_modern import ModernClusters
 from tests.fix_sandbox import require_releases
 from tests.interop.test_modern_groups import settings_of
-from zkconsumer.testing.lab import ModernLab
+from zkconsumer.testing.lab import CoordinatorGroupLab
 from zkconsumer.testing.sandbox.modern_member import JAVA, OURS
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
@@ -50,7 +50,7 @@ def test_our_connector_lives_through_every_change_beside_others(
     cluster = modern_clusters.get(broker)
     group, topic = names
     cluster.create_topic(topic, PARTITIONS)
-    with ModernLab(
+    with CoordinatorGroupLab(
         cluster.run, cluster.bootstrap, cluster.producer, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
     ) as lab:
         lab.load(topic, PER_SECOND)

@@ -13,7 +13,7 @@ from tests.fix_admin import RunTool, join, put
 from tests.interop.probe.member import Member
 from tests.interop.probe.target import Probe, Server
 from zkconsumer.cli.main import main
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol
 
@@ -173,7 +173,7 @@ def test_brokers_that_are_not_there_are_an_error_and_no_empty_list() -> None:
 # --- beside groups of ZooKeeper ---------------------------------------------------------------------------------
 
 
-def test_both_kinds_stand_in_one_table(world: FakeWorld, tool: RunTool) -> None:
+def test_both_kinds_stand_in_one_table(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     put(world, {0: 1}, group="old")
     join(world, group="both")
@@ -187,7 +187,7 @@ def test_both_kinds_stand_in_one_table(world: FakeWorld, tool: RunTool) -> None:
     assert [row[0] for row in rows(tool("groups", "list", "--empty"))] == ["old"]
 
 
-def test_offsets_that_an_old_group_has_in_kafka_are_no_second_group(world: FakeWorld, tool: RunTool) -> None:
+def test_offsets_that_an_old_group_has_in_kafka_are_no_second_group(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     put(world, {0: 1}, group="old")
     world.cluster.commit("old", "clicks", 0, 5)
@@ -195,7 +195,7 @@ def test_offsets_that_an_old_group_has_in_kafka_are_no_second_group(world: FakeW
     assert [row[:2] for row in rows(tool("groups", "list"))] == [["elsewhere", "modern"], ["old", "-"]]
 
 
-def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeWorld, tool: RunTool) -> None:
+def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     world.create_topic("__consumer_offsets", 1)
     put(world, {0: 1}, group="both")
@@ -206,7 +206,9 @@ def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeW
     assert "the modern group both is Stable, with 1 member" in result.stderr
 
 
-def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(world: FakeWorld, tool: RunTool) -> None:
+def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
     world.create_topic("clicks", 1)
     world.create_topic("__consumer_offsets", 1)
     world.cluster.append("clicks", 0, [b"x"] * 10)

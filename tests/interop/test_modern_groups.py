@@ -15,8 +15,8 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.fix_modern import ModernClusters
 from tests.fix_sandbox import require_releases
 from tests.interop.probe.target import Probe, Server
-from zkconsumer.testing.lab import ModernLab
-from zkconsumer.testing.sandbox import Load, Sandbox
+from zkconsumer.testing.lab import CoordinatorGroupLab
+from zkconsumer.testing.sandbox import ProducerProcess, Sandbox
 from zkconsumer.testing.sandbox.modern_member import JAVA, OURS
 from zkconsumer.testing.sandbox.waiting import HOST
 
@@ -74,7 +74,7 @@ def require_clients(clients: tuple[str, ...]) -> None:
     require_releases(*(client.removeprefix(JAVA) for client in clients if client.startswith(JAVA)))
 
 
-def live_through(lab: ModernLab, broker: str, clients: tuple[str, ...], move: Callable[[], None]) -> None:
+def live_through(lab: CoordinatorGroupLab, broker: str, clients: tuple[str, ...], move: Callable[[], None]) -> None:
     """One group through every change; ``move``: its coordinator goes elsewhere, or away and comes back."""
 
     def start(name: str, client: str) -> None:
@@ -123,7 +123,7 @@ def test_a_group_of_several_libraries_lives_through_every_change(
         server.kill()
         server.start()
 
-    with ModernLab(
+    with CoordinatorGroupLab(
         cluster.run, cluster.bootstrap, cluster.producer, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
     ) as lab:
         live_through(lab, broker, clients, die_and_come_back)
@@ -157,7 +157,9 @@ def test_another_broker_takes_a_group_over_when_its_coordinator_is_killed(
         [coordinator] = [server for server in servers if server.port == port]
         coordinator.kill()
 
-    with ModernLab(sandbox.run, sandbox.bootstrap, sandbox.producer, group, {topic: PARTITIONS}, folder=tmp_path) as lab:
+    with CoordinatorGroupLab(
+        sandbox.run, sandbox.bootstrap, sandbox.producer, group, {topic: PARTITIONS}, folder=tmp_path
+    ) as lab:
         live_through(lab, broker, clients, kill_the_coordinator)
 
 
@@ -182,7 +184,7 @@ def test_a_group_of_several_libraries_lives_through_every_change_on_our_broker(
     group, topic = names
     with Sandbox() as sandbox, EmbeddedBroker(release=broker, nodes=3) as ours:
         ours.create_topic(topic, PARTITIONS)
-        load = Load(sandbox.run, "0.9.0.1" if broker.startswith("0.9") else "2.8.2", ours.bootstrap)
+        load = ProducerProcess(sandbox.run, "0.9.0.1" if broker.startswith("0.9") else "2.8.2", ours.bootstrap)
 
         def move() -> None:
             before = ours.coordinator(group)
@@ -190,7 +192,7 @@ def test_a_group_of_several_libraries_lives_through_every_change_on_our_broker(
             ours.move_coordinator(group, (before + 1) % 3, loading_ms=300)
 
         try:
-            with ModernLab(
+            with CoordinatorGroupLab(
                 sandbox.run, ours.bootstrap, load, group, {topic: PARTITIONS}, folder=tmp_path, strategy=strategy
             ) as lab:
                 live_through(lab, broker, clients, move)

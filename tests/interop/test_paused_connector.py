@@ -12,7 +12,7 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.testing.sandbox.modern_member import OURS, ModernMember
+from zkconsumer.testing.sandbox.modern_member import OURS, CoordinatorMember
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -23,7 +23,7 @@ IN_HAND = 1
 """One record may have been returned before the pause, and be written down after it."""
 
 
-def handed(member: ModernMember) -> list[tuple[int, int]]:
+def handed(member: CoordinatorMember) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in member.delivered]
 
 
@@ -32,7 +32,7 @@ def test_a_process_that_wakes_from_a_pause_hands_out_nothing_that_another_has_re
         broker.create_topic("t", PARTITIONS)
         for number in range(PARTITIONS):
             broker.append("t", number, [b"x"] * RECORDS)
-        member = ModernMember(
+        member = CoordinatorMember(
             sandbox.run, OURS, broker.bootstrap, "g", ["t"], name="sleeper", settings=SESSION, handle_ms=5
         )
         try:

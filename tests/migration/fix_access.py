@@ -8,32 +8,32 @@ from typing import Any
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.moving import read_accepted_plan
 from bridge.migration.pieces import read_plan_text
-from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes
-from tests.migration.fix_kill import GROUP, Ground
+from bridge.migration.plan_file import plan_from_bytes, plan_to_bytes
+from tests.migration.fix_kill import GROUP, KillScenario
 from tests.migration.fix_move import Lab
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_READ, Acl, Request, Result, StoreError
-from zkconsumer.zk.security import Digest, Login, identities
+from zkconsumer.zk.security import DigestLogin, ZkLogin, identities
 from zkconsumer.zk.store import submit_and_wait
 
-ALICE = Digest("alice", "correct horse")
+ALICE = DigestLogin("alice", "correct horse")
 """As whom the members of the group log in."""
-OPERATOR = Digest("operator", "secret")
-MALLORY = Digest("mallory", "other")
+OPERATOR = DigestLogin("operator", "secret")
+MALLORY = DigestLogin("mallory", "other")
 WORLD_READS = Acl(PERM_READ, "world", "anyone")
 CONTROL = paths.control(GROUP)
 
 
-def all_of(login: Login) -> Acl:
+def all_of(login: ZkLogin) -> Acl:
     """Every right for a login."""
     [(scheme, who)] = identities(login)
     return Acl(PERM_ALL, scheme, who)
 
 
-def hash_of(login: Login) -> str:
+def hash_of(login: ZkLogin) -> str:
     """What must be in no node that others may read."""
     return all_of(login).id
 
@@ -49,7 +49,7 @@ def protect(zookeeper: FakeZooKeeper, acl: tuple[Acl, ...] = PROTECTED, group: s
             zookeeper.set_acl(path, acl)
 
 
-def auth_of(folder: Path, login: Digest) -> str:
+def auth_of(folder: Path, login: DigestLogin) -> str:
     """``zookeeper.auth`` of this login."""
     secret = folder / f"{login.user}.secret"
     secret.touch(0o600)
@@ -57,28 +57,28 @@ def auth_of(folder: Path, login: Digest) -> str:
     return f"digest:{secret}"
 
 
-def login_file(folder: Path, login: Digest) -> Path:
+def login_file(folder: Path, login: DigestLogin) -> Path:
     """The configuration of a tool that logs in so."""
     config = folder / f"{login.user}.properties"
     config.write_text(f"zookeeper.auth={auth_of(folder, login)}\n")
     return config
 
 
-def log_in(lab: Lab, login: Digest | None, folder: Path) -> None:
+def log_in(lab: Lab, login: DigestLogin | None, folder: Path) -> None:
     """The next runs have this login of their own; None: one that is made up for the run."""
-    lab.login = login or Digest("zkconsumer-migrate", "random")
+    lab.login = login or DigestLogin("zkconsumer-migrate", "random")
     lab.config_file = None if login is None else login_file(folder, login)
 
 
-def protected_ground(folder: Path) -> Ground:
+def protected_ground(folder: Path) -> KillScenario:
     """The group of ``fix_kill`` with access lists: of its members, of the operator, and for reading."""
-    ground = Ground(folder)
+    ground = KillScenario(folder)
     protect(ground.zookeeper)
     log_in(ground, OPERATOR, folder)
     return ground
 
 
-def ask(ground: Any, login: Login | None, *requests: Request) -> list[Result]:
+def ask(ground: Any, login: ZkLogin | None, *requests: Request) -> list[Result]:
     """As another client."""
     store = FakeZkStore(ground.zookeeper, login=login)
     store.start(1_000)
@@ -87,7 +87,7 @@ def ask(ground: Any, login: Login | None, *requests: Request) -> list[Result]:
     return answers
 
 
-def may(ground: Any, login: Login | None, request: Request) -> bool:
+def may(ground: Any, login: ZkLogin | None, request: Request) -> bool:
     """Whether it is carried out."""
     [answer] = ask(ground, login, request)
     return not isinstance(answer, StoreError)
@@ -109,7 +109,7 @@ def open_node(ground: Any, path: str, data: bytes = b"") -> None:
     ground.zookeeper.set_acl(path, OPEN_ACL)
 
 
-def resume(ground: Ground, session: AdminSession, **options: Any) -> None:
+def resume(ground: KillScenario, session: AdminSession, **options: Any) -> None:
     """``apply --resume G`` with a digest that was confirmed."""
     first = plan_from_bytes(read_plan_text(session, GROUP))
     moving = ground.moving(session, first)

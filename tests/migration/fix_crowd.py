@@ -14,19 +14,28 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bridge.migration.control import MEMBERS
+from bridge.migration.control import MEMBERS_CHILD
 from bridge.migration.decisions import Decisions
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import inspect_group
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
-from bridge.migration.member.duty import DUTIES, PRIVATE, Duty, Order, Share, Side, Stance, member_phase_of
-from bridge.migration.plan import Plan
+from bridge.migration.member.duty import (
+    MIGRATION_PROTOCOL,
+    PHASE_RULES,
+    CommitOrder,
+    MemberPhase,
+    MembershipSide,
+    PhaseRules,
+    ZooKeeperAssignment,
+    member_phase_of,
+)
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.provenance import Provenance, format_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.targets import make_plan
 from bridge.testing import HistoryRecorder
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.migration.fix_move import DECISIONS, Lab, lab
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing import checker as h
@@ -48,15 +57,15 @@ from zkconsumer.zk.requests import (
     Get,
     Multi,
     MultiOk,
-    Node,
     Op,
     SetData,
     SetOp,
     Stat,
+    ZnodeData,
 )
-from zkconsumer.zk.security import Login
+from zkconsumer.zk.security import ZkLogin
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, parse_control
+from zkconsumer.zk.znodes import ControlRecord, parse_control
 
 __all__ = ["dual", "lab"]
 
@@ -69,7 +78,7 @@ TIMEOUT_MS = 30_000
 class Member:
     """One member.  ``lag``: it acts at every so many looks only.  ``is_mute``: as one that cannot follow."""
 
-    crowd: Crowd
+    crowd: DualMembers
     consumer: str
     lag: int = 1
     is_mute: bool = False
@@ -83,13 +92,13 @@ class Member:
     in_kafka: dict[TopicPartition, int] = field(default_factory=dict)
     refusals: int = 0
     """So many of its next commits with a provenance are refused."""
-    control: Control | None = None
+    control: ControlRecord | None = None
     version: int = -1
 
     def __post_init__(self) -> None:
         self.store = FakeZkStore(self.crowd.lab.zookeeper, login=self.crowd.lab.member_login)
         self.store.start(TIMEOUT_MS)
-        self.talk = Talk(self.crowd.lab.broker.addresses()[0], client_id="app")
+        self.talk = RawClient(self.crowd.lab.broker.addresses()[0], client_id="app")
         data = format_registration(Registration("static", dict.fromkeys(self.topics, 1), "1"))
         self.ask(Create(paths.registration(self.group, self.consumer), data, ephemeral=True))
 
@@ -98,8 +107,8 @@ class Member:
         return self.crowd.group
 
     @property
-    def duty(self) -> Duty:
-        return DUTIES[member_phase_of(self.control)]
+    def duty(self) -> PhaseRules:
+        return PHASE_RULES[member_phase_of(self.control)]
 
     def ask(self, request: Any) -> Any:
         [answer] = submit_and_wait(self.store, [request], TIMEOUT_MS)
@@ -110,16 +119,16 @@ class Member:
     def looks(self) -> None:
         node = self.ask(Get(paths.control(self.group)))
         before = self.control
-        self.control = parse_control(node.data) if isinstance(node, Node) else None
-        self.version = node.stat.version if isinstance(node, Node) else -1
+        self.control = parse_control(node.data) if isinstance(node, ZnodeData) else None
+        self.version = node.stat.version if isinstance(node, ZnodeData) else -1
         if self.control is not None and (before is None or before.epoch != self.control.epoch):
             self.in_kafka.clear()
 
     def share(self, number: int, count: int) -> set[TopicPartition]:
         match self.duty.zookeeper_assignment:
-            case Share.COMPUTED:
+            case ZooKeeperAssignment.COMPUTED:
                 return {tp for tp in PARTITIONS if tp.topic in self.topics and tp.partition % count == number}
-            case Share.FROM_COORDINATOR:
+            case ZooKeeperAssignment.FROM_COORDINATOR:
                 return set(self.given)
         return set()
 
@@ -145,28 +154,28 @@ class Member:
 
     def works(self) -> None:
         """Read one more record of each partition, and commit; then bring up the store that is behind."""
-        holds = self.given if self.duty.active_side is Side.COORDINATOR else self.owned
+        holds = self.given if self.duty.active_side is MembershipSide.COORDINATOR else self.owned
         for tp in sorted(holds if self.crowd.is_loaded else ()):
             at = self.crowd.positions.get(tp, max(self.stored(tp), 0)) + 1
             if at <= LOG_END and self.commit(tp, at):
                 self.crowd.positions[tp] = at
         for tp in sorted(self.owned):
             stored, known = self.stored(tp), self.in_kafka.get(tp)
-            if self.duty.commit_order is Order.ZOOKEEPER_FIRST and stored >= 0 and stored != known:
+            if self.duty.commit_order is CommitOrder.ZOOKEEPER_FIRST and stored >= 0 and stored != known:
                 self.to_kafka(tp, stored)
-            if self.duty.commit_order is Order.KAFKA_FIRST and stored >= 0 and (known is None or known < stored):
+            if self.duty.commit_order is CommitOrder.KAFKA_FIRST and stored >= 0 and (known is None or known < stored):
                 self.to_kafka(tp, stored)
-            if self.duty.commit_order is Order.KAFKA_FIRST and known is not None and stored < known:
+            if self.duty.commit_order is CommitOrder.KAFKA_FIRST and known is not None and stored < known:
                 self.to_zookeeper(tp, known)
 
     def commit(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the store that comes first has it."""
         match self.duty.commit_order:
-            case Order.ZOOKEEPER:
+            case CommitOrder.ZOOKEEPER:
                 return self.to_zookeeper(tp, offset)
-            case Order.ZOOKEEPER_FIRST:
+            case CommitOrder.ZOOKEEPER_FIRST:
                 return self.to_zookeeper(tp, offset) and (self.to_kafka(tp, offset) or True)
-            case Order.KAFKA_FIRST:
+            case CommitOrder.KAFKA_FIRST:
                 return self.to_kafka(tp, offset) and (tp not in self.owned or self.to_zookeeper(tp, offset) or True)
         return self.to_kafka(tp, offset) and (self.mirror(tp, offset) or True)
 
@@ -184,7 +193,7 @@ class Member:
     def to_kafka(self, tp: TopicPartition, offset: int) -> bool:
         assert self.control is not None
         words = format_provenance(Provenance(self.control.migration_id, self.control.epoch, 7))
-        if self.duty.active_side is Side.COORDINATOR:
+        if self.duty.active_side is MembershipSide.COORDINATOR:
             words = ""  # a member like any other
         elif self.refusals:
             self.refusals -= 1
@@ -203,18 +212,18 @@ class Member:
         if self.control is None or self.is_mute:
             return
         behind = 0
-        if self.duty.zookeeper_assignment is Share.FROM_COORDINATOR:
+        if self.duty.zookeeper_assignment is ZooKeeperAssignment.FROM_COORDINATOR:
             late = {tp for tp in self.owned if self.stored(tp) >= 0 and self.stored(tp) != self.in_kafka.get(tp)}
-            if self.duty is DUTIES[Stance.RETURNED]:
+            if self.duty is PHASE_RULES[MemberPhase.RETURNED]:
                 late = {tp for tp in self.owned if self.stored(tp) >= 0 and tp not in self.in_kafka}
-            elif self.duty.active_side is Side.COORDINATOR:
+            elif self.duty.active_side is MembershipSide.COORDINATOR:
                 late = {tp for tp in self.owned if tp in self.in_kafka and self.stored(tp) != self.in_kafka[tp]}
             behind = len((self.given - self.owned) | late)
         control = self.control
         said = Acknowledgement(control.migration_id, control.epoch, control.phase, self.generation, behind)
         path, data = acknowledgement_path(self.group, self.consumer), format_acknowledgement(said)
         if not isinstance(self.ask(SetData(path, data, -1)), Stat):
-            self.ask(Create(paths.control_child(self.group, MEMBERS)))
+            self.ask(Create(paths.control_child(self.group, MEMBERS_CHILD)))
             self.ask(Create(path, data, ephemeral=True))
 
     # --- the coordinator's group
@@ -242,7 +251,7 @@ class Member:
 
 
 @dataclass(eq=False)
-class Crowd:
+class DualMembers:
     """The members of one group."""
 
     lab: DualLab
@@ -286,7 +295,7 @@ class Crowd:
                 member.leaves()
             elif member.control is not None:
                 private = f"zkconsumer-{member.control.migration_id}"
-                protocols = tuple(private if name == PRIVATE else name for name in duty.protocols)
+                protocols = tuple(private if name == MIGRATION_PROTOCOL else name for name in duty.protocols)
         joining = [member for member in self.members if member.duty.protocols]
         inside = [member for member in joining if member.generation >= 0]
         if not joining or (inside == joining and protocols == self._protocols):
@@ -354,18 +363,18 @@ class Crowd:
 class DualLab(Lab):
     """A lab whose groups have members."""
 
-    crowds: dict[str, Crowd] = field(default_factory=dict)
-    member_login: ClassVar[Login | None] = None
+    crowds: dict[str, DualMembers] = field(default_factory=dict)
+    member_login: ClassVar[ZkLogin | None] = None
     """Of every member of every group."""
 
-    def crowd(self, count: int = 2, *, is_loaded: bool = True, stored: bool = True) -> Crowd:
+    def crowd(self, count: int = 2, *, is_loaded: bool = True, stored: bool = True) -> DualMembers:
         """A new group with members that own everything."""
-        crowd = Crowd(self, self.new_group(), is_loaded)
+        crowd = DualMembers(self, self.new_group(), is_loaded)
         if stored:
             self.zookeeper.ensure(paths.offset(crowd.group, PARTITIONS[2]), b"5")
         crowd.recorder = HistoryRecorder(crowd.group)
         for tp, offset in self.offsets(crowd.group).items():
-            crowd.recorder.add(h.Committed, *tp, offset, store="zookeeper")
+            crowd.recorder.add(h.OffsetCommitted, *tp, offset, store="zookeeper")
         self.zookeeper.on_changes = crowd.recorder.zookeeper_callback(self.zookeeper)
         self.broker.on_group_response(crowd.recorder.kafka_callback(lambda call, body: None))
         self.crowds[crowd.group] = crowd
@@ -376,7 +385,7 @@ class DualLab(Lab):
             crowd.acts()
         return crowd
 
-    def dual_plan(self, crowd: Crowd, decisions: Decisions = DECISIONS, name: str = "m") -> Plan:
+    def dual_plan(self, crowd: DualMembers, decisions: Decisions = DECISIONS, name: str = "m") -> MigrationPlan:
         with self.process() as session:
             seen = inspect_group(session, crowd.group, with_acls=False)
         assert seen is not None
@@ -384,12 +393,14 @@ class DualLab(Lab):
         assert plan.can_be_applied, (plan.refusals, plan.partitions)
         return plan
 
-    def move(self, session: AdminSession, plan: Plan, *, timeout_ms: int = 600_000, **options: Any) -> list[str]:
+    def move(
+        self, session: AdminSession, plan: MigrationPlan, *, timeout_ms: int = 600_000, **options: Any
+    ) -> list[str]:
         moving = self.moving(session, plan)
         steps = partial(dual_steps, moving, DualOptions(plan_to_bytes(plan), **options))
         return self.carry_out(moving, steps, timeout_ms)
 
-    def take_back(self, session: AdminSession, plan: Plan, timeout_ms: int = 600_000) -> list[str]:
+    def take_back(self, session: AdminSession, plan: MigrationPlan, timeout_ms: int = 600_000) -> list[str]:
         moving = self.moving(session, plan)
         told: list[str] = []
         steps = partial(rollback_steps, moving, RollbackOptions(told.append, 1_000))

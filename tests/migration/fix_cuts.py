@@ -18,13 +18,13 @@ from functools import partial
 from operator import is_
 from typing import Any, Literal, TypeAlias
 
-from bridge.migration.authority import Authority
-from bridge.migration.control import RUN
-from bridge.migration.control_steps import HoldRun
-from bridge.migration.errors import AnswerLost
+from bridge.migration.authority import ControlZnode
+from bridge.migration.control import LOCK_CHILD
+from bridge.migration.control_steps import AcquireLock
+from bridge.migration.errors import ControlWriteUnknownError
 from bridge.migration.look_rights import NO_VERSION
-from bridge.migration.step import Run, Step, Waiting
-from zkconsumer.admin.session import AdminSession, Doors, tools_config
+from bridge.migration.step import MigrationStep, StepRunner, StepWaiting
+from zkconsumer.admin.session import AdminDependencies, AdminSession, tools_config
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
@@ -42,7 +42,7 @@ from zkconsumer.zk.requests import (
     SetAcl,
     SetData,
 )
-from zkconsumer.zk.security import Digest, Login
+from zkconsumer.zk.security import DigestLogin, ZkLogin
 
 GROUP = "g1"
 MIGRATION = "m1"
@@ -77,7 +77,7 @@ class Cut:
         return 0 < self.at <= self.seen
 
 
-class RunningAuthority(Authority):
+class RunningAuthority(ControlZnode):
     """Takes the run before its first write, for steps that a test carries out without those that come first."""
 
     def write(self, requests: Sequence[Request]) -> list[Result]:
@@ -90,7 +90,7 @@ class RunningAuthority(Authority):
 
     def _hold(self) -> None:
         if not self.had_lock:
-            HoldRun(self, WHO).do()
+            AcquireLock(self, WHO).do()
 
 
 Submit: TypeAlias = Callable[[int | None, Sequence[Request], Callable[[list[Result]], None]], None]
@@ -128,7 +128,7 @@ class Group:
 
     zookeeper: FakeZooKeeper = field(default_factory=FakeZooKeeper)
     clock: ManualClock = field(default_factory=ManualClock)
-    login: Login | None = field(default_factory=lambda: Digest("operator", "secret"))
+    login: ZkLogin | None = field(default_factory=lambda: DigestLogin("operator", "secret"))
     stores: list[CutStore] = field(default_factory=list)
     auth: str | None = None
     """``zookeeper.auth`` of the tool: with it ``login`` is its own; without it, one that was made up for the run."""
@@ -147,7 +147,7 @@ class Group:
         return store
 
     @contextmanager
-    def process(self, cut: Cut | None = None, migration: str = MIGRATION) -> Iterator[Authority]:
+    def process(self, cut: Cut | None = None, migration: str = MIGRATION) -> Iterator[ControlZnode]:
         """One process with its session; when it is killed its session ends, later, at the server."""
         made: list[CutStore] = []
 
@@ -158,7 +158,9 @@ class Group:
             return made[-1]
 
         more = {} if self.auth is None else {"zookeeper.auth": self.auth}
-        session = AdminSession(tools_config(ADDRESS, None, None, more), Doors(store=store, clock=self.clock))
+        session = AdminSession(
+            tools_config(ADDRESS, None, None, more), AdminDependencies(store=store, clock=self.clock)
+        )
         session.start()
         try:
             yield RunningAuthority(session, GROUP, migration)
@@ -170,7 +172,7 @@ class Group:
     def state(self) -> dict[str, tuple[bytes, frozenset[Acl]]]:
         """Data and list of every node, but for who runs: what two ways to the same end must agree on."""
         tree = self.zookeeper.tree
-        left_out = (paths.control_child(GROUP, RUN),)
+        left_out = (paths.control_child(GROUP, LOCK_CHILD),)
         return {
             path: (data, frozenset(tree._nodes[path].acl)) for path, data in tree.dump().items() if path not in left_out
         }
@@ -179,51 +181,53 @@ class Group:
 class Doer:
     """Carries steps out, and lets the time pass while one waits."""
 
-    looks_again = True
+    rechecks_steps = True
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.waited_for: list[str] = []
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: MigrationStep) -> None:
         assert step.describe(), "a step says what it will do"
         step.do()
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: MigrationStep) -> None:
         pass
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
         self.waited_for.append(waiting.waits_for)
         self.clock.move(1_000)
         return True
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
         raise error
 
 
-def carry_out(authority: Authority, steps: Sequence[Step], timeout_ms: int = TIMEOUT_MS) -> list[str]:
+def carry_out(authority: ControlZnode, steps: Sequence[MigrationStep], timeout_ms: int = TIMEOUT_MS) -> list[str]:
     """All of them, once more when the answer to a phase was lost; gives whom was waited for."""
     clock: Any = authority.session.clock
     doer = Doer(clock)
     while True:
         try:
-            Run(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_abort_requested).run_steps(steps)
-        except AnswerLost:
+            StepRunner(doer, clock, timeout_ms, "zkconsumer migrate apply", authority.is_abort_requested).run_steps(
+                steps
+            )
+        except ControlWriteUnknownError:
             continue
         return doer.waited_for
 
 
-def with_run(make: Callable[[Authority], list[Step]]) -> Callable[[Authority], None]:
+def with_run(make: Callable[[ControlZnode], list[MigrationStep]]) -> Callable[[ControlZnode], None]:
     """What a command does: hold the run, then its steps."""
 
-    def run(authority: Authority) -> None:
-        carry_out(authority, [HoldRun(authority, WHO), *make(authority)])
+    def run(authority: ControlZnode) -> None:
+        carry_out(authority, [AcquireLock(authority, WHO), *make(authority)])
 
     return run
 
 
 def at_every_cut(
-    make_group: Callable[[], Group], run: Callable[[Authority], None], *, writes_min: int, migration: str = MIGRATION
+    make_group: Callable[[], Group], run: Callable[[ControlZnode], None], *, writes_min: int, migration: str = MIGRATION
 ) -> None:
     """See above.  ``writes_min``: at least so many writes must have been cut, or the loop shows nothing."""
     whole = make_group()

@@ -11,11 +11,11 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.migration.connector.connector import MigratingConsumerConnector
-from bridge.migration.control import MEMBERS
+from bridge.migration.control import MEMBERS_CHILD
 from bridge.migration.member.acknowledgement import Acknowledgement, parse_acknowledgement
 from bridge.migration.phases import Phase, authority_of
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition
 from zkconsumer.base.threads import live_threads
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
@@ -24,10 +24,10 @@ from zkconsumer.testing.world import ADDRESS
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Children, ChildrenOf, Create, SetData
-from zkconsumer.zk.security import OPEN
+from zkconsumer.zk.requests import ChildNames, Children, Create, SetData
+from zkconsumer.zk.security import NO_SECURITY
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, format_control, parse_offset
+from zkconsumer.zk.znodes import ControlRecord, format_control, parse_offset
 
 GROUP, TOPIC, ID = "g", "t", "m1"
 QUICK = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 50, "retry.backoff.ms": 20}
@@ -44,7 +44,7 @@ class Dual:
         self.zookeeper = FakeZooKeeper(delivery="thread")
         self.stack = ExitStack()
         self.stores: dict[str, FakeZkStore] = {}
-        self.operator = FakeZkStore(self.zookeeper, "", 30_000, OPEN.login)
+        self.operator = FakeZkStore(self.zookeeper, "", 30_000, NO_SECURITY.login)
         self.operator.listen(lambda _: None)
         self.operator.start(1_000)
         self.zookeeper.ensure(paths.BROKER_TOPICS)
@@ -73,7 +73,7 @@ class Dual:
         config = kind(file, **{**settings, **how})
 
         def store(connect: str, session_timeout_ms: int) -> FakeZkStore:
-            made = FakeZkStore(self.zookeeper, "", session_timeout_ms, OPEN.login)
+            made = FakeZkStore(self.zookeeper, "", session_timeout_ms, NO_SECURITY.login)
             self.stores[name] = made
             return made
 
@@ -87,10 +87,10 @@ class Dual:
 
     # --- the one who moves the group ------------------------------------------------------------------------------
 
-    def say(self, phase: str, epoch: int | None = None) -> Control:
+    def say(self, phase: str, epoch: int | None = None) -> ControlRecord:
         """Write the control znode."""
         at = epoch if epoch is not None else (EPOCHS | BACK)[phase]
-        control = Control(ID, at, phase, authority_of(Phase(phase)), "dual")
+        control = ControlRecord(ID, at, phase, authority_of(Phase(phase)), "dual")
         self.say_bytes(format_control(control))
         return control
 
@@ -117,11 +117,11 @@ class Dual:
         [answer] = submit_and_wait(self.operator, [request], 20_000)
         assert not isinstance(answer, Exception), answer
 
-    def acknowledged(self, control: Control) -> dict[str, Acknowledgement]:
+    def acknowledged(self, control: ControlRecord) -> dict[str, Acknowledgement]:
         """Who acts by this, by consumer id."""
         found: dict[str, Acknowledgement] = {}
         for name in self.ids():
-            data = self.zookeeper.data(f"{paths.control(GROUP)}/{MEMBERS}/{name}")
+            data = self.zookeeper.data(f"{paths.control(GROUP)}/{MEMBERS_CHILD}/{name}")
             said = None if data is None else parse_acknowledgement(data)
             if said is not None and said.matches_control(control):
                 found[name] = said
@@ -146,7 +146,7 @@ class Dual:
 
     def ids(self) -> list[str]:
         [listed] = submit_and_wait(self.operator, [Children(paths.ids(GROUP))], 20_000)
-        return sorted(listed.names) if isinstance(listed, ChildrenOf) else []
+        return sorted(listed.names) if isinstance(listed, ChildNames) else []
 
     def owners(self) -> dict[int, str]:
         found = {n: self.zookeeper.data(paths.owner(GROUP, TopicPartition(TOPIC, n))) for n in range(self.partitions)}
@@ -160,7 +160,7 @@ class Dual:
         """Partition -> offset and metadata."""
         [address] = self.broker.addresses()
         topics = [OffsetFetchTopic(name=TOPIC, partition_indexes=list(range(self.partitions)))]
-        with Talk(address) as talk:
+        with RawClient(address) as talk:
             while talk.find_coordinator(GROUP).error_code:
                 pass
             [topic] = talk.ask(OFFSET_FETCH, 5, OffsetFetchRequest(group_id=GROUP, topics=topics)).topics

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.migration.decisions import Decisions
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from bridge.migration.phases import Phase, Strategy
-from bridge.migration.plan import Plan
-from tests.migration.fix_crowd import Crowd, DualLab, Member
-from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, Ground, Way, back_while_there_is_a_way
+from bridge.migration.plan import MigrationPlan
+from tests.migration.fix_crowd import DualLab, DualMembers, Member
+from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, KillCase, KillScenario, back_while_there_is_a_way
 from tests.migration.fix_move import DECISIONS
 from tests.migration.fix_order import judge_order
 from zkconsumer.admin.session import AdminSession
@@ -30,7 +30,7 @@ class Reader(Member):
     def __post_init__(self) -> None:
         super().__post_init__()
         ground = self.crowd.lab
-        assert isinstance(ground, DualGround)
+        assert isinstance(ground, DualKillScenario)
         self.ground = ground
         self.reads: dict[TopicPartition, int] = {}
         """Partition that it holds -> the next record."""
@@ -38,30 +38,30 @@ class Reader(Member):
         ground.recorder.member(self.consumer, "ours", self.store.session_id)
 
     def works(self) -> None:
-        holds = self.given if self.duty.active_side is Side.COORDINATOR else self.owned
+        holds = self.given if self.duty.active_side is MembershipSide.COORDINATOR else self.owned
         for tp in sorted(self.reads.keys() - holds):
-            self.ground.recorder.add(h.Released, self.consumer, *tp)
+            self.ground.recorder.add(h.MemberReleasedPartition, self.consumer, *tp)
             del self.reads[tp]
         for tp in sorted(holds - self.reads.keys()):
             self.reads[tp] = self.ground.position(tp)
-            self.ground.recorder.add(h.Claimed, self.consumer, *tp, self.reads[tp])
+            self.ground.recorder.add(h.MemberAcquiredPartition, self.consumer, *tp, self.reads[tp])
             self.crowd.positions[tp] = self.reads[tp]
         super().works()
 
     def commit(self, tp: TopicPartition, offset: int) -> bool:
         if offset > self.reads[tp]:
-            self.ground.recorder.add(h.Handed, self.consumer, *tp, offset - 1)
+            self.ground.recorder.add(h.RecordDelivered, self.consumer, *tp, offset - 1)
             self.reads[tp] = offset
         return super().commit(tp, offset)
 
 
-class DualGround(Ground, DualLab):
+class DualKillScenario(KillScenario, DualLab):
     """See above.  Two members hold three partitions; one has no offset, and is the tool's to carry over."""
 
     def __init__(self, folder: Path, decisions: Decisions = DECISIONS) -> None:
         super().__init__(folder, decisions)
         self.crowds = {}
-        self.people = Crowd(self, GROUP)
+        self.people = DualMembers(self, GROUP)
         self.crowds[GROUP] = self.people
         self.on_pause = self.people.acts
         for number in range(2):
@@ -70,7 +70,7 @@ class DualGround(Ground, DualLab):
             self.people.acts()
         self.state("before")
 
-    def plan_it(self, strategy: Strategy) -> Plan:
+    def plan_it(self, strategy: Strategy) -> MigrationPlan:
         return self.dual_plan(self.people)
 
     def shown(self, offset: int, metadata: str) -> str:
@@ -85,7 +85,7 @@ class DualGround(Ground, DualLab):
         return int(self.zookeeper.data(paths.offset(GROUP, tp)) or 0)
 
 
-class Dual(Way):
+class Dual(KillCase):
     """One command of ``dual``.  A late original member is held off when the command has ended, and not before."""
 
     strategy: Strategy = "dual"
@@ -94,16 +94,16 @@ class Dual(Way):
     fenced_in = ""
     """The phase, besides ``switched``, in which every partition has its fence when the command has ended."""
 
-    def ground(self, folder: Path, decisions: Decisions) -> Ground:
-        return DualGround(folder, decisions)
+    def ground(self, folder: Path, decisions: Decisions) -> KillScenario:
+        return DualKillScenario(folder, decisions)
 
-    def settle(self, ground: Ground) -> None:
+    def settle(self, ground: KillScenario) -> None:
         """The members follow to where the group stands now, and read everything."""
         for _ in range(2 * LOG_END + SETTLED_LOOKS):
             ground.on_pause()
 
-    def go_on(self, ground: Ground) -> None:
-        assert isinstance(ground, DualGround)
+    def go_on(self, ground: KillScenario) -> None:
+        assert isinstance(ground, DualKillScenario)
         judge_order(ground.recorder.events)
         people, control = ground.people, ground.control(GROUP)
         assert people.positions == dict.fromkeys(PARTITIONS, LOG_END), "members work, and come to the end"
@@ -122,8 +122,8 @@ class Forth(Dual):
     name = "dual: apply"
     ends = ("switched",)
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
-        assert isinstance(ground, DualGround)
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
+        assert isinstance(ground, DualKillScenario)
         ground.move(session, plan)
 
 
@@ -131,7 +131,7 @@ class ForthThenBack(Forth):
     name = "dual: apply, then back"
     ends = ("undone",)
 
-    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def again(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.back(session, plan)
 
 
@@ -141,22 +141,22 @@ class DualBackBefore(Dual):
     name = "dual: back before the switch"
     ends = ("undone",)
 
-    def prepare(self, ground: Ground) -> Plan:
-        assert isinstance(ground, DualGround)
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
+        assert isinstance(ground, DualKillScenario)
         plan = super().prepare(ground)
         with ground.process() as session:
-            ground.move(session, plan, hold_at=Phase.COPIED)
+            ground.move(session, plan, stop_after=Phase.COPIED)
         return plan
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.back(session, plan)
 
 
 class DualBackAfter(DualBackBefore):
     name = "dual: back after the switch"
 
-    def prepare(self, ground: Ground) -> Plan:
-        assert isinstance(ground, DualGround)
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
+        assert isinstance(ground, DualKillScenario)
         plan = Dual.prepare(self, ground)
         with ground.process() as session:
             ground.move(session, plan)
@@ -169,7 +169,7 @@ class DualComplete(DualBackAfter):
     writes_min = 2
     fenced_in = "completed"
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.complete(session, lift_fences=False)
 
 
@@ -178,7 +178,7 @@ class DualCompleteAndLift(DualComplete):
     writes_min = 4
     fenced_in = ""
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.complete(session, lift_fences=True)
 
 
@@ -188,10 +188,10 @@ class DualCompleteThenBack(DualCompleteAndLift):
     name = "dual: complete, then back"
     ends = ("undone", "completed")
 
-    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def again(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         back_while_there_is_a_way(ground, session, plan)
 
 
-WAYS_OF_DUAL: tuple[type[Way], ...] = (
+WAYS_OF_DUAL: tuple[type[KillCase], ...] = (
     Forth, ForthThenBack, DualBackBefore, DualBackAfter, DualComplete, DualCompleteAndLift, DualCompleteThenBack,
 )  # fmt: skip

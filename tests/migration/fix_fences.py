@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.migration.authority import Authority
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
-from bridge.migration.fences.acls import AclFence, RestoreLists
-from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.authority import ControlZnode
+from bridge.migration.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
+from bridge.migration.fences.acls import RestoreAcls, SetFenceAcls
+from bridge.migration.fences.lifting import RemoveOwnerFences
 from bridge.migration.fences.lists import AccessList
-from bridge.migration.fences.owners import LateOwnerFences, owner_fence_steps
+from bridge.migration.fences.owners import CreateLateOwnerFences, owner_fence_steps
 from bridge.migration.phases import Phase
-from bridge.migration.step import Step
+from bridge.migration.step import MigrationStep
 from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Group, carry_out
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -45,37 +45,39 @@ def moved(*phases: Phase, group: Group | None = None, migration: str = MIGRATION
     """The same with a control znode that has gone through these phases."""
     group = group or stood()
     with group.process(migration=migration) as authority:
-        carry_out(authority, [BeginControl(authority, "copy"), *(ControlTo(authority, phase) for phase in phases)])
+        carry_out(
+            authority, [CreateControlZnode(authority, "copy"), *(AdvancePhase(authority, phase) for phase in phases)]
+        )
     return group
 
 
-def to(authority: Authority, phase: Phase) -> Step:
-    return ControlTo(authority, phase)
+def to(authority: ControlZnode, phase: Phase) -> MigrationStep:
+    return AdvancePhase(authority, phase)
 
 
-def acls(authority: Authority, planned: dict[str, AccessList], *, members_leave: bool = True) -> AclFence:
-    return AclFence(authority, TOPICS, planned, members_leave)
+def acls(authority: ControlZnode, planned: dict[str, AccessList], *, members_leave: bool = True) -> SetFenceAcls:
+    return SetFenceAcls(authority, TOPICS, planned, members_leave)
 
 
-def fence_all(authority: Authority, planned: dict[str, AccessList]) -> list[Step]:
+def fence_all(authority: ControlZnode, planned: dict[str, AccessList]) -> list[MigrationStep]:
     """K9 and K2 as ``copy`` has them."""
     return [
         acls(authority, planned),
         acls(authority, planned, members_leave=False),
         *owner_fence_steps(authority, PLANNED),
-        LateOwnerFences(authority, PLANNED),
+        CreateLateOwnerFences(authority, PLANNED),
     ]
 
 
-def lift_all(authority: Authority, planned: dict[str, AccessList]) -> list[Step]:
-    return [LiftOwnerFences(authority, planned), RestoreLists(authority, TOPICS, planned)]
+def lift_all(authority: ControlZnode, planned: dict[str, AccessList]) -> list[MigrationStep]:
+    return [RemoveOwnerFences(authority, planned), RestoreAcls(authority, TOPICS, planned)]
 
 
-def run_of(make: Callable[[Authority], list[Step]]) -> Callable[[Authority], None]:
+def run_of(make: Callable[[ControlZnode], list[MigrationStep]]) -> Callable[[ControlZnode], None]:
     """What a command does: hold the run, then its steps."""
 
-    def run(authority: Authority) -> None:
-        carry_out(authority, [HoldRun(authority, WHO), *make(authority)])
+    def run(authority: ControlZnode) -> None:
+        carry_out(authority, [AcquireLock(authority, WHO), *make(authority)])
 
     return run
 

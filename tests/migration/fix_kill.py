@@ -18,20 +18,20 @@ from typing import Any
 
 import pytest
 
-from bridge.broker.releases import NEWEST
+from bridge.broker.releases import DEFAULT_RELEASE
 from bridge.migration.complete import complete_steps
 from bridge.migration.control import phase_of
 from bridge.migration.control_access import check_control_acls
 from bridge.migration.decisions import Decisions
 from bridge.migration.moving import read_effective_plan
 from bridge.migration.phases import Phase, Strategy, blocks_old_members
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.testing import HistoryRecorder
 from tests.migration.fix_cuts import Killed
-from tests.migration.fix_move import DECISIONS, STORED, CutCable, Cuts, CutStore, History, Lab
-from tests.migration.fix_still import StillBroker
-from zkconsumer.admin.session import SESSION_TIMEOUT_MS, AdminSession, Doors
+from tests.migration.fix_move import DECISIONS, STORED, CutConnection, Cuts, CutStore, History, Lab
+from tests.migration.fix_still import DeterministicBroker
+from zkconsumer.admin.session import SESSION_TIMEOUT_MS, AdminDependencies, AdminSession
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.testing import checker as h
@@ -46,7 +46,7 @@ from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, NodeExists, Request, SetData, StoreError
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, parse_control
+from zkconsumer.zk.znodes import ControlRecord, parse_control
 
 GROUP = "g"
 LOG_END = 50
@@ -82,7 +82,7 @@ class Life(Cuts):
             raise
 
 
-class DyingStore(CutStore):
+class KilledStore(CutStore):
     """ZooKeeper, as a process with a life reaches it."""
 
     cuts: Life
@@ -92,7 +92,7 @@ class DyingStore(CutStore):
             super().submit(session_id, requests, done)
 
 
-class DyingCable(CutCable):
+class KilledConnection(CutConnection):
     """A broker, as that process reaches it."""
 
     _cuts: Life
@@ -106,17 +106,17 @@ class DyingCable(CutCable):
             return super().send(*args, **how)
 
 
-class Ground(Lab):
+class KillScenario(Lab):
     """See above."""
 
-    broker: StillBroker  # type: ignore[assignment]
+    broker: DeterministicBroker  # type: ignore[assignment]
 
-    def __init__(self, folder: Path, decisions: Decisions = DECISIONS, release: str = NEWEST) -> None:
+    def __init__(self, folder: Path, decisions: Decisions = DECISIONS, release: str = DEFAULT_RELEASE) -> None:
         self.folder = folder
         self.decisions = decisions
         clock = ManualClock()
         zookeeper = FakeZooKeeper(clock=clock)
-        broker = StillBroker(zookeeper, clock, {"offsets.topic.num.partitions": "1"}, release)
+        broker = DeterministicBroker(zookeeper, clock, {"offsets.topic.num.partitions": "1"}, release)
         super().__init__(broker, zookeeper, NoHistory(), clock)  # type: ignore[arg-type]
         broker.create_topic("t", len(PARTITIONS))
         for tp in PARTITIONS:
@@ -128,11 +128,13 @@ class Ground(Lab):
         self.runs = 0
         self.recorder = HistoryRecorder(GROUP)
         for tp in PARTITIONS:
-            self.recorder.add(h.LogHeld, *tp, 0, LOG_END)
-            self.recorder.add(h.StartedAt, *tp, STORED.get(tp, 0))
+            self.recorder.add(h.LogRangeReported, *tp, 0, LOG_END)
+            self.recorder.add(h.InitialOffset, *tp, STORED.get(tp, 0))
         self.state("before")
         zookeeper.on_changes = self.recorder.zookeeper_callback(zookeeper)
-        broker.cluster.on_group_response = self.recorder.kafka_callback(lambda asked, body: asked.client_host[1:] or None)
+        broker.cluster.on_group_response = self.recorder.kafka_callback(
+            lambda asked, body: asked.client_host[1:] or None
+        )
 
     # --- the migrator -------------------------------------------------------------------------------------------
 
@@ -143,19 +145,19 @@ class Ground(Lab):
         self.runs += 1
         name = f"run {self.runs}"
         self.recorder.member(name, "migrator")
-        made: list[DyingStore] = []
+        made: list[KilledStore] = []
 
-        def store(connect: str, timeout_ms: int) -> DyingStore:
-            one = DyingStore(self.zookeeper, "", timeout_ms, self.login)
+        def store(connect: str, timeout_ms: int) -> KilledStore:
+            one = KilledStore(self.zookeeper, "", timeout_ms, self.login)
             one.cuts = life
             made.append(one)
             return one
 
         def connect(host: str, port: int, **how: Any) -> Connection:
-            kind: Any = partial(DyingCable, life, self.history)
+            kind: Any = partial(KilledConnection, life, self.history)
             return self.broker.connect(name, kind, **how)
 
-        session = AdminSession.open(ADDRESS, self.config_file, Doors(store, connect, self.clock))
+        session = AdminSession.open(ADDRESS, self.config_file, AdminDependencies(store, connect, self.clock))
         self.recorder.session(session.session_id or 0, name)
         try:
             yield session
@@ -203,12 +205,12 @@ class Ground(Lab):
         if control.phase in ("fenced", "copied", "verified"):
             assert self.commit(group, 0, 1), f"in phase {control.phase} a tool's commit was taken"
 
-    def plan_it(self, strategy: Strategy) -> Plan:
+    def plan_it(self, strategy: Strategy) -> MigrationPlan:
         plan = self.plan(GROUP, self.decisions)
         assert plan.strategy == strategy, "a plan is made for it"
         return plan
 
-    def back(self, session: AdminSession, plan: Plan) -> None:
+    def back(self, session: AdminSession, plan: MigrationPlan) -> None:
         """As ``zkconsumer migrate rollback`` does it, with the plan that was kept, or with none."""
         check_control_acls(session, GROUP)
         try:
@@ -233,7 +235,7 @@ class Ground(Lab):
         for tp, end in ends.items():
             self._read(name, tp, stored[tp][0] if tp in stored else 0, end)
             assert not self.commit(GROUP, tp.partition, end, name), "the modern group may work"
-            self.recorder.add(h.Released, name, *tp)
+            self.recorder.add(h.MemberReleasedPartition, name, *tp)
 
     def commit(self, group: str, partition: int, offset: int, name: str = "") -> int:
         """As one does who is no member; the error code."""
@@ -263,9 +265,9 @@ class Ground(Lab):
         store.close(1_000)
 
     def _read(self, name: str, tp: TopicPartition, start: int, end: int) -> None:
-        self.recorder.add(h.Claimed, name, *tp, start)
+        self.recorder.add(h.MemberAcquiredPartition, name, *tp, start)
         if end > start:
-            self.recorder.add(h.HandedRange, name, *tp, start, end - 1)
+            self.recorder.add(h.RecordRangeDelivered, name, *tp, start, end - 1)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -282,13 +284,13 @@ class Ground(Lab):
             control = self.control(GROUP)
             others["control"] = "" if control is None else f"{control.phase} {control.epoch} {control.authority}"
             others |= {f"kafka {tp}": self.shown(*value) for tp, value in self.stored().items()}
-        self.recorder.add(h.StateSeen, when, nodes, others)
+        self.recorder.add(h.StateSnapshot, when, nodes, others)
 
     def shown(self, offset: int, metadata: str) -> str:
         """What two runs to the same end agree on of a value in Kafka."""
         return f"{offset} {metadata}"
 
-    def control(self, group: str) -> Control | None:
+    def control(self, group: str) -> ControlRecord | None:
         data = self.zookeeper.data(paths.control(group))
         return None if data is None else parse_control(data)
 
@@ -304,7 +306,7 @@ class Ground(Lab):
 # --- the commands -----------------------------------------------------------------------------------------------
 
 
-class Way:
+class KillCase:
     """One command of a strategy.  ``again``: what is run after the kill, the same unless it says otherwise."""
 
     name: str
@@ -316,22 +318,22 @@ class Way:
     is_probed = True
     """Whether old members must be held off wherever it is killed, in the phases that say so."""
 
-    def ground(self, folder: Path, decisions: Decisions) -> Ground:
-        return Ground(folder, decisions)
+    def ground(self, folder: Path, decisions: Decisions) -> KillScenario:
+        return KillScenario(folder, decisions)
 
-    def prepare(self, ground: Ground) -> Plan:
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
         return ground.plan_it(self.strategy)
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         raise NotImplementedError
 
-    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def again(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         self.run(ground, session, plan)
 
-    def settle(self, ground: Ground) -> None:
+    def settle(self, ground: KillScenario) -> None:
         """Whoever is still at work follows, before it is looked what there is in the end."""
 
-    def go_on(self, ground: Ground) -> None:
+    def go_on(self, ground: KillScenario) -> None:
         """The group works again where it stands now, and reads everything that is left."""
         control = ground.control(GROUP)
         if control is not None and control.authority == "kafka":
@@ -340,11 +342,11 @@ class Way:
             ground.old("last")
 
 
-class Apply(Way):
+class Apply(KillCase):
     name = "apply"
     ends = ("switched",)
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.apply(session, plan)
 
 
@@ -354,23 +356,23 @@ class ApplyThenBack(Apply):
     name = "apply, then back"
     ends = ("undone",)
 
-    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def again(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.back(session, plan)
 
 
-class BackBefore(Way):
+class BackBefore(KillCase):
     """From ``verified``: everything but the switch was done."""
 
     name = "back before the switch"
     ends = ("undone",)
 
-    def prepare(self, ground: Ground) -> Plan:
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
         plan = super().prepare(ground)
         with ground.process() as session:
-            ground.apply(session, plan, hold_at=Phase.VERIFIED)
+            ground.apply(session, plan, stop_after=Phase.VERIFIED)
         return plan
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.back(session, plan)
 
 
@@ -379,8 +381,8 @@ class BackAfter(BackBefore):
 
     name = "back after the switch"
 
-    def prepare(self, ground: Ground) -> Plan:
-        plan = Way.prepare(self, ground)
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
+        plan = KillCase.prepare(self, ground)
         with ground.process() as session:
             ground.apply(session, plan)
         ground.modern({PARTITIONS[0]: 33})
@@ -394,7 +396,7 @@ class Complete(BackAfter):
     ends = ("completed",)
     writes_min = 2
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.complete(session, lift_fences=False)
 
 
@@ -404,7 +406,7 @@ class CompleteAndLift(Complete):
     name = "complete and lift"
     writes_min = 10
 
-    def run(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         ground.complete(session, lift_fences=True)
 
 
@@ -414,7 +416,7 @@ class LiftLater(CompleteAndLift):
     name = "lift later"
     writes_min = 8
 
-    def prepare(self, ground: Ground) -> Plan:
+    def prepare(self, ground: KillScenario) -> MigrationPlan:
         plan = super().prepare(ground)
         with ground.process() as session:
             ground.complete(session, lift_fences=False)
@@ -427,11 +429,11 @@ class CompleteThenBack(CompleteAndLift):
     name = "complete, then back"
     ends = ("undone", "completed")
 
-    def again(self, ground: Ground, session: AdminSession, plan: Plan) -> None:
+    def again(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
         back_while_there_is_a_way(ground, session, plan)
 
 
-def back_while_there_is_a_way(ground: Ground, session: AdminSession, plan: Plan) -> None:
+def back_while_there_is_a_way(ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
     """From the switch on, to its end; where that is refused, the fences are lifted by a further run."""
     control = ground.control(GROUP)
     assert control is not None, "it was switched"
@@ -443,6 +445,6 @@ def back_while_there_is_a_way(ground: Ground, session: AdminSession, plan: Plan)
         ground.back(session, plan)
 
 
-WAYS_OF: tuple[type[Way], ...] = (
+WAYS_OF: tuple[type[KillCase], ...] = (
     Apply, ApplyThenBack, BackBefore, BackAfter, Complete, CompleteAndLift, LiftLater, CompleteThenBack,
 )  # fmt: skip

@@ -24,32 +24,32 @@ import pytest
 
 from bridge.migration.control import phase_of
 from bridge.migration.copy import CopyOptions, copy_steps
-from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
+from bridge.migration.decisions import Decisions, OffsetConvention, OffsetFallback
 from bridge.migration.look import inspect_group
-from bridge.migration.moving import Moving, read_effective_plan, open_migration
-from bridge.migration.performers import Real
-from bridge.migration.phases import Phase, authority_of, next_phases, blocks_old_members
-from bridge.migration.plan import Plan
+from bridge.migration.moving import MigrationContext, open_migration, read_effective_plan
+from bridge.migration.performers import ApplyExecutor
+from bridge.migration.phases import Phase, authority_of, blocks_old_members, next_phases
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.seat_group import NOBODYS_MEMBER_ID
-from bridge.migration.step import Run, Step
+from bridge.migration.seat_group import UNUSED_MEMBER_ID
+from bridge.migration.step import MigrationStep, StepRunner
 from bridge.migration.targets import make_plan
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.fix_world import wait_until
 from tests.migration.fix_cuts import How, Killed, cut_off, is_write
-from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection, Connection
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.testing.world import ADDRESS
-from zkconsumer.testing.znode_tree import NOBODY, Who, ZnodeTree
+from zkconsumer.testing.znode_tree import NO_AUTH_IDS, AuthIds, ZnodeTree
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP, Api
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest
@@ -66,15 +66,15 @@ from zkconsumer.zk.requests import (
     SetData,
     StoreError,
 )
-from zkconsumer.zk.security import Digest, Login
+from zkconsumer.zk.security import DigestLogin, ZkLogin
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, parse_control
+from zkconsumer.zk.znodes import ControlRecord, parse_control
 
 KAFKA_WRITES = (JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, OFFSET_COMMIT)
 WHO = "alice@host, process 1"
 STORED = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20}
 """What ZooKeeper has; t-2 has no offset, and begins at its earliest one."""
-DECISIONS = Decisions(convention=OffsetConvention.NEXT, missing=Fallback.EARLIEST)
+DECISIONS = Decisions(convention=OffsetConvention.NEXT, missing=OffsetFallback.EARLIEST)
 EXPECTED = {TopicPartition("t", 0): 10, TopicPartition("t", 1): 20, TopicPartition("t", 2): 0}
 
 
@@ -83,7 +83,7 @@ class Moment:
     """What both stores hold when something has been written; ``wrote``: what, in words."""
 
     wrote: str
-    control: Control | None
+    control: ControlRecord | None
     zookeeper: dict[TopicPartition, int]
     kafka: dict[TopicPartition, int]
     fences: int
@@ -138,7 +138,7 @@ class RecordingZooKeeper(FakeZooKeeper):
         super().__init__(delivery="thread")
         self._history = history
 
-    def _transact(self, ops: Sequence[Op], session_id: int, who: Who = NOBODY) -> MultiOk | MultiFailed:
+    def _transact(self, ops: Sequence[Op], session_id: int, who: AuthIds = NO_AUTH_IDS) -> MultiOk | MultiFailed:
         result = super()._transact(ops, session_id, who)
         if isinstance(result, MultiOk):
             for path in dict.fromkeys(op.path for op in ops if not isinstance(op, CheckOp)):
@@ -217,7 +217,7 @@ class CutStore(FakeZkStore):
         super().submit(session_id, requests, done)
 
 
-class CutCable(BlockingConnection):
+class CutConnection(BlockingConnection):
     """A broker, as that process reaches it."""
 
     def __init__(self, cuts: Cuts, history: History, host: str, port: int, **how: Any) -> None:
@@ -226,7 +226,7 @@ class CutCable(BlockingConnection):
         self._history = history
 
     def request(self, api: Api[Any, Any], version: int, body: Any, timeout_ms: int, **how: Any) -> Any:
-        is_question = getattr(body, "member_id", "") == NOBODYS_MEMBER_ID
+        is_question = getattr(body, "member_id", "") == UNUSED_MEMBER_ID
         if api not in KAFKA_WRITES or is_question or not self._cuts.count(api.name):
             return self._done(super().request(api, version, body, timeout_ms, **how), body)
         if self._cuts.how == "before":
@@ -264,7 +264,7 @@ class Lab:
     clock: ManualClock = field(default_factory=ManualClock)
     groups: int = 0
     on_pause: Callable[[], None] = lambda: None
-    login: Login | None = field(default_factory=lambda: Digest("operator", "secret"))
+    login: ZkLogin | None = field(default_factory=lambda: DigestLogin("operator", "secret"))
     config_file: Path | None = None
     """Of the tool.  With ``zookeeper.auth`` in it ``login`` is its own, else one that was made up for the run."""
 
@@ -291,9 +291,9 @@ class Lab:
             return one
 
         def connect(host: str, port: int, **how: Any) -> Connection:
-            return CutCable(cuts, self.history, host, port, **how)
+            return CutConnection(cuts, self.history, host, port, **how)
 
-        session = AdminSession.open(ADDRESS, self.config_file, Doors(store, connect, self.clock))
+        session = AdminSession.open(ADDRESS, self.config_file, AdminDependencies(store, connect, self.clock))
         try:
             yield session
         finally:
@@ -306,7 +306,7 @@ class Lab:
         self.clock.move(ms)
         self.on_pause()
 
-    def plan(self, group: str, decisions: Decisions, name: str = "m") -> Plan:
+    def plan(self, group: str, decisions: Decisions, name: str = "m") -> MigrationPlan:
         with self.process() as session:
             seen = inspect_group(session, group, with_acls=decisions.acl_fence)
         assert seen is not None
@@ -314,38 +314,43 @@ class Lab:
         assert plan.can_be_applied, (plan.refusals, plan.partitions)
         return plan
 
-    def kept(self, session: AdminSession, group: str) -> Plan:
+    def kept(self, session: AdminSession, group: str) -> MigrationPlan:
         """The plan that counts."""
         return read_effective_plan(session, group)
 
-    def moving(self, session: AdminSession, plan: Plan) -> Moving:
-        return open_migration(session, plan, WHO, pause=self.pause, patience=Patience(min_duration_ms=60_000))
+    def moving(self, session: AdminSession, plan: MigrationPlan) -> MigrationContext:
+        return open_migration(
+            session, plan, WHO, pause=self.pause, patience=CoordinatorRetryPolicy(min_duration_ms=60_000)
+        )
 
     def carry_out(
-        self, moving: Moving, steps: Iterator[Step] | Callable[[], Iterator[Step]], timeout_ms: int = 600_000
+        self,
+        moving: MigrationContext,
+        steps: Iterator[MigrationStep] | Callable[[], Iterator[MigrationStep]],
+        timeout_ms: int = 600_000,
     ) -> list[str]:
         """What was told.  Given how the steps are derived, as the commands do it: anew when a store was away."""
         told: list[str] = []
-        real = Real(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock)
+        real = ApplyExecutor(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock)
         has_changed = moving.phase is not None
-        run = Run(real, self.clock, timeout_ms, "again", moving.control_znode.is_abort_requested, has_changed)
+        run = StepRunner(real, self.clock, timeout_ms, "again", moving.control_znode.is_abort_requested, has_changed)
 
         if not callable(steps):
             run.run_steps(steps)
             return told
 
-        def derive() -> Iterator[Step]:
+        def derive() -> Iterator[MigrationStep]:
             moving.control_znode.reset_lock()
             return steps()
 
         run.run_with_retry(derive)
         return told
 
-    def apply(self, session: AdminSession, plan: Plan, **options: Any) -> list[str]:
+    def apply(self, session: AdminSession, plan: MigrationPlan, **options: Any) -> list[str]:
         moving = self.moving(session, plan)
         return self.carry_out(moving, partial(copy_steps, moving, CopyOptions(plan_to_bytes(plan), **options)))
 
-    def rollback(self, session: AdminSession, plan: Plan) -> list[str]:
+    def rollback(self, session: AdminSession, plan: MigrationPlan) -> list[str]:
         moving = self.moving(session, plan)
         told: list[str] = []
         steps = partial(rollback_steps, moving, RollbackOptions(told.append, 1_000))
@@ -353,7 +358,7 @@ class Lab:
 
     # --- what is there
 
-    def control(self, group: str) -> Control | None:
+    def control(self, group: str) -> ControlRecord | None:
         with self.process() as session:
             return read_control(session, group)[0]
 
@@ -365,7 +370,9 @@ class Lab:
 
     def kafka(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
         with self.process() as session:
-            return {tp: (one.offset, one.metadata) for tp, one in KafkaStore(session, group).read_offsets().items()}
+            return {
+                tp: (one.offset, one.metadata) for tp, one in KafkaOffsetAdmin(session, group).read_offsets().items()
+            }
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
         found = {}
@@ -388,14 +395,14 @@ class Lab:
 
     def commit_first(self, group: str, partition: int, offset: int) -> int:
         """As somebody does of whom the judge need not know."""
-        with Talk(self.broker.addresses()[0]) as talk:
+        with RawClient(self.broker.addresses()[0]) as talk:
             while talk.find_coordinator(group, version=0).error_code:
                 pass
             return talk.commit(group, "t", partition, offset, version=2)
 
     def commit(self, group: str, partition: int, offset: int) -> int:
         """As a tool does that is no member; the error code."""
-        with Talk(self.broker.addresses()[0]) as talk:
+        with RawClient(self.broker.addresses()[0]) as talk:
             while talk.find_coordinator(group, version=0).error_code:
                 pass
             code = talk.commit(group, "t", partition, offset, version=2)

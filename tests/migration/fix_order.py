@@ -12,20 +12,22 @@ from bridge.migration.control import phase_of
 from bridge.migration.phases import authority_of, next_phases
 from zkconsumer.testing import checker as h
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 UNFENCED = ("ready", "locked", "copied", "switched")
 """The phases that begin while members hold every partition."""
 
 
-def judge_order(events: Iterable[h.Event]) -> None:
+def judge_order(events: Iterable[h.HistoryEvent]) -> None:
     """Of the lines that a ``HistoryRecorder`` wrote, those of the stores."""
     stored: dict[h.Store, dict[TopicPartition, int]] = {"zookeeper": {}, "kafka": {}}
     fences: set[TopicPartition] = set()
-    before: Control | None = None
+    before: ControlRecord | None = None
     for event in events:
         match event:
-            case h.Committed(topic=topic, partition=number, offset=offset, store=("zookeeper" | "kafka") as store):
+            case h.OffsetCommitted(
+                topic=topic, partition=number, offset=offset, store=("zookeeper" | "kafka") as store
+            ):
                 tp = TopicPartition(topic, number)
                 assert store == "kafka" or stored[store].get(tp, -1) <= offset, f"{tp} went back in ZooKeeper"
                 stored[store][tp] = offset
@@ -34,14 +36,16 @@ def judge_order(events: Iterable[h.Event]) -> None:
             case h.Unfenced(store="zookeeper", topic=str(topic), partition=int(number)):
                 fences.discard(TopicPartition(topic, number))
             case h.ControlWritten(epoch=epoch, phase=phase, authority=authority, migration=name, strategy=strategy):
-                now = Control(name, epoch, phase, authority, strategy)
+                now = ControlRecord(name, epoch, phase, authority, strategy)
                 if now != before:
                     _judge_step(before, now, stored)
                 assert not fences or now.phase not in UNFENCED, f"{now.phase}: members hold everything, and {fences}"
                 before = now
 
 
-def _judge_step(before: Control | None, now: Control, stored: dict[h.Store, dict[TopicPartition, int]]) -> None:
+def _judge_step(
+    before: ControlRecord | None, now: ControlRecord, stored: dict[h.Store, dict[TopicPartition, int]]
+) -> None:
     """One write of the control znode."""
     assert now.authority == authority_of(phase_of(now)), f"phase {now.phase} has another authority"
     if before is None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from tests.migration.fix_cuts import Killed
-from tests.migration.fix_kill import GROUP, LOG_END, T0, DyingStore, Ground, Life, Way
+from tests.migration.fix_kill import GROUP, LOG_END, T0, KillCase, KilledStore, KillScenario, Life
 from tests.migration.fix_move import DECISIONS
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.errors import ZkConsumerError
@@ -50,7 +50,7 @@ class Pause(Life):
         return False
 
 
-Act: TypeAlias = "Callable[[Ground, Plan], None]"
+Act: TypeAlias = "Callable[[KillScenario, MigrationPlan], None]"
 
 
 @dataclass
@@ -62,17 +62,17 @@ class Outcome:
     """Where the migration stood before the pause."""
     error: BaseException | None
     findings: list[str]
-    ground: Ground
+    ground: KillScenario
 
 
 # --- what others do -----------------------------------------------------------------------------------------------
 
 
-def nobody_acts(ground: Ground, plan: Plan) -> None:
+def nobody_acts(ground: KillScenario, plan: MigrationPlan) -> None:
     """The pause alone."""
 
 
-def a_coordinator_client_commits(ground: Ground, plan: Plan) -> None:
+def a_coordinator_client_commits(ground: KillScenario, plan: MigrationPlan) -> None:
     """Where Kafka has the authority, it read so far; else it is a tool that knows of no migration."""
     control = ground.control(GROUP)
     if control is not None and control.authority == "kafka" and plan.strategy == "copy":
@@ -82,7 +82,7 @@ def a_coordinator_client_commits(ground: Ground, plan: Plan) -> None:
         ground.commit(GROUP, T0.partition, COMMITTED)
 
 
-def an_old_member_starts(ground: Ground, plan: Plan) -> None:
+def an_old_member_starts(ground: KillScenario, plan: MigrationPlan) -> None:
     """It reads and commits if ZooKeeper lets it; a fence turns it away.
 
     Not where no fence is promised: without access lists, which ``dual`` does not have, before members gave all back.
@@ -98,33 +98,33 @@ def an_old_member_starts(ground: Ground, plan: Plan) -> None:
         ground._read("zombie", T0, int(ground.zookeeper.data(paths.offset(GROUP, T0)) or 0), LOG_END)
         [written] = submit_and_wait(store, [SetData(paths.offset(GROUP, T0), b"%d" % LOG_END, -1)], 1_000)
         assert not isinstance(written, StoreError), written
-        ground.recorder.add(h.Released, "zombie", *T0)
+        ground.recorder.add(h.MemberReleasedPartition, "zombie", *T0)
     store.close(1_000)
 
 
-def applies(ground: Ground, session: AdminSession, plan: Plan) -> None:
+def applies(ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
     if plan.strategy == "dual":
         ground.move(session, plan)  # type: ignore[attr-defined]
     else:
         ground.apply(session, plan)
 
 
-def rolls_back(ground: Ground, session: AdminSession, plan: Plan) -> None:
+def rolls_back(ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
     ground.back(session, plan)
 
 
-def completes(ground: Ground, session: AdminSession, plan: Plan) -> None:
+def completes(ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
     ground.complete(session)
 
 
-Operates: TypeAlias = Callable[[Ground, AdminSession, Plan], None]
+Operates: TypeAlias = Callable[[KillScenario, AdminSession, MigrationPlan], None]
 OPERATORS: tuple[Operates, ...] = (applies, rolls_back, completes)
 
 
 def operator(operates: Operates, life: Life | None = None) -> Act:
     """Another operator, who is refused or comes to the end; or is killed where ``life`` says, and his session ends."""
 
-    def act(ground: Ground, plan: Plan) -> None:
+    def act(ground: KillScenario, plan: MigrationPlan) -> None:
         with suppress(ZkConsumerError, Killed), ground.process(life) as session:
             operates(ground, session, plan)
         if life is not None and life.was_reached:
@@ -137,7 +137,7 @@ def operator(operates: Operates, life: Life | None = None) -> Act:
 # --- the paused run -----------------------------------------------------------------------------------------------
 
 
-def pause_at(way: Way, at: int, act: Act, gone: Gone, folder: Path) -> Outcome | None:
+def pause_at(way: KillCase, at: int, act: Act, gone: Gone, folder: Path) -> Outcome | None:
     """Run the command, paused before its write ``at``; None: it makes fewer writes."""
     ground = way.ground(folder, DECISIONS)
     (folder / "znodes").unlink(missing_ok=True)
@@ -148,7 +148,7 @@ def pause_at(way: Way, at: int, act: Act, gone: Gone, folder: Path) -> Outcome |
         control = ground.control(GROUP)
         phases.append(None if control is None else control.phase)
         store = session._store
-        assert isinstance(store, DyingStore)
+        assert isinstance(store, KilledStore)
         if gone == "session and placeholder":
             ground.zookeeper.expire(store, reconnects=True)
         ground.recorder.session(store.session_id or 0, name)
@@ -172,7 +172,7 @@ def pause_at(way: Way, at: int, act: Act, gone: Gone, folder: Path) -> Outcome |
     return Outcome(pause.seen[at - 1], phases[0], error, findings, ground)
 
 
-def forget_placeholder(ground: Ground) -> None:
+def forget_placeholder(ground: KillScenario) -> None:
     """Its session at the coordinator is over.  No time passes, so that what the run waits for is as it was."""
     group = ground.broker.group(GROUP)
     seats = [] if group is None else [one for one in group.members.values() if one.client_id.startswith("zkconsumer-")]

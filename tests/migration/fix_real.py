@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from bridge.migration.plan_file import read_plan_file
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.lab import histories
 from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
 from zkconsumer.testing.sandbox.kraft import KraftBroker
 from zkconsumer.testing.sandbox.member import MemberProcess
-from zkconsumer.testing.sandbox.modern_member import ModernMember
-from zkconsumer.testing.sandbox.python_member import MIGRATING, PythonMember
+from zkconsumer.testing.sandbox.modern_member import CoordinatorMember
+from zkconsumer.testing.sandbox.python_member import MIGRATING_PROGRAM, PythonMember
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl, Stat
@@ -147,7 +147,7 @@ class RealGroup:
     def dual(self, stage: str, name: str, settings: Mapping[str, str] | None = None, **more: Any) -> PythonMember:
         """A member that can be moved, as a process."""
         member = PythonMember(
-            self.sandbox.zookeeper, self.group, {self.topic: 1}, chroot=self.sandbox.chroot, program=MIGRATING,
+            self.sandbox.zookeeper, self.group, {self.topic: 1}, chroot=self.sandbox.chroot, program=MIGRATING_PROGRAM,
             name=f"{self.group}-{name}", consumer_id=name, history_name=name,
             settings={"bootstrap.servers": self.sandbox.bootstrap, **(settings or {})}, **more,
         )  # fmt: skip
@@ -155,9 +155,11 @@ class RealGroup:
         member.start(wait=False)
         return member
 
-    def modern(self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None) -> ModernMember:
+    def modern(
+        self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None
+    ) -> CoordinatorMember:
         """A stock modern client."""
-        member = ModernMember(
+        member = CoordinatorMember(
             self.sandbox.run, client, self.sandbox.bootstrap, self.group, [self.topic],
             name=f"{self.group}-{name}", history_name=name, settings=settings,
         )  # fmt: skip
@@ -266,13 +268,15 @@ class RealGroup:
     def in_kafka(self) -> dict[int, int]:
         """Partition -> offset."""
         with self.session() as session:
-            return {tp.partition: one.offset for tp, one in KafkaStore(session, self.group).read_offsets().items()}
+            return {
+                tp.partition: one.offset for tp, one in KafkaOffsetAdmin(session, self.group).read_offsets().items()
+            }
 
     def stores(self) -> tuple[Nodes, Mapping[TopicPartition, object]]:
         """Everything that both stores have of the group, to the last version and access list."""
         with self.session() as session:
             nodes = nodes_below(session, [paths.group_root(self.group), paths.control(self.group)])
-            return nodes, KafkaStore(session, self.group).read_offsets()
+            return nodes, KafkaOffsetAdmin(session, self.group).read_offsets()
 
 
 def nodes_below(session: AdminSession, roots: Sequence[str]) -> Nodes:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bridge.broker.releases import RELEASES as RELEASES_PLAYED
-from bridge.migration.mover import Stores
-from bridge.migration.seat import Seat
+from bridge.broker.releases import EMULATED_RELEASES as RELEASES_PLAYED
+from bridge.migration.mover import OffsetStores
+from bridge.migration.seat import PlaceholderMember
 from bridge.testing import EmbeddedBroker
 from tests.migration.fix_cuts import Cut, CutStore, Killed, RunningAuthority
-from zkconsumer.admin.coordinator_line import Patience
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka import versions
@@ -34,7 +34,7 @@ from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitTopicResponse,
 )
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 GROUP = "g"
 MIGRATION = "m-1"
@@ -69,10 +69,10 @@ class Network:
     on_write: Callable[[str], None] = lambda name: None
 
     def connect(self, host: str, port: int, **how: Any) -> Connection:
-        return Cable(self, host, port, **how)
+        return NetworkConnection(self, host, port, **how)
 
 
-class Cable(BlockingConnection):
+class NetworkConnection(BlockingConnection):
     """A connection on this network."""
 
     def __init__(self, network: Network, host: str, port: int, **how: Any) -> None:
@@ -124,7 +124,7 @@ def refused(body: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
 
 
 @dataclass
-class Desk:
+class PlaceholderFixture:
     """What a test has in hand.  ``pauses`` are not waited for; the clock moves instead."""
 
     broker: EmbeddedBroker
@@ -146,17 +146,24 @@ class Desk:
 
         network = network or Network()
         network.refuses_static = not self.has_static
-        doors = Doors(store, network.connect, self.clock)
+        doors = AdminDependencies(store, network.connect, self.clock)
         with AdminSession.open(ADDRESS, None, doors) as session:
             yield session
 
-    def seat(self, session: AdminSession, migration_id: str = MIGRATION, group: str = GROUP) -> Seat:
-        return Seat(session, group, migration_id, ["t"], pause=self.pause, patience=Patience(min_duration_ms=60_000))
+    def seat(self, session: AdminSession, migration_id: str = MIGRATION, group: str = GROUP) -> PlaceholderMember:
+        return PlaceholderMember(
+            session,
+            group,
+            migration_id,
+            ["t"],
+            pause=self.pause,
+            patience=CoordinatorRetryPolicy(min_duration_ms=60_000),
+        )
 
     def control(self, phase: str, epoch: int = 3, migration_id: str = MIGRATION) -> None:
         """The control znode says so; its version grows."""
         authority = "kafka" if phase in ("switched", "returning") else "zookeeper"
-        data = format_control(Control(migration_id, epoch, phase, authority, "copy"))  # type: ignore[arg-type]
+        data = format_control(ControlRecord(migration_id, epoch, phase, authority, "copy"))  # type: ignore[arg-type]
         self.zookeeper.ensure(paths.control(GROUP), data)
 
     def offsets(self, stored: Mapping[str, int | bytes]) -> None:
@@ -166,9 +173,9 @@ class Desk:
             data = offset if isinstance(offset, bytes) else b"%d" % offset
             self.zookeeper.ensure(paths.offset(GROUP, TopicPartition(topic, int(number))), data)
 
-    def stores(self, session: AdminSession) -> Stores:
-        patience = Patience(min_duration_ms=60_000)
-        return Stores(
+    def stores(self, session: AdminSession) -> OffsetStores:
+        patience = CoordinatorRetryPolicy(min_duration_ms=60_000)
+        return OffsetStores(
             RunningAuthority(session, GROUP, MIGRATION), self.seat(session), pause=self.pause, patience=patience
         )  # fmt: skip
 
@@ -179,17 +186,17 @@ class Desk:
         self.on_pause()
 
 
-MakeDesk = Callable[..., Desk]
+MakeDesk = Callable[..., PlaceholderFixture]
 
 
 @pytest.fixture
 def make_placeholder_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
     """Makes desks; at the end nothing runs any more."""
-    monkeypatch.setattr(versions, "SILENCE_MS", 20)  # what a broker of 0.9 costs each process
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)  # what a broker of 0.9 costs each process
     before = live_threads()
     with ExitStack() as stack:
 
-        def make(release: str = "3.9.1", *, partitions: int = 4, nodes: int = 1, **how: Any) -> Desk:
+        def make(release: str = "3.9.1", *, partitions: int = 4, nodes: int = 1, **how: Any) -> PlaceholderFixture:
             has_static = not release.endswith(DYNAMIC)
             release = release.removesuffix(DYNAMIC)
             zookeeper = FakeZooKeeper(delivery="thread")
@@ -201,13 +208,13 @@ def make_placeholder_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDe
             )
             broker = stack.enter_context(made)
             broker.create_topic("t", partitions)
-            return Desk(broker, zookeeper, ManualClock(), release, has_static)
+            return PlaceholderFixture(broker, zookeeper, ManualClock(), release, has_static)
 
         yield make
     assert live_threads() == before
 
 
 @pytest.fixture
-def placeholder_fixture(make_desk: MakeDesk) -> Desk:
+def placeholder_fixture(make_desk: MakeDesk) -> PlaceholderFixture:
     """The newest broker that speaks to everybody."""
     return make_desk()

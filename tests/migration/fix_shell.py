@@ -23,15 +23,15 @@ from bridge.commands import migrate_apply, migrate_complete, migrate_rollback, m
 from bridge.migration import seat
 from bridge.migration.decisions import Decisions
 from bridge.migration.plan_file import write_plan_file
-from bridge.migration.step import Standing, Step
-from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, CutCable, Cuts, Lab, judge
+from bridge.migration.step import MigrationStep, StepStatus
+from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, CutConnection, Cuts, Lab, judge
 from tests.migration.fix_seat import refused
 from zkconsumer.admin import coordinator_line, coordinators, log_ranges
 from zkconsumer.admin import session as admin_session
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, ZkTimeoutException
-from zkconsumer.kafka.connection import Pending
+from zkconsumer.kafka.connection import PendingRequest
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
@@ -52,7 +52,7 @@ from zkconsumer.zk import broker_directory
 from zkconsumer.zk import store as zk_store
 from zkconsumer.zk.requests import Request
 from zkconsumer.zk.requests import Result as ZkResult
-from zkconsumer.zk.security import Digest
+from zkconsumer.zk.security import DigestLogin
 
 CONNECT_MS = 3_000
 """What it costs to find that a broker is away."""
@@ -92,7 +92,7 @@ _MOMENTS: dict[str, list[tuple[str, str]]] = {}
 class Met:
     """A step, and what happens before it is looked at and before it is done."""
 
-    step: Step
+    step: MigrationStep
     shell: Shell
 
     @property
@@ -106,7 +106,7 @@ class Met:
     def describe(self) -> list[str]:
         return self.step.describe()
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         self.shell.meet(self.name, "at")
         return self.step.check()
 
@@ -115,7 +115,7 @@ class Met:
         self.step.do()
 
 
-class FailingCable(CutCable):
+class FailingCable(CutConnection):
     """A broker that may be away, or answer that it does not coordinate the group (any more, yet)."""
 
     def __init__(self, shell: Shell, host: str, port: int, **how: Any) -> None:
@@ -138,7 +138,7 @@ class FailingCable(CutCable):
             return refused(body, code)
         return api.response(error_code=code)
 
-    def receive(self, pending: Pending[Any], timeout_ms: int, **how: Any) -> Any:
+    def receive(self, pending: PendingRequest[Any], timeout_ms: int, **how: Any) -> Any:
         answer = super().receive(pending, timeout_ms, **how)
         code = self.shell.coordinator_code
         return _with_code(answer, code) if code and pending.api is OFFSET_FETCH else answer
@@ -169,7 +169,7 @@ class Shell:
 
     def __call__(self, *words: str | Path, typed: str | None = None) -> Result:
         """Runs ``zkconsumer migrate <words>``."""
-        doors = Doors(self._store, self._connect, self.clock)
+        doors = AdminDependencies(self._store, self._connect, self.clock)
         given = [*map(str, words)]
         where = () if "--zookeeper" in given else ("--zookeeper", ADDRESS)
         self.met = []
@@ -273,7 +273,7 @@ class Shell:
     def call(
         self, store: FakeZkStore, requests: list[Request], timeout_ms: int, session_id: int | None = None
     ) -> list[ZkResult]:
-        """``zkconsumer.zk.store.call`` that takes no time."""
+        """``zkconsumer.zk.store.submit_and_wait`` that takes no time."""
         server = self.lab.zookeeper
         if server.is_up:
             return zk_store.submit_and_wait(store, requests, 30_000, session_id)
@@ -288,7 +288,7 @@ class Shell:
         raise ZkTimeoutException(f"ZooKeeper did not answer {len(requests)} requests within {timeout_ms} ms")
 
     def _store(self, connect: str, timeout_ms: int, **how: Any) -> FakeZkStore:
-        made = FakeZkStore(self.lab.zookeeper, "", timeout_ms, Digest("operator", "secret"))
+        made = FakeZkStore(self.lab.zookeeper, "", timeout_ms, DigestLogin("operator", "secret"))
         self.stores.append(made)
         return made
 
@@ -392,7 +392,7 @@ def shell(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     for module in (migrate_running, seat, coordinator_line, coordinators, log_ranges):
         monkeypatch.setattr(module, "StopSignal", _Signal(made))
     for module in (admin_session, broker_directory):
-        monkeypatch.setattr(module, "call", made.call)
+        monkeypatch.setattr(module, "submit_and_wait", made.call)
     for module, name in ((migrate_apply, "copy_steps"), (migrate_rollback, "rollback_steps"),
                          (migrate_complete, "complete_steps")):  # fmt: skip
         monkeypatch.setattr(module, name, _met(made, getattr(module, name)))
@@ -400,8 +400,8 @@ def shell(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     made.all_back()
 
 
-def _met(shell: Shell, steps: Callable[..., Iterator[Step]]) -> Callable[..., Iterator[Step]]:
-    def each(*given: Any, **how: Any) -> Iterator[Step]:
+def _met(shell: Shell, steps: Callable[..., Iterator[MigrationStep]]) -> Callable[..., Iterator[MigrationStep]]:
+    def each(*given: Any, **how: Any) -> Iterator[MigrationStep]:
         for step in steps(*given, **how):
             yield Met(step, shell)
 

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from bridge import CoordinatorConsumerConnector
-from bridge.migration.control import LEAVE
+from bridge.migration.control import LEAVE_CHILD
 from bridge.migration.pieces import read_plan_text
 from bridge.migration.plan_file import plan_from_bytes
-from bridge.spark.doors import Doors, membership_process_settings, open_logs
-from bridge.spark.faults import Faults
-from bridge.spark.keeper.following import Following
-from bridge.spark.membership import Claimed, Ended, Holding, Stand, Wanted
+from bridge.spark.doors import SourceDependencies, membership_process_settings, open_logs
+from bridge.spark.faults import FaultPoint
+from bridge.spark.keeper.following import QueryMembership
+from bridge.spark.membership import BatchAssignment, BatchEnd, ClaimResult, GroupOffset, RangeToClaim
 from bridge.spark.options import SourceOptions, read_options
 from bridge.spark.stream import ZkConsumerStreamReader
-from bridge.testing.micro_batches import Checkpoint, MicroBatches, Row
+from bridge.testing.micro_batches import FakeSparkCheckpoint, MicroBatchEngine, OutputRow
 from tests.fix_world import wait_until
 from tests.migration.fix_move import DECISIONS, Lab
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
@@ -26,7 +26,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.security import Login
+from zkconsumer.zk.security import ZkLogin
 from zkconsumer.zk.znodes import parse_control
 
 CALL_MS = 20_000
@@ -41,23 +41,25 @@ MEMBER: dict[str, Any] = {
 }
 
 
-class InPlace:
+class InProcessMembership:
     """The ``GroupMembership`` of a query whose keeper is no process."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: QueryMembership) -> None:
         self.following = following
         following.open()
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
         return self.following.begin_batch(ended, wait_ms, until(wait_ms))
 
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self.following.planned(partitions, until())
 
-    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         return self.following.stands(partitions, query, until())
 
-    def claim(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, Claimed]:
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
+    ) -> dict[TopicPartition, ClaimResult]:
         return self.following.claim(query, batch, ranges, until())
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
@@ -89,13 +91,13 @@ class Query:
             "group.offsets.commit": mode, "maxOffsetsPerTrigger": "12", **QUICK, **options,
         }  # fmt: skip
         self.options: SourceOptions = read_options(given, is_stream=True)
-        self.checkpoint = Checkpoint()
-        self.members: list[InPlace] = []
-        self.login: Login | None = None
-        self.engine: MicroBatches
+        self.checkpoint = FakeSparkCheckpoint()
+        self.members: list[InProcessMembership] = []
+        self.login: ZkLogin | None = None
+        self.engine: MicroBatchEngine
 
-    def start(self, *, available_now: bool = False) -> MicroBatches:
-        self.engine = MicroBatches(self._reader, self.checkpoint, available_now=available_now)
+    def start(self, *, available_now: bool = False) -> MicroBatchEngine:
+        self.engine = MicroBatchEngine(self._reader, self.checkpoint, available_now=available_now)
         return self.engine
 
     def crash(self) -> None:
@@ -105,11 +107,11 @@ class Query:
         self.members.clear()
 
     @property
-    def following(self) -> Following:
+    def following(self) -> QueryMembership:
         return self.members[-1].following
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[OutputRow]:
         return sorted(self.checkpoint.rows)
 
     def waits(self) -> bool:
@@ -129,10 +131,10 @@ class Query:
         wait_until(triggered, what, timeout_ms)
 
     def _reader(self) -> ZkConsumerStreamReader:
-        doors = Doors(membership=self._member, logs=open_logs, fault_point=lambda _: Faults())
+        doors = SourceDependencies(membership=self._member, logs=open_logs, fault_point=lambda _: FaultPoint())
         return ZkConsumerStreamReader(self.options, ("value",), doors)
 
-    def _member(self, options: SourceOptions) -> InPlace:
+    def _member(self, options: SourceOptions) -> InProcessMembership:
         settings = membership_process_settings(options)
 
         def store(connect: str, timeout_ms: int) -> FakeZkStore:
@@ -140,7 +142,7 @@ class Query:
 
         name = f"{self.group}_spark-{len(self.members)}"
         given: dict[str, Any] = settings.to_json() | {"consumer_id": name, "run": f"{id(self):032x}"}
-        self.members.append(InPlace(Following(type(settings).from_json(given), make_store=store)))
+        self.members.append(InProcessMembership(QueryMembership(type(settings).from_json(given), make_store=store)))
         return self.members[-1]
 
 
@@ -159,7 +161,7 @@ def step_aside(lab: Lab, query: Query) -> None:
     """What happens while a run waits: the query goes on; once it is asked to go, it does."""
     data = lab.zookeeper.data(paths.control(query.group))
     phase = "" if data is None else parse_control(data).phase
-    is_asked = lab.zookeeper.data(paths.control_child(query.group, LEAVE)) is not None
+    is_asked = lab.zookeeper.data(paths.control_child(query.group, LEAVE_CHILD)) is not None
     if query.members and (phase == "fencing" or (phase == "switched" and is_asked)):
         query.triggers_until(query.waits, "the query steps aside")
 
@@ -180,7 +182,7 @@ def move_back(lab: Lab, query: Query) -> None:
     lab.on_pause = lambda: None
 
 
-def modern_member(lab: Lab, group: str, count: int) -> list[Row]:
+def modern_member(lab: Lab, group: str, count: int) -> list[OutputRow]:
     """A member of Kafka's group reads so many records, commits, and goes."""
     settings = {"bootstrap_servers": lab.broker.bootstrap, "zookeeper_connect": "nowhere:2181", **MEMBER}
     config = ConsumerConfig(group_id=group, **settings)
@@ -188,7 +190,7 @@ def modern_member(lab: Lab, group: str, count: int) -> list[Row]:
         return _read(member, count)
 
 
-def old_member(lab: Lab, group: str, count: int) -> list[Row]:
+def old_member(lab: Lab, group: str, count: int) -> list[OutputRow]:
     """The same in ZooKeeper's group."""
     config = ConsumerConfig(group_id=group, zookeeper_connect=ADDRESS, rebalance_backoff_ms=50, **MEMBER)
     store = lambda _, timeout_ms: FakeZkStore(lab.zookeeper, "", timeout_ms, None)  # noqa: E731
@@ -199,14 +201,14 @@ def old_member(lab: Lab, group: str, count: int) -> list[Row]:
         member.close()
 
 
-def _read(member: Any, count: int) -> list[Row]:
+def _read(member: Any, count: int) -> list[OutputRow]:
     [stream] = member.create_message_streams({"t": 1})["t"]
     given = [next(stream.iterator()) for _ in range(count)]
     member.commit_offsets()
     return [(TopicPartition(message.topic, message.partition), message.offset) for message in given]
 
 
-def records(lab: Lab, first: Mapping[TopicPartition, int]) -> list[Row]:
+def records(lab: Lab, first: Mapping[TopicPartition, int]) -> list[OutputRow]:
     """What is in the logs from there on."""
     ends = {tp: lab.broker.log_end(tp.topic, tp.partition) for tp in first}
     return sorted((tp, offset) for tp, begin in first.items() for offset in range(begin, ends[tp]))

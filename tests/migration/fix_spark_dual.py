@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bridge.migration.dual.comparing import COMPARED, CompareStores
-from bridge.migration.dual.following import MembersFollow, MembersHold
-from bridge.migration.moving import Moving, open_migration
+from bridge.migration.dual.comparing import COMPARED_PHASES, CompareStores
+from bridge.migration.dual.following import WaitForAcknowledgements, WaitForFullOwnership
+from bridge.migration.moving import MigrationContext, open_migration
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Step
+from bridge.migration.step import MigrationStep, StepDone
 from tests.migration.fix_dual import GROUP, Dual, wait_until
 from tests.migration.fix_move import WHO
 from tests.migration.fix_spark import Query
 from tests.migration.test_dual_whole import TIMEOUT_MS, Load, Reader, carry_out, plan_of, tool
-from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
 
 MEMBERS = 2
 WAIT_MS = 90_000
@@ -32,7 +32,7 @@ COMMITS: dict[str, Any] = {
 Record = tuple[int, int]
 
 
-class Company:
+class DualSparkGroup:
     """Two members and a query in one group, and somebody who writes."""
 
     def __init__(self, dual: Dual, mode: str, **options: str) -> None:
@@ -64,16 +64,16 @@ class Company:
 
         That every member acknowledges is not enough.  When a query leaves, its partitions belong to no member at first,
         and on the way back ZooKeeper may have them where they were before the query read them.  The tool waits until
-        the query has left, members own every partition and both stores agree (``dual.back.returning_steps``).
+        the query has left, members own every partition and both stores agree (``dual.back.dual_return_steps``).
         """
         if phase == "undone":
             self.dual.say(phase)  # the query registers at once, and acknowledges nothing
             return
         self.dual.move(phase)
-        if Phase(phase) not in COMPARED:
+        if Phase(phase) not in COMPARED_PHASES:
             return
         with tool(self.dual) as session:
-            moving = open_migration(session, self.kept, WHO, patience=Patience(min_duration_ms=5_000))
+            moving = open_migration(session, self.kept, WHO, patience=CoordinatorRetryPolicy(min_duration_ms=5_000))
             for step in steps_before_next(moving, Phase(phase)):
                 wait_until(partial(is_done, step), step.name, TIMEOUT_MS)
 
@@ -145,23 +145,23 @@ class Company:
         self.query.crash()
 
 
-def steps_before_next(moving: Moving, phase: Phase) -> list[Step]:
+def steps_before_next(moving: MigrationContext, phase: Phase) -> list[MigrationStep]:
     """What the tool waits for in a phase in which members hold partitions in both worlds."""
     authority, stores = moving.control_znode, moving.stores
     return [
-        MembersFollow(authority, stores, phase),
-        MembersHold(authority, stores, phase),
+        WaitForAcknowledgements(authority, stores, phase),
+        WaitForFullOwnership(authority, stores, phase),
         CompareStores(moving, phase),
     ]
 
 
-def is_done(step: Step) -> bool:
-    return isinstance(step.check(), Done)
+def is_done(step: MigrationStep) -> bool:
+    return isinstance(step.check(), StepDone)
 
 
 @contextmanager
-def company(dual: Dual, mode: str, **options: str) -> Iterator[Company]:
-    made = Company(dual, mode, **options)
+def company(dual: Dual, mode: str, **options: str) -> Iterator[DualSparkGroup]:
+    made = DualSparkGroup(dual, mode, **options)
     try:
         yield made
     finally:

@@ -1,6 +1,6 @@
 """A broker without threads, sockets and time of its own: a call returns with its answer, and time passes only in waits.
 
-    client --bytes--> BrokerConnection --> the broker's nodes, as ``BrokerServer`` assembles them
+    client --bytes--> ClientConnection --> the broker's nodes, as ``BrokerServer`` assembles them
        '-- waits for bytes --> the next timer of the broker is due, and the clock moves there
 
 So whatever is run on it is the same each time, and a thousand migrations take as long as their code does.
@@ -16,17 +16,17 @@ from itertools import count
 from typing import Any, TypeVar
 
 from bridge.broker.assembly import build_cluster
-from bridge.broker.cluster import Cluster
-from bridge.broker.connection import BrokerConnection
-from bridge.broker.incoming import Budget
+from bridge.broker.cluster import BrokerCluster
+from bridge.broker.connection import ClientConnection
+from bridge.broker.incoming import RequestMemoryBudget
 from bridge.broker.listeners import read_listener
-from bridge.broker.login import Login
-from bridge.broker.releases import NEWEST
-from bridge.broker.settings import BrokerSettings
-from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperDoor
+from bridge.broker.login import SaslServerAuthenticator
+from bridge.broker.releases import DEFAULT_RELEASE
+from bridge.broker.settings import BrokerServerSettings
+from bridge.broker.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperRegistration
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from bridge.coordinator.group_metadata import GroupMetadata
-from bridge.testing.embedded_broker import QUICK
+from bridge.testing.embedded_broker import TEST_PROPERTIES
 from zkconsumer.base.clock import Clock
 from zkconsumer.kafka.connection import BlockingConnection, Connection
 from zkconsumer.kafka.transport import fill_by_receiving
@@ -51,7 +51,7 @@ class Timer:
         self.action = None
 
 
-class StillScheduler:
+class DeterministicScheduler:
     """A broker's ``Scheduler`` on a clock that a test moves."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -91,7 +91,7 @@ class Wire(asyncio.Transport):
         self.answers = bytearray()
         self.has_ended = False
 
-    def write_offsets(self, data: Any) -> None:
+    def write(self, data: Any) -> None:
         self.answers += data
 
     def close(self) -> None:
@@ -115,13 +115,15 @@ class Wire(asyncio.Transport):
         pass
 
 
-class StillTransport:
+class DeterministicTransport:
     """A client's end of a connection: a ``zkconsumer.kafka.transport.Transport``."""
 
-    def __init__(self, broker: StillBroker, who: str, host: str, port: int, buffer_bytes: int, clock: Clock) -> None:
+    def __init__(
+        self, broker: DeterministicBroker, who: str, host: str, port: int, buffer_bytes: int, clock: Clock
+    ) -> None:
         self._broker = broker
         self._wire = Wire(who)
-        self._connection: BrokerConnection | None = None
+        self._connection: ClientConnection | None = None
 
     def open(self, deadline_ms: int) -> None:
         self._connection = self._broker.opened()
@@ -164,25 +166,29 @@ class StillTransport:
             connection.connection_lost(None)
 
 
-class StillBroker:
+class DeterministicBroker:
     """One node, in memory, registered in a ``FakeZooKeeper(delivery="direct")``."""
 
     def __init__(
-        self, zookeeper: FakeZooKeeper, clock: ManualClock, properties: Mapping[str, str], release: str = NEWEST
+        self,
+        zookeeper: FakeZooKeeper,
+        clock: ManualClock,
+        properties: Mapping[str, str],
+        release: str = DEFAULT_RELEASE,
     ) -> None:
         self.clock = clock
-        self.scheduler = StillScheduler(clock)
+        self.scheduler = DeterministicScheduler(clock)
         listener = read_listener("PLAINTEXT://still.invalid:0")
-        settings = BrokerSettings(
-            listeners=(listener,), release=release, properties={**QUICK, **properties}, zookeeper=ADDRESS
+        settings = BrokerServerSettings(
+            listeners=(listener,), release=release, properties={**TEST_PROPERTIES, **properties}, zookeeper=ADDRESS
         )
         self.cluster = build_cluster(settings, self.scheduler)
         self._node = self.cluster.nodes[0]
         self._node.addresses[listener.name] = BrokerAddress(0, listener.host, PORT)
         self._listener = listener.name
-        self._budget = Budget(self.cluster.config.queued_max_request_bytes)
-        self._open: set[BrokerConnection] = set()
-        door = ZooKeeperDoor(
+        self._budget = RequestMemoryBudget(self.cluster.config.queued_max_request_bytes)
+        self._open: set[ClientConnection] = set()
+        door = ZooKeeperRegistration(
             FakeZkStore(zookeeper, "", SESSION_TIMEOUT_MS), self.cluster, (listener,), lambda action: action()
         )
         self.cluster.legacy_offset_store = door.offsets
@@ -190,19 +196,19 @@ class StillBroker:
         self.cluster.start()
         door.open()
 
-    def opened(self) -> BrokerConnection:
+    def opened(self) -> ClientConnection:
         """The broker's side of a new connection."""
-        return BrokerConnection(self._node, self._listener, Login(None), self._budget, self._open)
+        return ClientConnection(self._node, self._listener, SaslServerAuthenticator(None), self._budget, self._open)
 
     def connect(self, who: str, kind: type[BlockingConnection] = BlockingConnection, **more: Any) -> Connection:
         """A connection of somebody's; ``more`` goes to a ``kind`` of its own."""
-        transport = partial(StillTransport, self, who)
+        transport = partial(DeterministicTransport, self, who)
         return kind("still.invalid", PORT, transport=transport, clock=self.clock, **more)
 
     def addresses(self) -> list[BrokerAddress]:
         return self.cluster.addresses(self._listener)
 
-    def call(self, action: Callable[[Cluster], T]) -> T:
+    def call(self, action: Callable[[BrokerCluster], T]) -> T:
         return action(self.cluster)
 
     def group(self, group: str) -> GroupMetadata | None:

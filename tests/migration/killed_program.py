@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.migration.performers import Real
-from bridge.migration.step import Step
+from bridge.migration.performers import ApplyExecutor
+from bridge.migration.step import MigrationStep
 from tests.migration.fix_cuts import is_write
 from tests.migration.fix_move import KAFKA_WRITES
 from zkconsumer.cli.main import main
@@ -51,26 +51,26 @@ class Counter:
 
 def die_behind_steps(counter: Counter) -> None:
     """Behind the step."""
-    perform = Real.execute
+    perform = ApplyExecutor.execute
 
-    def performed(self: Real, step: Step) -> None:
+    def performed(self: ApplyExecutor, step: MigrationStep) -> None:
         perform(self, step)
         if counter.count():
             die()
 
-    Real.execute = performed  # type: ignore[method-assign]
+    ApplyExecutor.execute = performed  # type: ignore[method-assign]
 
 
 def stop_before_steps(counter: Counter) -> None:
     """Before the step, which is printed by then."""
-    perform = Real.execute
+    perform = ApplyExecutor.execute
 
-    def performed(self: Real, step: Step) -> None:
+    def performed(self: ApplyExecutor, step: MigrationStep) -> None:
         if counter.count():
             os.kill(os.getpid(), signal.SIGSTOP)
         perform(self, step)
 
-    Real.execute = performed  # type: ignore[method-assign]
+    ApplyExecutor.execute = performed  # type: ignore[method-assign]
 
 
 def die_at_writes(counter: Counter, how: str) -> None:

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.access import RunAccess, group_logins, matches_login, format_acl
+from bridge.migration.access import RunAclPolicy, format_acl, group_logins, matches_login
 from bridge.migration.archive import read_archive
-from bridge.migration.control import ABORT, MEMBERS, accepted_piece_name, acl_piece_name, plan_piece_name
+from bridge.migration.control import ABORT_CHILD, MEMBERS_CHILD, accepted_piece_name, acl_piece_name, plan_piece_name
 from bridge.migration.control_access import check_control_acls
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun, request_abort
-from bridge.migration.errors import PartlyDone, VerificationFailed
-from bridge.migration.fences.acls import AclFence
+from bridge.migration.control_steps import AcquireLock, AdvancePhase, CreateControlZnode, request_abort
+from bridge.migration.errors import PartiallyDoneError, VerificationError
+from bridge.migration.fences.acls import SetFenceAcls
 from bridge.migration.fences.late_lists import SCHEMA, read_late_acls
-from bridge.migration.fences.lists import MARK_USER, is_fence, fence_acl_entry
+from bridge.migration.fences.lists import FENCE_ACL_USER, fence_acl_entry, is_fence
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import Damaged, pack, unpack
-from bridge.migration.plan import Plan
+from bridge.migration.pieces import DamagedPiecesError, pack, unpack
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.plan_json import digest_of_plan
 from bridge.migration.status import read_migration_status
-from bridge.migration.step import Step
+from bridge.migration.step import MigrationStep
 from tests.migration.fix_access import (
     ALICE,
     CONTROL,
@@ -45,8 +45,8 @@ from tests.migration.fix_access import (
     resume,
 )
 from tests.migration.fix_cuts import carry_out
-from tests.migration.fix_dual_kill import DualGround
-from tests.migration.fix_kill import GROUP, PARTITIONS, PLAIN, STORED, T0, Ground
+from tests.migration.fix_dual_kill import DualKillScenario
+from tests.migration.fix_kill import GROUP, PARTITIONS, PLAIN, STORED, T0, KillScenario
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.fix_spark import ids_of, move, move_back, query_of, records
 from zkconsumer.errors import PreconditionFailed
@@ -66,11 +66,11 @@ from zkconsumer.zk.requests import (
     Get,
     GetAcl,
     NoAuth,
-    Node,
     SetAcl,
     SetData,
+    ZnodeData,
 )
-from zkconsumer.zk.security import SECURE_ACL, SaslDigestMd5, SaslGssapi
+from zkconsumer.zk.security import SECURE_ACL, SaslDigestMd5Login, SaslGssapiLogin
 
 __all__ = ["lab"]
 
@@ -80,18 +80,18 @@ OTHERS = (None, ALICE, MALLORY)
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def ground(tmp_path: Path) -> KillScenario:
     return protected_ground(tmp_path)
 
 
-def begun(ground: Ground, phase: Phase = Phase.VERIFIED) -> Plan:
+def begun(ground: KillScenario, phase: Phase = Phase.VERIFIED) -> MigrationPlan:
     plan = ground.plan_it("copy")
     with ground.process() as session:
         ground.apply(session, plan, **({} if phase is Phase.SWITCHED else {"hold_at": phase}))
     return plan
 
 
-def forged(plan: Plan, target: int = 48, stored: int | None = None) -> bytes:
+def forged(plan: MigrationPlan, target: int = 48, stored: int | None = None) -> bytes:
     """The plan with another start of the first partition; ``stored``: and with that as what ZooKeeper had."""
     seen = dict(plan.snapshot.partitions)
     if stored is not None:
@@ -108,7 +108,7 @@ def forged(plan: Plan, target: int = 48, stored: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.VERIFIED, Phase.SWITCHED])
-def test_no_hash_of_a_password_is_in_a_node_that_others_may_read(ground: Ground, phase: Phase) -> None:
+def test_no_hash_of_a_password_is_in_a_node_that_others_may_read(ground: KillScenario, phase: Phase) -> None:
     begun(ground, phase)
     plan = f"{CONTROL}/{plan_piece_name(0)}"
     with ground.process() as session:
@@ -119,10 +119,10 @@ def test_no_hash_of_a_password_is_in_a_node_that_others_may_read(ground: Ground,
         assert ask(ground, login, Get(plan), GetAcl(plan)) == [NoAuth(plan)] * 2
         for path in ground.zookeeper.tree.dump():
             [node] = ask(ground, login, Get(path))
-            if isinstance(node, Node):
+            if isinstance(node, ZnodeData):
                 try:
                     text = unpack([node.data])
-                except Damaged:
+                except DamagedPiecesError:
                     text = node.data
                 assert hash_of(ALICE).encode() not in text, path
                 assert hash_of(OPERATOR).encode() not in text, path
@@ -130,11 +130,11 @@ def test_no_hash_of_a_password_is_in_a_node_that_others_may_read(ground: Ground,
 
 @pytest.mark.parametrize("login", OTHERS)
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.SWITCHED])
-def test_others_change_nothing_of_a_migration(ground: Ground, login: object, phase: Phase) -> None:
+def test_others_change_nothing_of_a_migration(ground: KillScenario, login: object, phase: Phase) -> None:
     begun(ground, phase)
     below = [path for path in ground.zookeeper.tree.dump() if f"{path}/".startswith(f"{CONTROL}/")]
     for path in below:
-        if path.rpartition("/")[2] != ABORT:
+        if path.rpartition("/")[2] != ABORT_CHILD:
             assert not may(ground, login, SetData(path, b"x")), path
         assert not may(ground, login, SetAcl(path, OPEN_ACL)), path
         assert not may(ground, login, Delete(path)), path
@@ -149,7 +149,9 @@ def test_others_change_nothing_of_a_migration(ground: Ground, login: object, pha
             assert not may(ground, login, request), request
 
 
-def test_the_fence_gives_no_login_more_than_before_and_the_world_never_the_right_to_administer(ground: Ground) -> None:
+def test_the_fence_gives_no_login_more_than_before_and_the_world_never_the_right_to_administer(
+    ground: KillScenario,
+) -> None:
     hidden = (all_of(ALICE), all_of(OPERATOR))
     ground.zookeeper.set_acl(OFFSET_0, hidden)
     before = lists_below(ground, ROOT)
@@ -172,25 +174,25 @@ def test_the_fence_gives_no_login_more_than_before_and_the_world_never_the_right
     assert after == {path: before[path] for path in after}
 
 
-def test_members_that_leave_may_delete_their_claims_with_the_login_that_they_have(ground: Ground) -> None:
+def test_members_that_leave_may_delete_their_claims_with_the_login_that_they_have(ground: KillScenario) -> None:
     """An old member that is stopped during the move; the world might not delete before, and may not now."""
     plan = ground.plan_it("copy")
     owners = paths.owners_of_topic(GROUP, "t")
     with ground.process() as session:
         authority = ground.moving(session, plan).control_znode
-        steps: list[Step] = [
-            BeginControl(authority, "copy"), HoldRun(authority, "me"), ControlTo(authority, Phase.FENCING),
+        steps: list[MigrationStep] = [
+            CreateControlZnode(authority, "copy"), AcquireLock(authority, "me"), AdvancePhase(authority, Phase.FENCING),
         ]  # fmt: skip
-        carry_out(authority, [*steps, AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=True)])
+        carry_out(authority, [*steps, SetFenceAcls(authority, ("t",), plan.snapshot.acls, members_may_delete=True)])
         [leaving, reading] = [
             next(one.perms for one in acl_of(ground, owners) if one.id == who) for who in (hash_of(ALICE), "anyone")
         ]
         assert (leaving, reading) == (PERM_READ | PERM_DELETE, PERM_READ)
-        carry_out(authority, [AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=False)])
+        carry_out(authority, [SetFenceAcls(authority, ("t",), plan.snapshot.acls, members_may_delete=False)])
         assert {one.perms for one in acl_of(ground, owners)} == {PERM_READ, PERM_ALL}
 
 
-def test_a_whole_move_and_the_way_back_leave_the_lists_as_they_were(ground: Ground) -> None:
+def test_a_whole_move_and_the_way_back_leave_the_lists_as_they_were(ground: KillScenario) -> None:
     before = lists_below(ground, ROOT)
     plan = begun(ground, Phase.SWITCHED)
     ground.modern(dict.fromkeys(PARTITIONS, 30))
@@ -207,7 +209,7 @@ def test_a_whole_move_and_the_way_back_leave_the_lists_as_they_were(ground: Grou
     )
 
 
-def test_the_archive_of_a_protected_group_has_no_open_node_and_is_the_operators_alone(ground: Ground) -> None:
+def test_the_archive_of_a_protected_group_has_no_open_node_and_is_the_operators_alone(ground: KillScenario) -> None:
     """Also nodes that were made for the fence: ``restore`` creates nodes with the lists of the archive."""
     begun(ground, Phase.SWITCHED)
     tp = TopicPartition("t", 7)
@@ -223,7 +225,7 @@ def test_the_archive_of_a_protected_group_has_no_open_node_and_is_the_operators_
 
 
 def test_without_the_fence_of_lists_offsets_that_come_back_have_the_list_of_the_group(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, PLAIN)
+    ground = KillScenario(tmp_path, PLAIN)
     protect(ground.zookeeper)
     log_in(ground, OPERATOR, ground.folder)
     plan = begun(ground, Phase.SWITCHED)
@@ -238,16 +240,16 @@ def test_without_the_fence_of_lists_offsets_that_come_back_have_the_list_of_the_
 
 
 def test_an_unprotected_group_stays_as_open_as_it_was(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     begun(ground, Phase.FENCED)
     assert lists_below(ground, CONTROL).keys() >= {CONTROL, f"{CONTROL}/{plan_piece_name(0)}"}
     assert all(acl == set(OPEN_ACL) for acl in lists_below(ground, "/zkconsumer").values())
-    assert all(MARK_USER not in one.id for acl in lists_below(ground, ROOT).values() for one in acl)
+    assert all(FENCE_ACL_USER not in one.id for acl in lists_below(ground, ROOT).values() for one in acl)
 
 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.COPIED, Phase.VERIFIED])
 def test_accepted_starts_that_do_not_follow_from_the_plan_are_refused(tmp_path: Path, phase: Phase) -> None:
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     plan = begun(ground, phase)
     before = ground.stored()
     assert may(ground, None, Create(f"{CONTROL}/{accepted_piece_name(0)}", pack(forged(plan))[0])), "it is open"
@@ -260,17 +262,17 @@ def test_accepted_starts_that_do_not_follow_from_the_plan_are_refused(tmp_path: 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.COPIED, Phase.VERIFIED])
 def test_accepted_offsets_that_are_not_in_zookeeper_are_refused(tmp_path: Path, phase: Phase) -> None:
     """The decisions of the plan give 48 for what the forged plan says that ZooKeeper had."""
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     plan = begun(ground, phase)
     before = ground.stored()
     assert may(ground, None, Create(f"{CONTROL}/{accepted_piece_name(0)}", pack(forged(plan, 48, 48))[0]))
-    with ground.process() as session, pytest.raises(PartlyDone, match=r"ZooKeeper had 48 .* and has 10"):
+    with ground.process() as session, pytest.raises(PartiallyDoneError, match=r"ZooKeeper had 48 .* and has 10"):
         resume(ground, session)
     assert (ground.stored(), ground.control(GROUP).phase) == (before, phase.value)  # type: ignore[union-attr]
 
 
 def test_decisions_of_an_accepted_plan_are_those_of_the_first_one(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     plan = begun(ground, Phase.FENCED)
     other = replace(plan, decisions=replace(plan.decisions, offsets={T0: 48}))
     data = forged(other)
@@ -280,27 +282,27 @@ def test_decisions_of_an_accepted_plan_are_those_of_the_first_one(tmp_path: Path
 
 
 def test_a_plan_whose_starts_are_not_what_its_decisions_give_is_refused_behind_the_fences(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     plan = begun(ground, Phase.FENCED)
     assert may(ground, None, SetData(f"{CONTROL}/{plan_piece_name(0)}", pack(forged(plan))[0]))
-    with ground.process() as session, pytest.raises(VerificationFailed, match=r"t/0: the plan says 48 \(cop") as no:
+    with ground.process() as session, pytest.raises(VerificationError, match=r"t/0: the plan says 48 \(cop") as no:
         resume(ground, session)
     assert "its decisions give 10 (copied)" in str(no.value)
     assert ground.stored() == {}
 
 
-def test_drift_that_was_accepted_is_carried_out_by_the_next_run(ground: Ground) -> None:
+def test_drift_that_was_accepted_is_carried_out_by_the_next_run(ground: KillScenario) -> None:
     begun(ground, Phase.FENCED)
     assert may(ground, OPERATOR, SetData(OFFSET_0, b"12"))
     with ground.process() as session:
-        resume(ground, session, accept_drift=True, hold_at=Phase.VERIFIED)
+        resume(ground, session, accept_drift=True, stop_after=Phase.VERIFIED)
         assert acl_of(ground, f"{CONTROL}/{accepted_piece_name(0)}") == {all_of(OPERATOR)}
     with ground.process() as session:
         resume(ground, session)
     assert {tp: value[0] for tp, value in ground.stored().items()} == EXPECTED | {T0: 12}
 
 
-def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: Ground) -> None:
+def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: KillScenario) -> None:
     plan = begun(ground, Phase.FENCED)
     piece = f"{CONTROL}/{acl_piece_name(0)}"
     assert ask(ground, None, Create(piece, b"x")) == [NoAuth(piece)]
@@ -310,7 +312,7 @@ def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: Groun
     with ground.process() as session, pytest.raises(PreconditionFailed, match="acls-0000 has world:anyone:cdrwa"):
         ground.back(session, plan)
     assert not may(ground, None, SetData(OFFSET_0, b"1"))
-    with ground.process() as session, pytest.raises(VerificationFailed, match="others than digest user 'operator' may"):
+    with ground.process() as session, pytest.raises(VerificationError, match="others than digest user 'operator' may"):
         read_late_acls(ground.moving(session, plan).control_znode)
 
 
@@ -324,7 +326,7 @@ def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: Groun
 )  # fmt: skip
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.SWITCHED])
 def test_a_run_with_another_login_is_refused_before_it_changes_anything(
-    ground: Ground, login: object, words: str, phase: Phase
+    ground: KillScenario, login: object, words: str, phase: Phase
 ) -> None:
     plan = begun(ground, phase)
     before = ground.zookeeper.tree.dump(), lists_below(ground, "/")
@@ -346,7 +348,7 @@ def test_a_run_with_another_login_is_refused_before_it_changes_anything(
     assert (ground.zookeeper.tree.dump(), lists_below(ground, "/")) == before
 
 
-def test_a_protected_group_needs_a_login(ground: Ground) -> None:
+def test_a_protected_group_needs_a_login(ground: KillScenario) -> None:
     """Also where everybody has the rights that the steps need, with the fence of access lists and without it."""
     log_in(ground, None, ground.folder)
     for decisions, missing in ((ground.decisions, PERM_WRITE), (PLAIN, PERM_ADMIN)):
@@ -360,7 +362,7 @@ def test_a_protected_group_needs_a_login(ground: Ground) -> None:
     assert ground.control(GROUP) is None
 
 
-def test_nodes_that_others_made_before_are_refused_with_what_to_do_and_then_taken(ground: Ground) -> None:
+def test_nodes_that_others_made_before_are_refused_with_what_to_do_and_then_taken(ground: KillScenario) -> None:
     top, groups = paths.parents(CONTROL)
     open_node(ground, top)
     open_node(ground, groups)
@@ -375,11 +377,11 @@ def test_nodes_that_others_made_before_are_refused_with_what_to_do_and_then_take
     assert acl_of(ground, CONTROL) == {all_of(OPERATOR), WORLD_READS}
 
 
-def test_the_control_znode_of_a_migration_before_that_was_open_is_refused(ground: Ground) -> None:
-    open_first = Ground(ground.folder)
+def test_the_control_znode_of_a_migration_before_that_was_open_is_refused(ground: KillScenario) -> None:
+    open_first = KillScenario(ground.folder)
     plan = open_first.plan_it("copy")
     with open_first.process() as session:
-        open_first.apply(session, plan, hold_at=Phase.VERIFIED)
+        open_first.apply(session, plan, stop_after=Phase.VERIFIED)
         open_first.back(session, plan)
     protect(open_first.zookeeper)
     log_in(open_first, OPERATOR, open_first.folder)
@@ -395,11 +397,11 @@ def test_the_control_znode_of_a_migration_before_that_was_open_is_refused(ground
             acl = SECURE_ACL if "world" in has else SECURE_ACL[:1]
             assert ask(open_first, OPERATOR, SetAcl(path, acl))
     with open_first.process() as session:
-        open_first.apply(session, anew, hold_at=Phase.FENCED)
+        open_first.apply(session, anew, stop_after=Phase.FENCED)
     assert acl_of(open_first, f"{CONTROL}/{plan_piece_name(0)}") == {all_of(OPERATOR)}
 
 
-def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_both(ground: Ground) -> None:
+def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_both(ground: KillScenario) -> None:
     """CREATE below the parents is what an administrator gives, login by login; the world has none."""
     begun(ground, Phase.FENCED)
     other = paths.control("h")
@@ -420,25 +422,25 @@ def test_groups_of_two_logins_share_the_parents_that_an_administrator_opened_to_
 # --- the group's own login --------------------------------------------------------------------------------------
 
 
-def test_the_login_of_the_group_asks_a_run_to_stop_and_acknowledges_and_writes_no_plan(ground: Ground) -> None:
+def test_the_login_of_the_group_asks_a_run_to_stop_and_acknowledges_and_writes_no_plan(ground: KillScenario) -> None:
     begun(ground, Phase.FENCED)
-    for path, perms in ((MEMBERS, PERM_READ | PERM_CREATE | PERM_DELETE), (ABORT, PERM_READ | PERM_WRITE)):
+    for path, perms in ((MEMBERS_CHILD, PERM_READ | PERM_CREATE | PERM_DELETE), (ABORT_CHILD, PERM_READ | PERM_WRITE)):
         assert acl_of(ground, f"{CONTROL}/{path}") == {
             all_of(OPERATOR), WORLD_READS, all_of(ALICE)._replace(perms=perms), all_of(OPERATOR)._replace(perms=perms),
         }  # fmt: skip
     for login, is_member in ((ALICE, True), (None, False), (MALLORY, False)):
-        member = f"{CONTROL}/{MEMBERS}/c1"
+        member = f"{CONTROL}/{MEMBERS_CHILD}/c1"
         answers = ask(ground, login, Create(member, b"{}", ephemeral=True), Delete(member))
         assert [isinstance(one, NoAuth) for one in answers] == [not is_member] * 2, login
-        assert may(ground, login, SetData(f"{CONTROL}/{ABORT}", b"")) == is_member
+        assert may(ground, login, SetData(f"{CONTROL}/{ABORT_CHILD}", b"")) == is_member
         assert not may(ground, login, SetData(f"{CONTROL}/{plan_piece_name(0)}", b"x"))
 
 
-def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: Ground) -> None:
+def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: KillScenario) -> None:
     plan = begun(ground, Phase.FENCED)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        ground.carry_out(moving, iter([HoldRun(moving.control_znode, "me")]))
+        ground.carry_out(moving, iter([AcquireLock(moving.control_znode, "me")]))
         assert not moving.control_znode.is_abort_requested()
         assert not read_migration_status(session, GROUP).abort_requested
         log_in(ground, ALICE, ground.folder)
@@ -449,7 +451,7 @@ def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: Ground) -
     log_in(ground, OPERATOR, ground.folder)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        ground.carry_out(moving, iter([HoldRun(moving.control_znode, "me")]))
+        ground.carry_out(moving, iter([AcquireLock(moving.control_znode, "me")]))
         assert not moving.control_znode.is_abort_requested()
     log_in(ground, None, ground.folder)
     with ground.process() as session:
@@ -460,7 +462,7 @@ def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: Ground) -
 
 @pytest.mark.parametrize("end", ["switched", "undone"])
 def test_members_with_a_login_of_the_group_move_and_come_back_without_a_stop(tmp_path: Path, end: str) -> None:
-    class Protected(DualGround):
+    class Protected(DualKillScenario):
         member_login = ALICE
 
     ground = Protected(tmp_path)
@@ -471,7 +473,7 @@ def test_members_with_a_login_of_the_group_move_and_come_back_without_a_stop(tmp
     plan = ground.plan_it("dual")
     with ground.process() as session:
         ground.move(session, plan)
-        assert not may(ground, None, Create(f"{CONTROL}/{MEMBERS}/forged", b"{}", ephemeral=True))
+        assert not may(ground, None, Create(f"{CONTROL}/{MEMBERS_CHILD}/forged", b"{}", ephemeral=True))
         assert not may(ground, ALICE, SetData(CONTROL, b"{}"))
     assert ground.stands(GROUP) == ("switched", "kafka")
     if end == "undone":
@@ -497,7 +499,7 @@ def test_a_spark_query_with_the_login_of_the_group_claims_before_and_after_a_pro
     log_in(lab, ALICE, tmp_path)
     with lab.process() as session:  # an earlier migration, before the query was there
         plan = lab.plan(group, DECISIONS, "first")
-        lab.apply(session, plan, hold_at=Phase.FENCED)
+        lab.apply(session, plan, stop_after=Phase.FENCED)
         lab.rollback(session, plan)
     assert acl_of(lab, "/zkconsumer") == {all_of(ALICE), WORLD_READS}
     secured = {"zookeeper.set.acl": "true", "zookeeper.auth": auth_of(tmp_path, ALICE)}
@@ -525,32 +527,32 @@ def test_a_spark_query_with_the_login_of_the_group_claims_before_and_after_a_pro
 
 def test_a_run_with_the_login_of_the_members_says_so_and_waits_for_the_longest_session(tmp_path: Path) -> None:
     """Its lists let a member in that wakes from a pause; that member has no session any more then."""
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     protect(ground.zookeeper, (all_of(ALICE), WORLD_READS))
     log_in(ground, ALICE, tmp_path)
     plan = ground.plan_it("copy")
     with ground.process() as session:
         authority = ground.moving(session, plan).control_znode
-        [_, words] = AclFence(authority, ("t",), plan.snapshot.acls, members_may_delete=True).describe()
+        [_, words] = SetFenceAcls(authority, ("t",), plan.snapshot.acls, members_may_delete=True).describe()
         assert "members of the group log in as this run does (digest user 'alice')" in words
         began_ms = ground.clock.now_ms()
-        ground.apply(session, plan, hold_at=Phase.FENCED)
+        ground.apply(session, plan, stop_after=Phase.FENCED)
     assert ground.clock.now_ms() - began_ms >= ground.zookeeper.timeout_range_ms[1]
     other = protected_ground(tmp_path)
     with other.process() as session:
         authority = other.moving(session, plan).control_znode
-        assert len(AclFence(authority, ("t",), dict.fromkeys([OFFSET_0], PROTECTED), True).describe()) == 1
+        assert len(SetFenceAcls(authority, ("t",), dict.fromkeys([OFFSET_0], PROTECTED), True).describe()) == 1
 
 
 # --- the decisions ----------------------------------------------------------------------------------------------
 
 
 def test_a_name_of_a_sasl_user_is_recognised_also_with_host_and_realm() -> None:
-    bob = SaslDigestMd5("bob", "secret")
+    bob = SaslDigestMd5Login("bob", "secret")
     for name, is_his in (("bob", True), ("bob/host@REALM", True), ("bob@REALM", True), ("bobby", False)):
         assert matches_login(Acl(PERM_ALL, "sasl", name), bob) is is_his
-        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapi("bob@OTHER")) is is_his
-        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapi())
+        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapiLogin("bob@OTHER")) is is_his
+        assert matches_login(Acl(PERM_ALL, "sasl", name), SaslGssapiLogin())
     assert not matches_login(Acl(PERM_ALL, "digest", "bob:x"), bob)
 
 
@@ -563,7 +565,7 @@ def test_the_world_is_a_member_only_where_every_node_lets_it() -> None:
 
 def test_words_of_lists_and_logins_hold_no_hash() -> None:
     assert format_acl(PROTECTED) == "digest:alice:...:cdrwa,digest:operator:...:cdrwa,world:anyone:r"
-    assert RunAccess(OPERATOR).login_text == "digest user 'operator'"
+    assert RunAclPolicy(OPERATOR).login_text == "digest user 'operator'"
 
 
 def test_a_mark_makes_a_list_a_fence_whatever_else_is_in_it() -> None:
@@ -571,4 +573,4 @@ def test_a_mark_makes_a_list_a_fence_whatever_else_is_in_it() -> None:
     own = (all_of(ALICE), WORLD_READS)
     assert not is_fence(own)
     assert is_fence((*own, fence_acl_entry("m1")))
-    assert is_fence((*own, Acl(PERM_READ, "digest", f"{MARK_USER}:x"))), "as a server shows it to others"
+    assert is_fence((*own, Acl(PERM_READ, "digest", f"{FENCE_ACL_USER}:x"))), "as a server shows it to others"

@@ -14,8 +14,8 @@ from bridge.migration.member.acknowledgement import (
     format_acknowledgement,
     parse_acknowledgement,
 )
-from zkconsumer.errors import MalformedZnode, UnsafeName
-from zkconsumer.zk.znodes import Control
+from zkconsumer.errors import InvalidNameError, MalformedZnode
+from zkconsumer.zk.znodes import ControlRecord
 
 SAID = Acknowledgement("m1", 3, "locked", 7, 2)
 DATA = b'{"id":"m1","epoch":3,"phase":"locked","generation":7,"behind":2}'
@@ -24,7 +24,7 @@ DATA = b'{"id":"m1","epoch":3,"phase":"locked","generation":7,"behind":2}'
 def test_it_is_one_line_of_json_beside_the_control_znode() -> None:
     assert format_acknowledgement(SAID) == DATA
     assert acknowledgement_path("g", "g_host-1") == "/zkconsumer/groups/g/members/g_host-1"
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         acknowledgement_path("g", "a/b")
 
 
@@ -70,11 +70,11 @@ def test_what_cannot_be_read_acknowledges_nothing(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("control", "answers"),
     [
-        (Control("m1", 3, "locked", "zookeeper", "dual"), True),
-        (Control("m2", 3, "locked", "zookeeper", "dual"), False),
-        (Control("m1", 4, "locked", "zookeeper", "dual"), False),
-        (Control("m1", 3, "copied", "zookeeper", "dual"), False),
+        (ControlRecord("m1", 3, "locked", "zookeeper", "dual"), True),
+        (ControlRecord("m2", 3, "locked", "zookeeper", "dual"), False),
+        (ControlRecord("m1", 4, "locked", "zookeeper", "dual"), False),
+        (ControlRecord("m1", 3, "copied", "zookeeper", "dual"), False),
     ],
 )
-def test_it_answers_one_state_of_the_control_znode(control: Control, answers: bool) -> None:
+def test_it_answers_one_state_of_the_control_znode(control: ControlRecord, answers: bool) -> None:
     assert SAID.matches_control(control) is answers

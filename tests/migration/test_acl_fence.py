@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from bridge.migration.control import acl_piece_name
-from bridge.migration.control_steps import HoldRun
-from bridge.migration.errors import PartlyDone, VerificationFailed
+from bridge.migration.control_steps import AcquireLock
+from bridge.migration.errors import PartiallyDoneError, VerificationError
 from bridge.migration.fences import late_lists
-from bridge.migration.fences.acls import AclFence, RestoreLists
-from bridge.migration.fences.late_lists import store_late_acls, read_late_acls
-from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, AccessList, is_fence
-from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, paths_without_admin
-from bridge.migration.login import RANDOM_USER, open_fence_session, fence_security
+from bridge.migration.fences.acls import RestoreAcls, SetFenceAcls
+from bridge.migration.fences.late_lists import read_late_acls, store_late_acls
+from bridge.migration.fences.lifting import RemoveOwnerFences
+from bridge.migration.fences.lists import READ_AND_DELETE, READ_ONLY, AccessList, is_fence
+from bridge.migration.fences.rights import CheckAclPermissions, CheckPermissions, paths_without_admin
+from bridge.migration.login import GENERATED_USER, fence_security, open_fence_session
 from bridge.migration.look_rights import unwritable
-from bridge.migration.needed_rights import Nodes
+from bridge.migration.needed_rights import GroupZnodes
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import pack
-from bridge.migration.step import Done, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepWaiting
 from tests.migration.fix_cuts import ADDRESS, GROUP, WHO, Cut, Group, Killed, at_every_cut, carry_out
 from tests.migration.fix_fences import (
     FENCING,
@@ -37,7 +37,7 @@ from tests.migration.fix_fences import (
     stood,
     to,
 )
-from zkconsumer.admin.session import Doors, tools_config
+from zkconsumer.admin.session import AdminDependencies, tools_config
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InvalidConfigException, PreconditionFailed, UsageError, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -60,7 +60,7 @@ from zkconsumer.zk.requests import (
     SetAcl,
     SetData,
 )
-from zkconsumer.zk.security import Digest, SaslDigestMd5, ZkSecurity
+from zkconsumer.zk.security import DigestLogin, SaslDigestMd5Login, ZkSecurity
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 IDS = paths.ids(GROUP)
@@ -102,25 +102,25 @@ def test_everything_is_fenced_and_may_be_cut_off_anywhere() -> None:
 def test_the_parents_are_fenced_too_and_made_where_a_topic_has_none() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
+        carry_out(authority, [AcquireLock(authority, WHO), acls(authority, PLAIN)])
         [us] = authority.own_acl_entries()
         lists = lists_of(group)
         assert set(lists) == NODES
         for path, acl in lists.items():
             is_owners = path.startswith(f"{paths.owners(GROUP)}/")
-            assert set(acl) == {us, MAY_LEAVE if is_owners else READ_ONLY}, path
+            assert set(acl) == {us, READ_AND_DELETE if is_owners else READ_ONLY}, path
         carry_out(authority, [acls(authority, PLAIN, members_leave=False)])
         assert all(set(acl) == {us, READ_ONLY} for acl in lists_of(group).values())
-        assert acls(authority, PLAIN).check() == Done(), "stricter is good enough"
+        assert acls(authority, PLAIN).check() == StepDone(), "stricter is good enough"
 
 
 def test_nodes_that_are_taken_back_let_nobody_delete_again() -> None:
     group = moved(*FENCING)
-    group.login = Digest(RANDOM_USER, "first")
+    group.login = DigestLogin(GENERATED_USER, "first")
     fenced(group)
-    group.login = Digest(RANDOM_USER, "second")
+    group.login = DigestLogin(GENERATED_USER, "second")
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
+        carry_out(authority, [AcquireLock(authority, WHO), acls(authority, PLAIN)])
         [us] = authority.own_acl_entries()
         assert all(set(acl) == {us, READ_ONLY} for path, acl in lists_of(group).items() if path in NODES)
 
@@ -128,7 +128,9 @@ def test_nodes_that_are_taken_back_let_nobody_delete_again() -> None:
 def test_lists_that_the_connection_took_are_set_again() -> None:
     """No run ends a step with half of a level, though each level is asked for in one go."""
     group = moved(*FENCING)
-    group.zookeeper.lose_connection_on_next(lambda request: isinstance(request, SetAcl) and request.path == OFFSET_0, is_done=False)
+    group.zookeeper.lose_connection_on_next(
+        lambda request: isinstance(request, SetAcl) and request.path == OFFSET_0, is_done=False
+    )
     with group.process() as authority:
         run_of(lambda one: [acls(one, PLAIN)])(authority)
     assert {path for path, acl in lists_of(group).items() if is_fence(acl)} == NODES
@@ -169,8 +171,11 @@ def test_while_members_leave_they_may_delete_their_claims() -> None:
     leaving = group.member()
     assert submit_and_wait(leaving, [Create(path, b"me", ephemeral=True)], 1_000) == [path]
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), acls(authority, PLAIN)])
-        assert submit_and_wait(leaving, [Delete(path), Create(path, b"me", ephemeral=True)], 1_000) == [None, NoAuth(path)]
+        carry_out(authority, [AcquireLock(authority, WHO), acls(authority, PLAIN)])
+        assert submit_and_wait(leaving, [Delete(path), Create(path, b"me", ephemeral=True)], 1_000) == [
+            None,
+            NoAuth(path),
+        ]
 
 
 # --- only when nobody is there ----------------------------------------------------------------------------------
@@ -180,18 +185,18 @@ def test_a_member_is_waited_for_by_name() -> None:
     group = moved(*FENCING)
     ask(group, Create(paths.registration(GROUP, "g1_a-1"), b"{}", ephemeral=True))
     with group.process() as authority:
-        assert acls(authority, PLAIN).check() == Waiting("g1_a-1 to leave (1 registered)")
+        assert acls(authority, PLAIN).check() == StepWaiting("g1_a-1 to leave (1 registered)")
 
 
 def test_a_member_that_registers_between_look_and_write_is_named_and_can_go_on() -> None:
     """Its claims and offsets are not fenced, or it would stop reading and keep them."""
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         step = acls(authority, PLAIN)
-        assert step.check() == Todo()
+        assert step.check() == StepPending()
         ask(group, Create(paths.registration(GROUP, "g1_late-1"), b"{}", ephemeral=True))
-        with pytest.raises(PartlyDone, match="g1_late-1 registered in group g1"):
+        with pytest.raises(PartiallyDoneError, match="g1_late-1 registered in group g1"):
             step.do()
     assert [path for path, acl in lists_of(group).items() if is_fence(acl)] == [IDS]
 
@@ -208,7 +213,7 @@ def test_nodes_that_are_anothers_are_all_named_before_anything_is_changed() -> N
     group.zookeeper.set_acl(IDS, ())
     before = group.state()
     with group.process() as authority, pytest.raises(PreconditionFailed) as caught:
-        carry_out(authority, [MayChangeLists(authority.session, GROUP, TOPICS)])
+        carry_out(authority, [CheckAclPermissions(authority.session, GROUP, TOPICS)])
     assert str(caught.value).startswith("the access lists of 3 nodes are not ours to change:\n  /consumers/g1/ids\n")
     assert f"\n  {OFFSET_0}\nLog in as whoever made them (--zookeeper-auth), or" in str(caught.value)
     assert group.state() == before
@@ -217,11 +222,11 @@ def test_nodes_that_are_anothers_are_all_named_before_anything_is_changed() -> N
 
 def test_nodes_of_our_own_login_may_be_changed_whatever_the_list_calls_us() -> None:
     group = stood()
-    group.login = SaslDigestMd5("alice", "secret")
+    group.login = SaslDigestMd5Login("alice", "secret")
     group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "sasl", "alice"), READABLE))
     with group.process() as authority:
-        step = MayChangeLists(authority.session, GROUP, TOPICS)
-        assert step.check() == Done()
+        step = CheckAclPermissions(authority.session, GROUP, TOPICS)
+        assert step.check() == StepDone()
         assert step.describe()
         step.do()
 
@@ -244,7 +249,7 @@ def with_lists(group: Group, lists: dict[str, AccessList]) -> tuple[list[str], i
 def test_the_server_is_asked_for_the_right_to_administer_once_for_each_list() -> None:
     """It decides by the list and our login alone."""
     group = Group()
-    group.login = SaslDigestMd5("alice", "secret")
+    group.login = SaslDigestMd5Login("alice", "secret")
     ours, theirs = (Acl(PERM_ALL, "sasl", "alice"), READABLE), (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)
     lists = {f"/x/{number}": (ours, theirs, OPEN_ACL)[number % 3] for number in range(300)}
     lacking, asked = with_lists(group, lists)
@@ -280,19 +285,19 @@ def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(ha
     partitions = [TopicPartition("clicks", number) for number in range(1_000)]
     for tp in partitions:
         group.offset(tp.topic, tp.partition)
-    nodes = Nodes(GROUP, TOPICS, partitions, acl_fence=False)
+    nodes = GroupZnodes(GROUP, TOPICS, partitions, acl_fence=False)
     with group.process() as authority:
         store, session = group.stores[-1], authority.session
         stored = {path: session.get(path) for path in nodes.written}
         sent = [store.packets_sent]
-        for look in (MayCarryOut(session, nodes), MayChangeLists(session, GROUP, TOPICS)):
-            assert look.check() == Done()
+        for look in (CheckPermissions(session, nodes), CheckAclPermissions(session, GROUP, TOPICS)):
+            assert look.check() == StepDone()
             sent.append(store.packets_sent)
         assert {path: session.get(path) for path in nodes.written} == stored
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
         named = rf"1 node: {OFFSET_0} \(write\)"
         with pytest.raises(PreconditionFailed, match=named):
-            carry_out(authority, [MayCarryOut(session, nodes)])
+            carry_out(authority, [CheckPermissions(session, nodes)])
     check = sent[1] - sent[0]
     assert check == len(nodes.all_paths) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
 
@@ -348,20 +353,20 @@ def test_data_that_is_no_offset_is_checked_in_a_packet_of_its_own() -> None:
 def test_rights_that_are_lost_after_the_look_are_named() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         step = acls(authority, PLAIN)
-        assert step.check() == Todo()
+        assert step.check() == StepPending()
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
-        with pytest.raises(PartlyDone, match=f"refused to change {OFFSET_0}: NoAuth"):
+        with pytest.raises(PartiallyDoneError, match=f"refused to change {OFFSET_0}: NoAuth"):
             step.do()
-        with pytest.raises(PartlyDone, match=f"not ours to change:\n  {OFFSET_0}"):
+        with pytest.raises(PartiallyDoneError, match=f"not ours to change:\n  {OFFSET_0}"):
             carry_out(authority, [step])
 
 
 def test_a_session_that_is_nobody_can_fence_nothing() -> None:
     group = moved(*FENCING)
     group.login = None
-    with group.process() as authority, pytest.raises(PartlyDone, match="--zookeeper-auth, or --no-acl-fence"):
+    with group.process() as authority, pytest.raises(PartiallyDoneError, match="--zookeeper-auth, or --no-acl-fence"):
         run_of(lambda one: [acls(one, PLAIN)])(authority)
 
 
@@ -372,10 +377,10 @@ def test_a_run_with_another_login_takes_the_nodes_back() -> None:
     """The login was made up at random, and nobody has it any more."""
     for at in range(1, 16):
         group = moved(*FENCING)
-        group.login = Digest(RANDOM_USER, "first")
+        group.login = DigestLogin(GENERATED_USER, "first")
         with pytest.raises(Killed), group.process(Cut(at, "before")) as authority:
             run_of(lambda one: [*fence_all(one, PLAIN), to(one, Phase.FENCED)])(authority)
-        group.login = Digest(RANDOM_USER, "second")
+        group.login = DigestLogin(GENERATED_USER, "second")
         with group.process() as authority:
             run_of(lambda one: fence_all(one, PLAIN))(authority)
             [us] = authority.own_acl_entries()
@@ -387,9 +392,9 @@ def test_a_run_with_another_login_takes_the_nodes_back() -> None:
 def test_what_another_login_fenced_is_lifted_by_this_one() -> None:
     """The parents that the fence made are deleted below parents that the other login made."""
     group = moved(*FENCING)
-    group.login = Digest(RANDOM_USER, "first")
+    group.login = DigestLogin(GENERATED_USER, "first")
     fenced(group)
-    group.login = Digest(RANDOM_USER, "second")
+    group.login = DigestLogin(GENERATED_USER, "second")
     with group.process() as authority:
         run_of(lambda one: [to(one, Phase.UNDOING), *lift_all(one, PLAIN)])(authority)
     assert lists_of(group) == PLAIN
@@ -397,13 +402,13 @@ def test_what_another_login_fenced_is_lifted_by_this_one() -> None:
 
 def test_on_the_way_back_the_offsets_are_taken_back_for_writing() -> None:
     group = moved(*FENCING)
-    group.login = Digest(RANDOM_USER, "first")
+    group.login = DigestLogin(GENERATED_USER, "first")
     fenced(group)
     way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RETURNING)
     moved_on = [lambda one, phase=phase: to(one, phase) for phase in way]
-    group.login = Digest(RANDOM_USER, "second")
+    group.login = DigestLogin(GENERATED_USER, "second")
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), *(make(authority) for make in moved_on)])
+        carry_out(authority, [AcquireLock(authority, WHO), *(make(authority) for make in moved_on)])
         assert authority.session.request([SetData(OFFSET_0, b"50")]) == [NoAuth(OFFSET_0)]
         carry_out(authority, [acls(authority, PLAIN, members_leave=False)])
         assert authority.session.request([SetData(OFFSET_0, b"50")]) != [NoAuth(OFFSET_0)]
@@ -411,7 +416,7 @@ def test_on_the_way_back_the_offsets_are_taken_back_for_writing() -> None:
 
 @pytest.mark.parametrize("acl", [
     (), OPEN_ACL, (READABLE,), (READ_ONLY,), (Acl(PERM_ALL, "sasl", "kafka"), READABLE),
-    (READ_ONLY, Acl(PERM_READ, "digest", "a:b")), (READ_ONLY, MAY_LEAVE, Acl(PERM_ALL, "digest", "a:b")),
+    (READ_ONLY, Acl(PERM_READ, "digest", "a:b")), (READ_ONLY, READ_AND_DELETE, Acl(PERM_ALL, "digest", "a:b")),
 ])  # fmt: skip
 def test_lists_that_people_make_are_no_fence(acl: tuple[Acl, ...]) -> None:
     assert not is_fence(acl)
@@ -433,7 +438,7 @@ def test_a_stale_run_changes_no_list() -> None:
     """K1 where no multi is: what it has in hand is bound to the session that held the run."""
     group = moved(*FENCING)
     with group.process() as stale:
-        carry_out(stale, [HoldRun(stale, WHO)])
+        carry_out(stale, [AcquireLock(stale, WHO)])
         store = group.stores[-1]
         session_id = stale.require_lock_session()
         group.zookeeper.expire(store)
@@ -441,21 +446,21 @@ def test_a_stale_run_changes_no_list() -> None:
             run_of(lambda one: [to(one, Phase.UNDOING), to(one, Phase.UNDONE)])(other)
         before = group.state()
         stale.session.request([SetAcl(IDS, (READABLE,))], session_id)
-        with pytest.raises(PartlyDone):
+        with pytest.raises(PartiallyDoneError):
             acls(stale, PLAIN).do()
-        with pytest.raises(PartlyDone):
-            carry_out(stale, [RestoreLists(stale, TOPICS, PLAIN)])
+        with pytest.raises(PartiallyDoneError):
+            carry_out(stale, [RestoreAcls(stale, TOPICS, PLAIN)])
         assert group.state() == before
 
 
 def test_a_run_that_lost_its_session_in_the_middle_stops() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         step = acls(authority, PLAIN)
-        assert step.check() == Todo()
+        assert step.check() == StepPending()
         group.zookeeper.expire(group.stores[-1])
-        with pytest.raises((PartlyDone, UsageError)):
+        with pytest.raises((PartiallyDoneError, UsageError)):
             step.do()
     assert not any(is_fence(acl) for acl in lists_of(group).values())
 
@@ -476,7 +481,7 @@ def odd() -> Group:
 def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -> None:
     made = [path for path in PLAIN if "views" not in path]
     at_every_cut(
-        odd, run_of(lambda one: [AclFence(one, (), {path: PLAIN[path] for path in made}, True)]), writes_min=16
+        odd, run_of(lambda one: [SetFenceAcls(one, (), {path: PLAIN[path] for path in made}, True)]), writes_min=16
     )
     group = odd()
     before = lists_of(group)
@@ -492,7 +497,7 @@ def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -
 
 def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out(tmp_path: Path) -> None:
     """Who may not administer is told ``alice:x``; put back so, it would be nobody's."""
-    alice = Digest("alice", "secret")
+    alice = DigestLogin("alice", "secret")
     secret = tmp_path / "secret"
     secret.touch(0o600)
     secret.write_text("alice:secret")
@@ -515,7 +520,10 @@ def test_a_node_with_a_login_that_came_after_the_plan_stops_a_run_without_one(tm
     """Its list would be kept where everybody may read it."""
     group = moved(*FENCING)
     group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "digest", "alice:hash"), Acl(PERM_ALL - 2, "world", "anyone")))
-    with group.process() as authority, pytest.raises(PartlyDone, match=r"is protected: .*clicks/0 .*--zookeeper-auth"):
+    with (
+        group.process() as authority,
+        pytest.raises(PartiallyDoneError, match=r"is protected: .*clicks/0 .*--zookeeper-auth"),
+    ):
         run_of(lambda one: [acls(one, PLAIN)])(authority)
     assert not any(b"alice" in data for data, _ in group.state().values())
 
@@ -548,10 +556,10 @@ def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
     group = fenced()
     group.zookeeper.ensure(paths.control_child(GROUP, acl_piece_name(0)), data)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), to(authority, Phase.UNDOING)])
+        carry_out(authority, [AcquireLock(authority, WHO), to(authority, Phase.UNDOING)])
         before = group.state()
-        with pytest.raises(VerificationFailed, match=r"acls-0000 was damaged.*by hand"):
-            carry_out(authority, [RestoreLists(authority, TOPICS, PLAIN)])
+        with pytest.raises(VerificationError, match=r"acls-0000 was damaged.*by hand"):
+            carry_out(authority, [RestoreAcls(authority, TOPICS, PLAIN)])
     assert group.state() == before
 
 
@@ -577,11 +585,13 @@ def test_registering_is_possible_last() -> None:
     """So that whoever registers finds everything open."""
     group = fenced()
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO), to(authority, Phase.UNDOING), LiftOwnerFences(authority, PLAIN)])
+        carry_out(
+            authority, [AcquireLock(authority, WHO), to(authority, Phase.UNDOING), RemoveOwnerFences(authority, PLAIN)]
+        )
     for at in range(2, 20):
         try:
             with group.process(Cut(at, "before")) as authority:
-                run_of(lambda one: [RestoreLists(one, TOPICS, PLAIN)])(authority)
+                run_of(lambda one: [RestoreAcls(one, TOPICS, PLAIN)])(authority)
         except Killed:
             pass
         still = {path for path, acl in lists_of(group).items() if is_fence(acl)}
@@ -622,20 +632,20 @@ def test_a_group_whose_nodes_are_all_gone_is_fenced_and_undone_all_the_same() ->
 def test_behind_fenced_no_list_is_set_and_behind_undone_none_is_put_back() -> None:
     group = moved(*FENCING, Phase.FENCED)
     with group.process() as authority:
-        assert acls(authority, PLAIN).check() == Done()
+        assert acls(authority, PLAIN).check() == StepDone()
         assert acls(authority, PLAIN).describe() == [
             "change the access lists of 9 nodes, from /consumers/g1/ids: the world reads only"
         ]
     group = moved(*UNDOING, Phase.UNDONE)
     with group.process() as authority:
-        assert RestoreLists(authority, TOPICS, PLAIN).check() == Done()
-        assert LiftOwnerFences(authority, ()).check() == Done()
+        assert RestoreAcls(authority, TOPICS, PLAIN).check() == StepDone()
+        assert RemoveOwnerFences(authority, ()).check() == StepDone()
     group = fenced()
     with group.process() as authority:
-        step = RestoreLists(authority, TOPICS, PLAIN)
+        step = RestoreAcls(authority, TOPICS, PLAIN)
         assert step.describe() == ["put the access lists of 9 nodes back as they were"]
-        with pytest.raises(PartlyDone, match="in phase fencing"):
-            carry_out(authority, [HoldRun(authority, WHO), step])
+        with pytest.raises(PartiallyDoneError, match="in phase fencing"):
+            carry_out(authority, [AcquireLock(authority, WHO), step])
 
 
 # --- as whom ----------------------------------------------------------------------------------------------------
@@ -647,9 +657,9 @@ def config(**more: str) -> ConsumerConfig:
 
 def test_without_a_login_one_is_made_up_and_never_the_same(tmp_path: Path) -> None:
     first, second = (fence_security(config(), acl_fence=True).login for _ in range(2))
-    assert isinstance(first, Digest)
-    assert isinstance(second, Digest)
-    assert first.user == second.user == RANDOM_USER
+    assert isinstance(first, DigestLogin)
+    assert isinstance(second, DigestLogin)
+    assert first.user == second.user == GENERATED_USER
     assert first.password != second.password
     assert len(first.password) >= 32
     assert first.password not in repr(first)
@@ -658,8 +668,8 @@ def test_without_a_login_one_is_made_up_and_never_the_same(tmp_path: Path) -> No
     secret.touch(0o600)
     secret.write_text("bob:secret")
     auth = {"zookeeper.auth": f"digest:{secret}"}
-    assert fence_security(config(**auth), acl_fence=True).login == Digest("bob", "secret")
-    assert fence_security(config(**auth), acl_fence=False).login == Digest("bob", "secret")
+    assert fence_security(config(**auth), acl_fence=True).login == DigestLogin("bob", "secret")
+    assert fence_security(config(**auth), acl_fence=False).login == DigestLogin("bob", "secret")
 
 
 def test_the_flag_wins_over_the_file_and_a_session_is_opened_with_it(tmp_path: Path) -> None:
@@ -678,19 +688,19 @@ def test_the_flag_wins_over_the_file_and_a_session_is_opened_with_it(tmp_path: P
         (f"digest:{tmp_path}/two", True, "two"), (None, True, "one"), (None, False, "one"),
     ):  # fmt: skip
         with open_fence_session(
-            ADDRESS, tmp_path / "config", Doors(store=store), zookeeper_auth=flag, acl_fence=acl_fence
+            ADDRESS, tmp_path / "config", AdminDependencies(store=store), zookeeper_auth=flag, acl_fence=acl_fence
         ) as session:
             assert session.request([Exists(IDS)]) != [None]
         login = told[-1].login
-        assert isinstance(login, Digest)
+        assert isinstance(login, DigestLogin)
         assert login.user == user
-    with open_fence_session(ADDRESS, None, Doors(store=store)) as session:
+    with open_fence_session(ADDRESS, None, AdminDependencies(store=store)) as session:
         assert session.request([Exists(IDS)]) != [None]
         assert session.max_session_timeout_ms() == 40_000
-    assert isinstance(told[-1].login, Digest)
-    assert told[-1].login.user == RANDOM_USER
+    assert isinstance(told[-1].login, DigestLogin)
+    assert told[-1].login.user == GENERATED_USER
     with pytest.raises(InvalidConfigException, match=r"zookeeper\.auth"):
-        open_fence_session(ADDRESS, None, Doors(store=store), zookeeper_auth="password")
+        open_fence_session(ADDRESS, None, AdminDependencies(store=store), zookeeper_auth="password")
 
 
 def test_no_secret_is_in_any_node_or_text() -> None:

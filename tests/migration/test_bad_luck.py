@@ -30,9 +30,7 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_goes_on(
-    lab: Lab, shell: Shell, name: str
-) -> None:
+def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_goes_on(lab: Lab, shell: Shell, name: str) -> None:
     command = COMMANDS[name]
     moments = shell.moments(name)
     group, file = command.prepare(shell)

@@ -19,7 +19,7 @@ from zkconsumer.admin.brokers import CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 __all__ = ["lab", "shell"]
 
@@ -190,7 +190,7 @@ def test_a_status_takes_one_search_and_does_not_say_that_nobody_sits(shell: Shel
 
 
 def test_a_status_of_dual_searches_once(shell: Shell, net: Net) -> None:
-    control = Control("m0", 3, "armed", "zookeeper", "dual")
+    control = ControlRecord("m0", 3, "armed", "zookeeper", "dual")
     shell.lab.zookeeper.ensure(paths.control("dual"), format_control(control))
     began_ms = shell.clock.now_ms()
     with net.gone(50, all_of_them=True):

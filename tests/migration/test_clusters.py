@@ -10,25 +10,25 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.migration.clusters import read_cluster_ids, read_kafka_cluster_id
-from bridge.migration.errors import GaveUpWaiting, PlanIsStale
-from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes, read_plan_file
-from bridge.migration.seen import Clusters
+from bridge.migration.errors import StalePlanError, WaitTimeoutError
+from bridge.migration.plan_file import plan_from_bytes, plan_to_bytes, read_plan_file
+from bridge.migration.seen import ClusterIds
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import doors
 from tests.migration.fix_move import DECISIONS, Lab, lab
 from tests.migration.seen_groups import partition, plan, rich_plan
 from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
-from zkconsumer.zk.security import Digest
+from zkconsumer.zk.security import DigestLogin
 
 __all__ = ["lab"]
 
@@ -60,7 +60,7 @@ def test_a_plan_of_a_release_that_did_not_ask_is_read_as_before() -> None:
     old = plan(partition(0, 42))
     assert b"_cluster" not in plan_to_bytes(old)
     assert old.digest == "ca3e5e6fd0dc52af27fc28d9ffaa6b7edc12815ccb0080ce7c736d8ddcb6b421"
-    assert plan_from_bytes(plan_to_bytes(old)).snapshot.clusters == Clusters()
+    assert plan_from_bytes(plan_to_bytes(old)).snapshot.clusters == ClusterIds()
     assert b'"kafka_cluster":"kafka-id","zookeeper_cluster":"zookeeper-id"' in plan_to_bytes(rich_plan())
 
 
@@ -72,7 +72,7 @@ def test_another_zookeeper_is_refused_and_nothing_is_changed(named: Lab, data: b
     made = named.plan(named.new_group(), DECISIONS)
     id_is(named, data)
     with named.process() as session:
-        with pytest.raises(PlanIsStale, match=f"{ZOOKEEPER} here, and these are {found}\\. Name the serv") as it:
+        with pytest.raises(StalePlanError, match=f"{ZOOKEEPER} here, and these are {found}\\. Name the serv") as it:
             named.apply(session, made)
         assert it.value.exit_code == 4
     assert named.control(made.group) is None
@@ -85,7 +85,7 @@ def test_an_id_that_nobody_may_read_is_none(named: Lab) -> None:
 
 def test_what_a_plan_does_not_know_is_not_held_against_it(named: Lab) -> None:
     made = named.plan(named.new_group(), DECISIONS)
-    made = replace(made, snapshot=replace(made.snapshot, clusters=Clusters()))
+    made = replace(made, snapshot=replace(made.snapshot, clusters=ClusterIds()))
     with named.process() as session:
         named.apply(session, made)
     assert named.stands(made.group) == ("switched", "kafka")
@@ -97,12 +97,12 @@ def test_on_its_way_a_migration_is_not_carried_on_with_other_brokers(lab: Lab) -
     ours = made.snapshot.clusters.kafka
     with lab.process() as session:
         lab.apply(session, made)
-    elsewhere = replace(made, snapshot=replace(made.snapshot, clusters=Clusters("elsewhere")))
+    elsewhere = replace(made, snapshot=replace(made.snapshot, clusters=ClusterIds("elsewhere")))
     for carry_out in (lab.apply, lab.rollback):
         with lab.process() as session:
             with pytest.raises(PreconditionFailed, match=f"{KAFKA} elsewhere, and these are of {ours}") as it:
                 carry_out(session, elsewhere)
-            assert not isinstance(it.value, PlanIsStale), "a new plan is no way out here"
+            assert not isinstance(it.value, StalePlanError), "a new plan is no way out here"
     assert lab.stands(made.group) == ("switched", "kafka")
     with lab.process() as session:
         lab.rollback(session, made)
@@ -112,8 +112,8 @@ def test_on_its_way_a_migration_is_not_carried_on_with_other_brokers(lab: Lab) -
 def test_brokers_that_do_not_answer_are_no_other_cluster(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lab.plan(lab.new_group(), DECISIONS)
     with lab.process() as session, monkeypatch.context() as patched:
-        patched.setattr(session.brokers, "ask_any", _away)
-        with pytest.raises(GaveUpWaiting, match="nobody answers; nothing was changed"):
+        patched.setattr(session.brokers, "execute_on_any", _away)
+        with pytest.raises(WaitTimeoutError, match="nobody answers; nothing was changed"):
             lab.apply(session, made)
     assert lab.control(made.group) is None
 
@@ -131,7 +131,7 @@ def test_brokers_of_which_none_is_registered_are_no_other_cluster(lab: Lab) -> N
     assert data is not None
     lab.zookeeper.remove(registered)
     try:
-        with lab.process() as session, pytest.raises(GaveUpWaiting, match="start one"):
+        with lab.process() as session, pytest.raises(WaitTimeoutError, match="start one"):
             lab.apply(session, made)
         assert lab.control(made.group) is None
     finally:
@@ -139,7 +139,7 @@ def test_brokers_of_which_none_is_registered_are_no_other_cluster(lab: Lab) -> N
 
 
 def test_the_first_broker_that_has_an_id_says_it() -> None:
-    with FakeWorld(2) as world:
+    with FakeEnvironment(2) as world:
         world.cluster = FakeCluster(2, release={0: "0.8.2.2", 1: "3.9.1"}, zookeeper=world.zookeeper)
         with AdminSession.open(ADDRESS, None, doors(world)) as session:
             assert read_kafka_cluster_id(session) == CLUSTER_ID
@@ -157,7 +157,10 @@ def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_ti
         clock.move(connect_timeout_ms)
         raise BrokerUnreachable("no answer to connect; the broker hangs")
 
-    with FakeWorld(100) as world, AdminSession.open(ADDRESS, None, Doors(world.store, swallows, clock)) as session:
+    with (
+        FakeEnvironment(100) as world,
+        AdminSession.open(ADDRESS, None, AdminDependencies(world.store, swallows, clock)) as session,
+    ):
         began_ms = clock.now_ms()
         with pytest.raises(BrokerUnreachable, match="none of the first 15 of 100 brokers answers; the last"):
             read_kafka_cluster_id(session)
@@ -169,7 +172,9 @@ def test_the_command_says_whose_plan_it_is(tmp_path: Path, lab: Lab) -> None:
     group, file = lab.new_group(), tmp_path / "p.json"
 
     def run(broker: EmbeddedBroker, *words: str) -> Result:
-        doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+        doors = AdminDependencies(
+            store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, DigestLogin("operator", "secret"))
+        )
         where = ("--zookeeper", ADDRESS, "--bootstrap-server", broker.bootstrap)
         return CliRunner().invoke(main, ["migrate", *words, *where], obj=doors)
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.migration.connector.commits import CommitDesk
+from bridge.migration.connector.commits import MigratingCommits
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import DUTIES, Duty, Stance
-from zkconsumer.core.stores import KAFKA, ZOOKEEPER, NotWritten
+from bridge.migration.member.duty import PHASE_RULES, MemberPhase, PhaseRules
+from zkconsumer.core.stores import KAFKA_NAME, ZOOKEEPER_NAME, CommitFailure
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 
@@ -23,15 +23,15 @@ class Store:
     """One side's ``commit``: what it was given, and what it refuses."""
 
     def __init__(self, name: str, *refuses: TopicPartition) -> None:
-        self.refuses = {tp: NotWritten("no", name) for tp in refuses}
+        self.refuses = {tp: CommitFailure("no", name) for tp in refuses}
         self.given: dict[TopicPartition, int] = {}
-        self.control = self
+        self.event_loop = self
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """The control thread of ZooKeeper's side, in place."""
         action()
 
-    def commit(self, offsets: Mapping[TopicPartition, int], *_: Any, **__: Any) -> dict[TopicPartition, NotWritten]:
+    def commit(self, offsets: Mapping[TopicPartition, int], *_: Any, **__: Any) -> dict[TopicPartition, CommitFailure]:
         self.given |= offsets
         return {tp: why for tp, why in self.refuses.items() if tp in offsets}
 
@@ -39,30 +39,30 @@ class Store:
 class Machine:
     """What the desk asks the machine: all three partitions run here, and have an owner node of ours."""
 
-    def __init__(self, duty: Duty) -> None:
-        self.duty = duty
-        self.works = self
+    def __init__(self, duty: PhaseRules) -> None:
+        self.rules = duty
+        self.partitions = self
         self.running = dict.fromkeys(POSITIONS, "c-0")
-        self.locked = set(POSITIONS)
+        self.owned = set(POSITIONS)
 
 
 class Listener:
     """The rebalance listener is not being called."""
 
-    is_waited_for_here = False
+    is_inside_awaited_call = False
 
 
 class Member:
     failure = None
     listener = Listener()
 
-    def __init__(self, stance: Stance, zookeeper: Store, coordinator: Store) -> None:
-        self.machine = Machine(DUTIES[stance])
+    def __init__(self, stance: MemberPhase, zookeeper: Store, coordinator: Store) -> None:
+        self.machine = Machine(PHASE_RULES[stance])
         self.clock = ManualClock()
         self.zookeeper, self.coordinator = zookeeper, coordinator
-        self.heard: list[val.Event] = []
+        self.heard: list[val.MigratingMemberEvent] = []
 
-    def hear(self, event: val.Event) -> None:
+    def hear(self, event: val.MigratingMemberEvent) -> None:
         self.heard.append(event)
 
     def look(self) -> None: ...
@@ -71,14 +71,14 @@ class Member:
         return dict.fromkeys(positions, "words")
 
 
-def commit(member: Member) -> dict[TopicPartition, NotWritten]:
-    return CommitDesk(cast("Any", member)).commit(POSITIONS, TIMEOUT_MS)
+def commit(member: Member) -> dict[TopicPartition, CommitFailure]:
+    return MigratingCommits(cast("Any", member)).commit(POSITIONS, TIMEOUT_MS)
 
 
-@pytest.mark.parametrize("stance", [Stance.COPIED, Stance.RETURNING])
-def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(stance: Stance) -> None:
+@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING])
+def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(stance: MemberPhase) -> None:
     """It was not accepted: in ZooKeeper it would be the position of the next owner, or what the group goes back to."""
-    member = Member(stance, Store(ZOOKEEPER), Store(KAFKA, B))
+    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, B))
     refused = commit(member)
     assert refused.keys() == {B}
     assert member.coordinator.given == POSITIONS
@@ -86,31 +86,31 @@ def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(sta
 
 
 def test_what_has_no_owner_node_of_ours_is_written_to_kafka_alone() -> None:
-    member = Member(Stance.COPIED, Store(ZOOKEEPER), Store(KAFKA))
+    member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
     member.machine.locked.discard(B)
     assert commit(member) == {}
     assert member.zookeeper.given == {A: 5, C: 9}
 
 
-@pytest.mark.parametrize("stance", [Stance.COPIED, Stance.RETURNING, Stance.SWITCHED])
-def test_a_partition_that_was_lost_is_told_to_neither_store(stance: Stance) -> None:
-    member = Member(stance, Store(ZOOKEEPER), Store(KAFKA))
+@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
+def test_a_partition_that_was_lost_is_told_to_neither_store(stance: MemberPhase) -> None:
+    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
     del member.machine.running[B]
     assert commit(member).keys() == {B}
     assert B not in member.coordinator.given
     assert B not in member.zookeeper.given
 
 
-@pytest.mark.parametrize("stance", [Stance.LOCKED, Stance.RETURNED])
-def test_where_zookeeper_is_first_kafka_follows_later(stance: Stance) -> None:
+@pytest.mark.parametrize("stance", [MemberPhase.LOCKED, MemberPhase.RETURNED])
+def test_where_zookeeper_is_first_kafka_follows_later(stance: MemberPhase) -> None:
     """``Sides`` writes to Kafka what ZooKeeper has, and not what it refused."""
-    member = Member(stance, Store(ZOOKEEPER, B), Store(KAFKA))
+    member = Member(stance, Store(ZOOKEEPER_NAME, B), Store(KAFKA_NAME))
     assert commit(member).keys() == {B}
     assert member.zookeeper.given == POSITIONS
     assert member.coordinator.given == {}
 
 
 def test_a_commit_begins_and_ends_for_the_machine_whatever_becomes_of_it() -> None:
-    member = Member(Stance.COPIED, Store(ZOOKEEPER), Store(KAFKA, A, B, C))
+    member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, A, B, C))
     commit(member)
-    assert member.heard == [val.CommitBegun(1, frozenset(POSITIONS)), val.CommitEnded(1)]
+    assert member.heard == [val.CommitStarted(1, frozenset(POSITIONS)), val.CommitFinished(1)]

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.authority import Authority
+from bridge.migration.authority import ControlZnode
 from bridge.migration.complete import complete_steps
-from bridge.migration.decisions import Decisions, Existing
-from bridge.migration.errors import PlanIsStale
+from bridge.migration.decisions import Decisions, ExistingOffsetPolicy
+from bridge.migration.errors import StalePlanError
 from bridge.migration.fences.late_lists import read_late_acls
 from bridge.migration.phases import Phase
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.preflight import next_command
 from tests.migration.fix_access import MALLORY, OPERATOR, PROTECTED, lists_below, log_in, protected_ground
 from tests.migration.fix_cuts import How, Killed
-from tests.migration.fix_kill import GROUP, Ground
+from tests.migration.fix_kill import GROUP, KillScenario
 from tests.migration.fix_move import DECISIONS, EXPECTED, Cuts, Lab, lab
 from tests.migration.fix_shell import Shell, shell
 from zkconsumer.errors import PreconditionFailed
@@ -32,12 +32,12 @@ __all__ = ["lab", "shell"]
 
 T0 = TopicPartition("t", 0)
 ROOT = paths.group_root(GROUP)
-KEEPS_KAFKA = replace(DECISIONS, existing=Existing.KEEP_TARGET)
+KEEPS_KAFKA = replace(DECISIONS, existing=ExistingOffsetPolicy.KEEP_TARGET)
 NAMED = (Acl(PERM_ALL, "world", "anyone"), Acl(PERM_READ, "ip", "10.0.0.1"))
 """A list that is not the one of new nodes: once the fence is there, only the saved lists have it."""
 
 
-def completed(lab: Lab, tmp_path: Path, decisions: Decisions = DECISIONS, **how: bool) -> tuple[str, Plan]:
+def completed(lab: Lab, tmp_path: Path, decisions: Decisions = DECISIONS, **how: bool) -> tuple[str, MigrationPlan]:
     """A group that was moved and completed; its offsets znode of t has a list of its own."""
     group = lab.new_group()
     lab.zookeeper.set_acl(paths.offsets_of_topic(group, "t"), NAMED)
@@ -48,7 +48,9 @@ def completed(lab: Lab, tmp_path: Path, decisions: Decisions = DECISIONS, **how:
     return group, plan
 
 
-def complete(lab: Lab, plan: Plan, tmp_path: Path, cuts: Cuts | None = None, *, lift_fences: bool = False) -> list[str]:
+def complete(
+    lab: Lab, plan: MigrationPlan, tmp_path: Path, cuts: Cuts | None = None, *, lift_fences: bool = False
+) -> list[str]:
     """What was told."""
     with lab.process(cuts) as session:
         moving = lab.moving(session, plan)
@@ -163,7 +165,7 @@ def test_the_saved_lists_survive_a_kill_at_any_write_of_the_second_migration(
         except Killed:
             pass
         with lab.process() as session:
-            late = read_late_acls(Authority(session, group, second.migration_id))
+            late = read_late_acls(ControlZnode(session, group, second.migration_id))
         control = lab.control(group)
         assert control is not None
         if control.migration_id == second.migration_id:
@@ -239,7 +241,7 @@ def test_a_plan_made_before_another_migration_was_completed_begins_nothing(lab: 
     complete(lab, plan, tmp_path)
     before = lab.zookeeper.tree.dump()
     ended = r"ended since this plan was made \(phase completed\)"
-    with lab.process() as session, pytest.raises(PlanIsStale, match=ended):
+    with lab.process() as session, pytest.raises(StalePlanError, match=ended):
         lab.apply(session, early, accept_drift=True)
     assert lab.zookeeper.tree.dump() == before
 
@@ -248,11 +250,11 @@ def test_a_plan_over_fences_that_another_migration_took_over_and_lifted_is_stale
     group, _ = completed(lab, tmp_path)
     stale, other = lab.plan(group, KEEPS_KAFKA, name="stale"), lab.plan(group, KEEPS_KAFKA, name="m1")
     with lab.process() as session:
-        lab.apply(session, other, hold_at=Phase.FENCED)
+        lab.apply(session, other, stop_after=Phase.FENCED)
         lab.rollback(session, other)
     before = lab.zookeeper.tree.dump()
     ended = r"ended since this plan was made \(phase undone\)"
-    with lab.process() as session, pytest.raises(PlanIsStale, match=ended):
+    with lab.process() as session, pytest.raises(StalePlanError, match=ended):
         lab.apply(session, stale)
     assert lab.zookeeper.tree.dump() == before
 
@@ -288,7 +290,7 @@ def test_a_second_migration_of_a_protected_group_restores_its_lists(tmp_path: Pa
     assert all(acl == set(PROTECTED) for acl in after.values())
 
 
-def protected_and_completed(folder: Path) -> tuple[Ground, dict[str, set[Acl]]]:
+def protected_and_completed(folder: Path) -> tuple[KillScenario, dict[str, set[Acl]]]:
     """A protected group that was moved and completed with its fences, and its lists before that."""
     ground = protected_ground(folder)
     before = lists_below(ground, ROOT)

@@ -11,28 +11,34 @@ from hypothesis import strategies as st
 
 from bridge.migration import control as ctl
 from bridge.migration import pieces as pieces_module
-from bridge.migration.authority import Authority, format_lock
-from bridge.migration.control_steps import RUN_PATIENCE_MS, BeginControl, ControlTo, HoldRun, request_abort
-from bridge.migration.errors import EXIT_PARTIAL, GaveUpWaiting, PartlyDone, RunLost, VerificationFailed
+from bridge.migration.authority import ControlZnode, format_lock
+from bridge.migration.control_steps import LOCK_WAIT_MS, AcquireLock, AdvancePhase, CreateControlZnode, request_abort
+from bridge.migration.errors import (
+    EXIT_PARTIAL,
+    MigrationLockLostError,
+    PartiallyDoneError,
+    VerificationError,
+    WaitTimeoutError,
+)
 from bridge.migration.journal import (
     ENTRIES_MAX,
-    Entries,
-    Entry,
     Journal,
+    JournalContents,
+    JournalEntry,
     format_journal,
     parse_journal,
     read_journal,
 )
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import Damaged, KeepPlan, store_child, pack, read_plan_text, unpack
-from bridge.migration.step import Done, Refused, Step, Todo, Waiting
+from bridge.migration.pieces import DamagedPiecesError, StorePlan, pack, read_plan_text, store_child, unpack
+from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepWaiting
 from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, CutStore, Group, Killed, at_every_cut, carry_out
-from zkconsumer.errors import Bug, MayNotRead, PreconditionFailed, ZkConsumerError
+from zkconsumer.errors import InternalError, PreconditionFailed, ZkConsumerError, ZkReadNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, format_control, parse_control
+from zkconsumer.zk.znodes import ControlRecord, format_control, parse_control
 
 CONTROL = paths.control(GROUP)
 PLAN = b'{"schema":"zkconsumer.migration.plan/1"}'
@@ -44,23 +50,25 @@ def begun(*phases: Phase, login: Any = "digest") -> Group:
     group = Group() if login == "digest" else Group(login=login)
     group.offset("clicks", 0)
     with group.process() as authority:
-        carry_out(authority, [BeginControl(authority, "copy"), *(ControlTo(authority, phase) for phase in phases)])
+        carry_out(
+            authority, [CreateControlZnode(authority, "copy"), *(AdvancePhase(authority, phase) for phase in phases)]
+        )
     return group
 
 
-def control_of(group: Group) -> Control:
+def control_of(group: Group) -> ControlRecord:
     return parse_control(group.zookeeper.data(CONTROL) or b"")
 
 
 # --- begin ------------------------------------------------------------------------------------------------------
 
 
-def forward(authority: Authority) -> None:
+def forward(authority: ControlZnode) -> None:
     carry_out(authority, [
-        BeginControl(authority, "copy"),
-        HoldRun(authority, WHO),
-        KeepPlan(authority, PLAN),
-        *(ControlTo(authority, phase) for phase in FORWARD),
+        CreateControlZnode(authority, "copy"),
+        AcquireLock(authority, WHO),
+        StorePlan(authority, PLAN),
+        *(AdvancePhase(authority, phase) for phase in FORWARD),
     ])  # fmt: skip
 
 
@@ -74,7 +82,7 @@ def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() ->
     group = make()
     with group.process() as authority:
         forward(authority)
-        assert control_of(group) == Control(MIGRATION, 3, "switched", "kafka", "copy")
+        assert control_of(group) == ControlRecord(MIGRATION, 3, "switched", "kafka", "copy")
         assert read_plan_text(authority.session, GROUP) == PLAN
         forward(authority)
     assert control_of(group).epoch == 3, "once more changes nothing"
@@ -87,8 +95,8 @@ def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() ->
 def test_the_way_back_may_be_cut_off_anywhere(back: tuple[list[Phase], list[Phase]]) -> None:
     before, after = back
 
-    def run(authority: Authority) -> None:
-        carry_out(authority, [HoldRun(authority, WHO), *(ControlTo(authority, phase) for phase in after)])
+    def run(authority: ControlZnode) -> None:
+        carry_out(authority, [AcquireLock(authority, WHO), *(AdvancePhase(authority, phase) for phase in after)])
 
     at_every_cut(lambda: begun(*before), run, writes_min=1 + len(after))
 
@@ -103,8 +111,8 @@ def test_a_later_migration_goes_over_one_that_has_ended_and_takes_its_pieces_awa
     at_every_cut(make, forward, writes_min=5, migration="m2")
     group = make()
     with group.process(migration="m2") as authority:
-        carry_out(authority, [BeginControl(authority, "copy")])
-    assert control_of(group) == Control("m2", 3, "planned", "zookeeper", "copy")
+        carry_out(authority, [CreateControlZnode(authority, "copy")])
+    assert control_of(group) == ControlRecord("m2", 3, "planned", "zookeeper", "copy")
     assert [path for path in group.state() if path.startswith(CONTROL)] == [CONTROL]
 
 
@@ -113,7 +121,7 @@ def test_another_migration_that_is_under_way_refuses_us() -> None:
     group = begun(Phase.FENCING)
     before = group.state()
     with group.process(migration="m2") as authority, pytest.raises(PreconditionFailed, match=r"m1 of.*fencing"):
-        carry_out(authority, [BeginControl(authority, "copy")])
+        carry_out(authority, [CreateControlZnode(authority, "copy")])
     assert group.state() == before
 
 
@@ -121,20 +129,20 @@ def test_another_migration_that_is_under_way_refuses_us() -> None:
 def test_a_plan_that_was_undone_is_not_begun_again(phases: list[Phase]) -> None:
     group = begun(*phases)
     with group.process() as authority, pytest.raises(PreconditionFailed, match="make a new plan"):
-        carry_out(authority, [BeginControl(authority, "copy")])
+        carry_out(authority, [CreateControlZnode(authority, "copy")])
 
 
 def test_another_strategy_under_the_same_name_is_refused() -> None:
     with begun().process() as authority:
-        assert isinstance(BeginControl(authority, "dual").check(), Refused)
+        assert isinstance(CreateControlZnode(authority, "dual").check(), StepRefused)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", format_control(Control("m1", 1, "resting", "zookeeper", "copy"))])
+@pytest.mark.parametrize("data", [b"", b"{}", format_control(ControlRecord("m1", 1, "resting", "zookeeper", "copy"))])
 def test_a_control_znode_that_cannot_be_read_is_never_written_over(data: bytes) -> None:
     group = Group()
     group.zookeeper.ensure(CONTROL, data)
     with group.process() as authority:
-        for step in (BeginControl(authority, "copy"), ControlTo(authority, Phase.FENCING)):
+        for step in (CreateControlZnode(authority, "copy"), AdvancePhase(authority, Phase.FENCING)):
             with pytest.raises(PreconditionFailed, match=r"cannot be read|later release"):
                 carry_out(authority, [step])
     assert group.zookeeper.data(CONTROL) == data
@@ -143,11 +151,11 @@ def test_a_control_znode_that_cannot_be_read_is_never_written_over(data: bytes) 
 def test_of_two_that_begin_at_once_one_wins() -> None:
     group = Group()
     with group.process() as ours, group.process(migration="m2") as theirs:
-        assert isinstance(BeginControl(ours, "copy").check(), Todo)
-        assert isinstance(BeginControl(theirs, "copy").check(), Todo)
-        BeginControl(theirs, "copy").do()
+        assert isinstance(CreateControlZnode(ours, "copy").check(), StepPending)
+        assert isinstance(CreateControlZnode(theirs, "copy").check(), StepPending)
+        CreateControlZnode(theirs, "copy").do()
         with pytest.raises(PreconditionFailed, match="m2 of group g1 is under way"):
-            BeginControl(ours, "copy").do()
+            CreateControlZnode(ours, "copy").do()
     assert control_of(group).migration_id == "m2"
 
 
@@ -158,18 +166,18 @@ def test_a_phase_that_cannot_follow_is_refused() -> None:
     group = begun(Phase.FENCING)
     with group.process() as authority:
         for phase in (Phase.COPIED, Phase.SWITCHED, Phase.RETURNED, Phase.READY):
-            with pytest.raises(PartlyDone, match="in phase fencing"):
-                carry_out(authority, [ControlTo(authority, phase)])
-            with pytest.raises(PartlyDone):
-                ControlTo(authority, phase).do()
+            with pytest.raises(PartiallyDoneError, match="in phase fencing"):
+                carry_out(authority, [AdvancePhase(authority, phase)])
+            with pytest.raises(PartiallyDoneError):
+                AdvancePhase(authority, phase).do()
 
 
 def test_undone_is_not_past_what_came_before_it() -> None:
     group = begun(*FORWARD, Phase.RETURNING, Phase.RETURNED, Phase.UNDONE)
     with group.process() as authority:
-        assert isinstance(ControlTo(authority, Phase.SWITCHED).check(), Refused)
+        assert isinstance(AdvancePhase(authority, Phase.SWITCHED).check(), StepRefused)
         for phase in (Phase.RETURNING, Phase.RETURNED, Phase.UNDONE):
-            assert isinstance(ControlTo(authority, phase).check(), Done)
+            assert isinstance(AdvancePhase(authority, phase).check(), StepDone)
 
 
 def test_a_stale_run_cannot_write() -> None:
@@ -177,18 +185,18 @@ def test_a_stale_run_cannot_write() -> None:
     group = begun(Phase.FENCING)
     with group.process() as stale, group.process() as other:
         held = stale.require_phase(Phase.FENCING)
-        carry_out(stale, [HoldRun(stale, WHO)])
+        carry_out(stale, [AcquireLock(stale, WHO)])
         group.zookeeper.remove(paths.control_child(GROUP, "run"))  # by hand, while its session lives
-        carry_out(other, [ControlTo(other, Phase.UNDOING)])
-        with pytest.raises(PartlyDone, match=r"says migration m1 in phase undoing.*this run stops"):
+        carry_out(other, [AdvancePhase(other, Phase.UNDOING)])
+        with pytest.raises(PartiallyDoneError, match=r"says migration m1 in phase undoing.*this run stops"):
             stale.transact(held, [])
-        with pytest.raises(PartlyDone, match="needs migration m1 in phase fencing"):
+        with pytest.raises(PartiallyDoneError, match="needs migration m1 in phase fencing"):
             stale.require_phase(Phase.FENCING)
-        with pytest.raises(PartlyDone):
+        with pytest.raises(PartiallyDoneError):
             store_child(stale, "journal", b"x", Phase.FENCING)
         group.zookeeper.remove(paths.control_child(GROUP, "run"))
         group.zookeeper.remove(CONTROL)
-        with pytest.raises(PartlyDone, match="is gone"):
+        with pytest.raises(PartiallyDoneError, match="is gone"):
             stale.require_phase(Phase.UNDOING)
 
 
@@ -207,23 +215,23 @@ def test_an_old_tool_that_deletes_the_group_does_not_reach_the_control_znode() -
 def test_the_second_operator_waits_for_the_first_and_is_refused_while_that_is_alive() -> None:
     group = begun()
     with group.process() as first, group.process() as second:
-        carry_out(first, [HoldRun(first, WHO)])
+        carry_out(first, [AcquireLock(first, WHO)])
         with pytest.raises(PreconditionFailed, match=r"alice@host, process 1 runs a command.*migrate abort g1"):
-            carry_out(second, [HoldRun(second, "bob")])
-        with pytest.raises(PartlyDone, match="session of this run"):
+            carry_out(second, [AcquireLock(second, "bob")])
+        with pytest.raises(PartiallyDoneError, match="session of this run"):
             second.require_lock_session()
-        with pytest.raises(GaveUpWaiting, match=r"the run of alice.*nothing was changed"):
-            carry_out(second, [HoldRun(second, "bob")], timeout_ms=RUN_PATIENCE_MS // 2)
+        with pytest.raises(WaitTimeoutError, match=r"the run of alice.*nothing was changed"):
+            carry_out(second, [AcquireLock(second, "bob")], timeout_ms=LOCK_WAIT_MS // 2)
         assert second.is_abort_requested() is False, "it holds nothing that could be aborted"
 
 
 def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
     group = begun()
     with group.process() as first:
-        carry_out(first, [HoldRun(first, WHO)])
+        carry_out(first, [AcquireLock(first, WHO)])
         with group.process() as second:
-            step = HoldRun(second, "bob")
-            assert step.check() == Waiting("the run of alice@host, process 1 to end")
+            step = AcquireLock(second, "bob")
+            assert step.check() == StepWaiting("the run of alice@host, process 1 to end")
             group.zookeeper.expire(group.stores[-2], reconnects=False)
             carry_out(second, [step])
             run = second.read_lock()
@@ -234,18 +242,18 @@ def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
 def test_whoever_came_first_between_look_and_write_has_the_run() -> None:
     group = begun()
     with group.process() as first, group.process() as second:
-        HoldRun(first, WHO).do()
+        AcquireLock(first, WHO).do()
         with pytest.raises(PreconditionFailed, match="a moment ago"):
-            HoldRun(second, "bob").do()
+            AcquireLock(second, "bob").do()
 
 
 def test_a_run_whose_session_has_ended_changes_nothing_more() -> None:
     group = begun()
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         group.zookeeper.expire(group.stores[-1])
-        with pytest.raises(PartlyDone, match="session of this run with ZooKeeper has ended"):
-            carry_out(authority, [ControlTo(authority, Phase.FENCING)])
+        with pytest.raises(PartiallyDoneError, match="session of this run with ZooKeeper has ended"):
+            carry_out(authority, [AdvancePhase(authority, Phase.FENCING)])
     assert control_of(group).phase == "planned"
 
 
@@ -255,7 +263,7 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
     moment: str, is_of_completed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each request of the step.  ``completed``: the run is first taken for a completed migration, whose fences the
-    new one takes over, and the ``Authority`` that the loop asks for an abort is another one."""
+    new one takes over, and the ``ControlZnode`` that the loop asks for an abort is another one."""
     asked = count(1)
     submit = CutStore.submit
 
@@ -274,14 +282,14 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
         with group.process() as authority:
             asked, at = count(1), at + 1
 
-            def step(authority: Authority = authority) -> list[Step]:
+            def step(authority: ControlZnode = authority) -> list[MigrationStep]:
                 authority.reset_lock()
-                taken = Authority(authority.session, GROUP, MIGRATION) if is_of_completed else authority
-                return [HoldRun(taken, WHO)]
+                taken = ControlZnode(authority.session, GROUP, MIGRATION) if is_of_completed else authority
+                return [AcquireLock(taken, WHO)]
 
             try:
                 carry_out(authority, step())
-            except RunLost:
+            except MigrationLockLostError:
                 lost += 1
             has_ended = next(asked) > at
             at, before = 0, at  # no session ends in the second run
@@ -294,14 +302,14 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
             break
     assert at > 6, "the step has asked for less than it does"
     assert lost >= 2
-    assert RunLost.exit_code == EXIT_PARTIAL
+    assert MigrationLockLostError.exit_code == EXIT_PARTIAL
 
 
 def test_the_server_says_who_we_are() -> None:
     group = begun()
     with group.process() as authority:
         assert authority.own_acl_entries() == ()
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         [entry] = authority.own_acl_entries()
         assert (entry.perms, entry.scheme, entry.id.partition(":")[0]) == (31, "digest", "operator")
 
@@ -309,7 +317,7 @@ def test_the_server_says_who_we_are() -> None:
 def test_a_run_needs_no_login() -> None:
     group = begun(login=None)
     with group.process() as authority:
-        carry_out(authority, [HoldRun(authority, WHO)])
+        carry_out(authority, [AcquireLock(authority, WHO)])
         assert authority.own_acl_entries() == ()
         assert authority.require_lock_session() == authority.session.session_id
 
@@ -317,10 +325,10 @@ def test_a_run_needs_no_login() -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"who":1}', b"[" * 100_000, b'{"who":"x","since_ms":1e999}'])
 def test_a_run_of_whatever_content_is_somebodys(data: bytes) -> None:
     group = begun()
-    path = paths.control_child(GROUP, ctl.RUN)
+    path = paths.control_child(GROUP, ctl.LOCK_CHILD)
     submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000)
     with group.process() as authority:
-        assert HoldRun(authority, WHO).check() == Waiting("the run of somebody to end")
+        assert AcquireLock(authority, WHO).check() == StepWaiting("the run of somebody to end")
 
 
 # --- abort ------------------------------------------------------------------------------------------------------
@@ -329,14 +337,14 @@ def test_a_run_of_whatever_content_is_somebodys(data: bytes) -> None:
 def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that() -> None:
     group = begun()
     with group.process() as first, group.process() as other:
-        carry_out(first, [HoldRun(first, WHO)])
+        carry_out(first, [AcquireLock(first, WHO)])
         told = request_abort(other.session, GROUP, "bob")
         assert told == "the run of alice@host, process 1 stops before its next step"
         request_abort(other.session, GROUP, "bob")
-        with pytest.raises(PartlyDone, match="somebody aborted it"):
-            carry_out(first, [ControlTo(first, Phase.FENCING)])
+        with pytest.raises(PartiallyDoneError, match="somebody aborted it"):
+            carry_out(first, [AdvancePhase(first, Phase.FENCING)])
     with group.process() as again:
-        carry_out(again, [HoldRun(again, WHO), ControlTo(again, Phase.FENCING)])
+        carry_out(again, [AcquireLock(again, WHO), AdvancePhase(again, Phase.FENCING)])
     assert control_of(group).phase == "fencing"
 
 
@@ -344,7 +352,7 @@ def test_without_a_run_there_is_nothing_to_abort() -> None:
     group = begun()
     with group.process() as authority, pytest.raises(PreconditionFailed, match="no run is at work on group"):
         request_abort(authority.session, GROUP, "bob")
-    assert group.zookeeper.data(paths.control_child(GROUP, ctl.ABORT)) is None
+    assert group.zookeeper.data(paths.control_child(GROUP, ctl.ABORT_CHILD)) is None
 
 
 # --- pieces -----------------------------------------------------------------------------------------------------
@@ -359,7 +367,7 @@ def test_a_text_comes_back_from_its_pieces(text: bytes) -> None:
 def test_any_bytes_are_a_text_or_damaged(data: bytes) -> None:
     try:
         unpack([data])
-    except Damaged as error:
+    except DamagedPiecesError as error:
         assert str(error)  # noqa: PT017
 
 
@@ -369,10 +377,10 @@ def test_every_prefix_of_a_text_is_damaged(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(whole) > 3
     packed = b"".join(whole)
     for end in range(len(packed)):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedPiecesError):
             unpack([packed[:end]])
     for wrong in (whole[1:], whole[:-1], [*whole, b"x"], [whole[1], whole[0], *whole[2:]]):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedPiecesError):
             unpack(wrong)
 
 
@@ -380,7 +388,7 @@ def test_a_text_that_would_fill_the_memory_is_refused(monkeypatch: pytest.Monkey
     packed = pack(b"\0" * 1_000_000)
     assert len(packed[0]) < 2_000
     monkeypatch.setattr(pieces_module, "TEXT_BYTES_MAX", 1_000)
-    with pytest.raises(Damaged, match="more than 1000 bytes"):
+    with pytest.raises(DamagedPiecesError, match="more than 1000 bytes"):
         unpack(packed)
 
 
@@ -397,8 +405,8 @@ def test_a_long_plan_is_kept_in_pieces_and_may_be_cut_off_at_each(monkeypatch: p
             group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece_name(number)), b"old")
         return group
 
-    def run(authority: Authority) -> None:
-        carry_out(authority, [HoldRun(authority, WHO), KeepPlan(authority, LONG)])
+    def run(authority: ControlZnode) -> None:
+        carry_out(authority, [AcquireLock(authority, WHO), StorePlan(authority, LONG)])
         assert read_plan_text(authority.session, GROUP) == LONG
 
     at_every_cut(make, run, writes_min=count + 3)
@@ -408,19 +416,19 @@ def test_another_plan_of_the_same_migration_is_refused() -> None:
     """The file was edited, or is an older one: exit code 4."""
     group = begun()
     with group.process() as authority:
-        carry_out(authority, [KeepPlan(authority, PLAN)])
+        carry_out(authority, [StorePlan(authority, PLAN)])
         with pytest.raises(PreconditionFailed, match=r"another plan than this file.*--resume g1"):
-            carry_out(authority, [KeepPlan(authority, PLAN + b" ")])
+            carry_out(authority, [StorePlan(authority, PLAN + b" ")])
         assert read_plan_text(authority.session, GROUP) == PLAN
 
 
 def test_a_plan_that_was_damaged_after_the_fence_is_told_and_not_written_again() -> None:
     group = begun()
     with group.process() as authority:
-        carry_out(authority, [KeepPlan(authority, PLAN), ControlTo(authority, Phase.FENCING)])
+        carry_out(authority, [StorePlan(authority, PLAN), AdvancePhase(authority, Phase.FENCING)])
         group.zookeeper.remove(paths.control_child(GROUP, ctl.plan_piece_name(0)))
-        with pytest.raises(VerificationFailed, match="somebody else writes there"):
-            carry_out(authority, [KeepPlan(authority, PLAN)])
+        with pytest.raises(VerificationError, match="somebody else writes there"):
+            carry_out(authority, [StorePlan(authority, PLAN)])
         with pytest.raises(PreconditionFailed, match="keeps no plan"):
             read_plan_text(authority.session, GROUP)
         group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece_name(0)), b"x")
@@ -433,15 +441,15 @@ def test_children_of_other_names_are_no_pieces() -> None:
     for name in ("plan-1", "plan-00000", "plan-abcd", "plan-"):
         group.zookeeper.ensure(f"{CONTROL}/{name}", b"x")
     with group.process() as authority:
-        carry_out(authority, [KeepPlan(authority, PLAN)])
+        carry_out(authority, [StorePlan(authority, PLAN)])
         assert read_plan_text(authority.session, GROUP) == PLAN
 
 
 def test_what_zookeeper_refuses_is_told() -> None:
     group = begun()
     group.zookeeper.set_acl(CONTROL, ())
-    with group.process() as authority, pytest.raises(MayNotRead, match=rf"1 node \(NoAuth\):\n  {CONTROL}\n"):
-        carry_out(authority, [BeginControl(authority, "copy")])
+    with group.process() as authority, pytest.raises(ZkReadNotAuthorized, match=rf"1 node \(NoAuth\):\n  {CONTROL}\n"):
+        carry_out(authority, [CreateControlZnode(authority, "copy")])
 
 
 @pytest.mark.parametrize("request_", [Create, SetData, Delete, Exists])
@@ -451,16 +459,16 @@ def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
     with group.process() as authority:
         group.zookeeper.fail_next(lambda one: isinstance(one, request_), NoAuth)
         try:
-            carry_out(authority, [HoldRun(authority, WHO), ControlTo(authority, Phase.FENCING)])
+            carry_out(authority, [AcquireLock(authority, WHO), AdvancePhase(authority, Phase.FENCING)])
         except ZkConsumerError as error:
-            assert not isinstance(error, Bug), error  # noqa: PT017
+            assert not isinstance(error, InternalError), error  # noqa: PT017
 
 
 # --- the journal ------------------------------------------------------------------------------------------------
 
 
 def test_entries_come_back_the_newest_last_and_may_be_cut_off_anywhere() -> None:
-    def run(authority: Authority) -> None:
+    def run(authority: ControlZnode) -> None:
         journal = Journal(authority, WHO)
         journal.append("take the seat", {"member": "x", "instance": "y"})
         journal.append("copy")
@@ -472,20 +480,23 @@ def test_entries_come_back_the_newest_last_and_may_be_cut_off_anywhere() -> None
         read = read_journal(authority.session, GROUP)
     wall_ms = group.clock.wall_ms()
     assert read.entries == (
-        Entry(wall_ms, WHO, "take the seat", {"member": "x", "instance": "y"}), Entry(wall_ms, WHO, "copy")
-    )  # fmt: skip
+        JournalEntry(wall_ms, WHO, "take the seat", {"member": "x", "instance": "y"}),
+        JournalEntry(wall_ms, WHO, "copy"),
+    )
     assert read.latest("take the seat") == read.entries[0]
     assert read.latest("pay") is None
 
 
 def test_the_oldest_entries_go() -> None:
-    many = tuple(Entry(number, "w", "x") for number in range(ENTRIES_MAX + 5))
+    many = tuple(JournalEntry(number, "w", "x") for number in range(ENTRIES_MAX + 5))
     assert parse_journal(format_journal(many)).entries == many[5:]
 
 
 def test_long_entries_push_older_ones_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 300)
-    many = tuple(Entry(number, "w", "".join(chr(33 + (n * number) % 90) for n in range(200))) for number in range(9))
+    many = tuple(
+        JournalEntry(number, "w", "".join(chr(33 + (n * number) % 90) for n in range(200))) for number in range(9)
+    )
     kept = parse_journal(format_journal(many)).entries
     assert kept == many[-len(kept):]  # fmt: skip
     assert 0 < len(kept) < 9
@@ -503,15 +514,15 @@ def test_what_is_no_journal_is_told(text: bytes) -> None:
 
 
 def test_every_prefix_of_a_journal_is_told_and_written_over() -> None:
-    whole = format_journal((Entry(1, "w", "x"),))
+    whole = format_journal((JournalEntry(1, "w", "x"),))
     for end in range(len(whole)):
-        assert parse_journal(whole[:end]) == Entries(error="it cannot be read: Damaged")
+        assert parse_journal(whole[:end]) == JournalContents(error="it cannot be read: DamagedPiecesError")
     group = begun()
-    group.zookeeper.ensure(paths.control_child(GROUP, ctl.JOURNAL), whole[:-1])
+    group.zookeeper.ensure(paths.control_child(GROUP, ctl.JOURNAL_CHILD), whole[:-1])
     with group.process() as authority:
         Journal(authority, WHO).append("copy")
         texts = [entry.what for entry in read_journal(authority.session, GROUP).entries]
-    assert texts == ["the journal before this: it cannot be read: Damaged", "copy"]
+    assert texts == ["the journal before this: it cannot be read: DamagedPiecesError", "copy"]
 
 
 def test_a_killed_process_is_killed() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from bridge.migration.conventions import find_convention_evidence
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.seen import LastEntry, Seen, SeenPartition
+from bridge.migration.seen import GroupSnapshot, LastLogEntry, PartitionSnapshot
 from tests.migration.seen_groups import WRITTEN_MS, at_end, one_short, partition, seen
 from zkconsumer.admin.log_ranges import LogRange
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
 TRACE = ("/consumers/g1/api/rebalance",)
@@ -28,7 +28,7 @@ def test_an_empty_log_at_its_end_is_one_too() -> None:
 
 
 def test_what_a_member_of_ours_wrote_is_the_next_one() -> None:
-    assert find_convention_evidence(seen(partition(0), partition(1, is_ours=True))).convention is NEXT
+    assert find_convention_evidence(seen(partition(0), partition(1, is_written_by_owner=True))).convention is NEXT
 
 
 def test_idle_partitions_that_stand_on_their_newest_record_say_last() -> None:
@@ -48,25 +48,25 @@ def test_one_or_two_of_them_may_be_chance(count: int) -> None:
     "last",
     [
         pytest.param(None, id="nobody told what stands there"),
-        pytest.param(LastEntry(False), id="a transaction's marker, which no consumer is given"),
-        pytest.param(LastEntry(True, WRITTEN_MS + 1), id="a record that came after the commit"),
-        pytest.param(LastEntry(True, -1), id="a record without a time"),
+        pytest.param(LastLogEntry(False), id="a transaction's marker, which no consumer is given"),
+        pytest.param(LastLogEntry(True, WRITTEN_MS + 1), id="a record that came after the commit"),
+        pytest.param(LastLogEntry(True, -1), id="a record without a time"),
     ],
 )
-def test_one_before_the_end_alone_shows_nothing(last: LastEntry | None) -> None:
+def test_one_before_the_end_alone_shows_nothing(last: LastLogEntry | None) -> None:
     """A producer that writes one record to each partition at night, and every transactional topic, look like that."""
     assert find_convention_evidence(seen(*(one_short(number, last) for number in range(50)))).convention is None
 
 
 def test_a_trace_of_go_kafka_client_makes_one_partition_enough() -> None:
-    assert find_convention_evidence(seen(one_short(0), partition(1), last_writers=TRACE)).convention is LAST
+    assert find_convention_evidence(seen(one_short(0), partition(1), last_offset_clients=TRACE)).convention is LAST
 
 
 def test_the_trace_alone_may_be_years_old() -> None:
-    found = find_convention_evidence(seen(partition(0), last_writers=TRACE))
+    found = find_convention_evidence(seen(partition(0), last_offset_clients=TRACE))
     assert found.convention is None
     assert TRACE[0] in found.text
-    assert find_convention_evidence(seen(at_end(0), last_writers=TRACE)).convention is NEXT
+    assert find_convention_evidence(seen(at_end(0), last_offset_clients=TRACE)).convention is NEXT
 
 
 def test_divided_evidence_is_none() -> None:
@@ -83,10 +83,10 @@ def test_members_that_are_one_behind_here_and_there_divide_nothing() -> None:
 
 @pytest.mark.parametrize(
     "shows_nothing",
-    [partition(0, None), at_end(0, is_older=True), partition(0, None, problem="b'x' (1 bytes) is no number")],
+    [partition(0, None), at_end(0, is_older_than_topic=True), partition(0, None, error="b'x' (1 bytes) is no number")],
     ids=["none", "of a deleted topic", "unreadable"],
 )
-def test_where_nothing_is_stored_it_does_not_matter(shows_nothing: SeenPartition) -> None:
+def test_where_nothing_is_stored_it_does_not_matter(shows_nothing: PartitionSnapshot) -> None:
     found = find_convention_evidence(seen(shows_nothing))
     assert (found.convention, found.text) == (NEXT, "no offset is stored, so it does not matter")
 
@@ -99,9 +99,11 @@ def test_a_log_that_is_not_known_and_a_number_outside_it_show_nothing() -> None:
 # --- a migration that has ended -----------------------------------------------------------------------------------
 
 
-def after(before: OffsetConvention, *partitions: SeenPartition, **more: Any) -> Seen:
+def after(before: OffsetConvention, *partitions: PartitionSnapshot, **more: Any) -> GroupSnapshot:
     """A group that was moved before, and whose numbers had that meaning then."""
-    return seen(*partitions, control=Control("m0", 6, "undone", "zookeeper", "copy"), convention_before=before, **more)
+    return seen(
+        *partitions, control=ControlRecord("m0", 6, "undone", "zookeeper", "copy"), convention_before=before, **more
+    )
 
 
 @pytest.mark.parametrize("before", [NEXT, LAST])
@@ -121,30 +123,30 @@ def test_what_shows_the_same_is_what_is_said() -> None:
     found = find_convention_evidence(after(NEXT, at_end(0)))
     assert (found.convention, found.text[:28]) == (NEXT, "clicks/0: the number is the ")
     assert find_convention_evidence(after(LAST, *map(one_short, range(3)))).convention is LAST
-    assert find_convention_evidence(after(LAST, one_short(0), last_writers=TRACE)).convention is LAST
+    assert find_convention_evidence(after(LAST, one_short(0), last_offset_clients=TRACE)).convention is LAST
 
 
 @pytest.mark.parametrize(
     "now",
     [
         after(LAST, at_end(0)),
-        after(LAST, partition(0, is_ours=True)),
+        after(LAST, partition(0, is_written_by_owner=True)),
         after(NEXT, *map(one_short, range(3))),
-        after(NEXT, one_short(0), last_writers=TRACE),
-        after(NEXT, partition(0), last_writers=TRACE),
+        after(NEXT, one_short(0), last_offset_clients=TRACE),
+        after(NEXT, partition(0), last_offset_clients=TRACE),
         after(NEXT, at_end(0), *map(one_short, range(1, 5))),
         after(LAST, at_end(0), *map(one_short, range(1, 5))),
     ],
     ids=["end of a log", "a member of ours", "many newest records", "one, a trace", "a trace", "both", "both, last"],
 )
-def test_what_speaks_against_it_leaves_the_question(now: Seen) -> None:
+def test_what_speaks_against_it_leaves_the_question(now: GroupSnapshot) -> None:
     found = find_convention_evidence(now)
     assert (found.convention, found.is_contradictory) == (None, True)
     assert found.text.startswith("the evidence is divided: ")
 
 
 def test_a_trace_does_not_speak_against_the_last_record() -> None:
-    assert find_convention_evidence(after(LAST, partition(0), last_writers=TRACE)).convention is LAST
+    assert find_convention_evidence(after(LAST, partition(0), last_offset_clients=TRACE)).convention is LAST
 
 
 def test_without_offsets_it_does_not_matter_here_either() -> None:

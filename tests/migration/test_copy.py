@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.archive import BadArchive, restore_znodes, read_archive
+from bridge.migration.archive import InvalidArchiveError, read_archive, restore_znodes
 from bridge.migration.complete import complete_steps
 from bridge.migration.control_steps import request_abort
 from bridge.migration.copy import CopyOptions, copy_steps
-from bridge.migration.decisions import Decisions, Existing, Fallback, OffsetConvention
+from bridge.migration.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
 from bridge.migration.errors import (
-    GaveUpWaiting,
-    HookFailed,
-    HookVetoed,
-    PartlyDone,
-    PlanIsStale,
-    VerificationFailed,
+    HookFailedError,
+    HookVetoError,
+    PartiallyDoneError,
+    StalePlanError,
+    VerificationError,
+    WaitTimeoutError,
 )
-from bridge.migration.fences.standing import FencesStand
+from bridge.migration.fences.standing import CheckFences
 from bridge.migration.moving import read_effective_plan
-from bridge.migration.performers import Explain
+from bridge.migration.performers import DryRunExecutor
 from bridge.migration.phases import Phase
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
 from bridge.migration.status import read_migration_status
-from bridge.migration.step import Run
+from bridge.migration.step import StepRunner
 from tests.migration.fix_move import DECISIONS, EXPECTED, STORED, Cuts, Lab, judge, lab
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -42,7 +42,7 @@ __all__ = ["lab"]
 T0 = TopicPartition("t", 0)
 
 
-def moved(lab: Lab, decisions: Decisions = DECISIONS, **options: object) -> tuple[str, Plan]:
+def moved(lab: Lab, decisions: Decisions = DECISIONS, **options: object) -> tuple[str, MigrationPlan]:
     group = lab.new_group()
     plan = lab.plan(group, decisions)
     with lab.process() as session:
@@ -58,13 +58,13 @@ def registered(lab: Lab, group: str) -> FakeZkStore:
     return store
 
 
-def explained(lab: Lab, plan: Plan, **options: object) -> Explain:
-    performer = Explain()
+def explained(lab: Lab, plan: MigrationPlan, **options: object) -> DryRunExecutor:
+    performer = DryRunExecutor()
     cuts = Cuts()
     with lab.process(cuts) as session:
         moving = lab.moving(session, plan)
         steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan), **options))  # type: ignore[arg-type]
-        Run(performer, lab.clock, 1_000, "again", lambda: False).run_steps(steps)
+        StepRunner(performer, lab.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert not cuts.seen, "a dry run writes nothing"
     return performer
 
@@ -128,7 +128,7 @@ def test_members_are_waited_for_and_the_run_goes_on_when_they_have_left(lab: Lab
     with lab.process() as session:
         moving = lab.moving(session, plan)
         steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan)))
-        with pytest.raises(PartlyDone, match="waited long enough for c1 to leave"):
+        with pytest.raises(PartiallyDoneError, match="waited long enough for c1 to leave"):
             lab.carry_out(moving, steps, 5_000)
     assert lab.stands(group) == ("fencing", "zookeeper")
     pauses: list[int] = []
@@ -153,7 +153,10 @@ def test_a_plan_that_is_stale_before_anything_was_changed_is_refused(lab: Lab) -
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     lab.zookeeper.ensure(paths.offset(group, T0), b"12")
-    with lab.process() as session, pytest.raises(PlanIsStale, match=r"ZooKeeper had 10 \(version 0\) and has 12") as it:
+    with (
+        lab.process() as session,
+        pytest.raises(StalePlanError, match=r"ZooKeeper had 10 \(version 0\) and has 12") as it,
+    ):
         lab.apply(session, plan)
     assert it.value.exit_code == 4
     assert lab.control(group) is None, "nothing was changed"
@@ -165,7 +168,7 @@ def test_drift_behind_the_fences_stops_it_until_it_is_accepted_and_is_kept(lab: 
     member = registered(lab, group)
     lab.on_pause = lambda: (lab.zookeeper.ensure(paths.offset(group, T0), b"12"), member.close(1_000))[1]
     try:
-        with lab.process() as session, pytest.raises(PartlyDone, match="--accept-drift") as it:
+        with lab.process() as session, pytest.raises(PartiallyDoneError, match="--accept-drift") as it:
             lab.apply(session, plan)
     finally:
         lab.on_pause = lambda: None
@@ -173,7 +176,7 @@ def test_drift_behind_the_fences_stops_it_until_it_is_accepted_and_is_kept(lab: 
     assert lab.stands(group) == ("fenced", "zookeeper")
     assert lab.kafka(group) == {}
     with lab.process() as session:
-        lab.apply(session, plan, accept_drift=True, hold_at=Phase.COPIED)
+        lab.apply(session, plan, accept_drift=True, stop_after=Phase.COPIED)
         assert read_effective_plan(session, group).targets == EXPECTED | {T0: 12}
     with lab.process() as session:
         moving = lab.moving(session, read_effective_plan(session, group))
@@ -184,24 +187,24 @@ def test_drift_behind_the_fences_stops_it_until_it_is_accepted_and_is_kept(lab: 
 
 def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
     """A value of an application in Kafka stays where the plan says so, also in a run that goes on."""
-    decisions = Decisions(OffsetConvention.NEXT, Fallback.EARLIEST, existing=Existing.HIGHER)
+    decisions = Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, existing=ExistingOffsetPolicy.HIGHER)
     group = lab.new_group()
     assert lab.commit_first(group, 0, 30) == 0
     plan = lab.plan(group, decisions)
     assert plan.targets[T0] == 30
     with lab.process() as session:
-        lab.apply(session, plan, hold_at=Phase.COPIED)
+        lab.apply(session, plan, stop_after=Phase.COPIED)
     with lab.process() as session:
         lab.apply(session, plan, accept_drift=True)
     assert lab.kafka(group)[T0][0] == 30
 
 
 def test_a_foreign_value_after_the_seat_ended_is_found_and_not_written_over(lab: Lab) -> None:
-    group, plan = moved(lab, hold_at=Phase.COPIED)
+    group, plan = moved(lab, stop_after=Phase.COPIED)
     with lab.process() as session:
         lab.moving(session, plan).placeholder.leave()  # as when the session of a seat ends
     assert lab.commit_first(group, 0, 44) == 0
-    with lab.process() as session, pytest.raises(VerificationFailed, match="Kafka had none and has 44") as it:
+    with lab.process() as session, pytest.raises(VerificationError, match="Kafka had none and has 44") as it:
         lab.apply(session, plan)
     assert it.value.exit_code == 5
     assert lab.kafka(group)[T0] == (44, "")
@@ -214,25 +217,29 @@ def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: La
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, lab.process() as elsewhere:
         moving = lab.moving(session, plan)
-        with pytest.raises(PartlyDone, match=r"the seat in group .* was lost .* every offset is compared before") as it:
+        with pytest.raises(
+            PartiallyDoneError, match=r"the seat in group .* was lost .* every offset is compared before"
+        ) as it:
             for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
-                if isinstance(step, FencesStand) and moving.phase is Phase.VERIFIED:
+                if isinstance(step, CheckFences) and moving.phase is Phase.VERIFIED:
                     lab.moving(elsewhere, plan).placeholder.leave()  # as when the session of a seat ends
                     assert lab.commit_first(group, 0, 44) == 0
                 lab.carry_out(moving, iter([step]))
         assert it.value.exit_code == 6
     assert lab.stands(group) == ("verified", "zookeeper")
-    with lab.process() as session, pytest.raises(VerificationFailed, match="Kafka had none and has 44"):
+    with lab.process() as session, pytest.raises(VerificationError, match="Kafka had none and has 44"):
         lab.apply(session, plan)
 
 
 def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_offsets_are(lab: Lab) -> None:
     # Behind access lists nobody can.
-    group, plan = moved(lab, Decisions(OffsetConvention.NEXT, Fallback.EARLIEST, acl_fence=False), hold_at=Phase.FENCED)
+    group, plan = moved(
+        lab, Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, acl_fence=False), stop_after=Phase.FENCED
+    )
     for path in sorted(lab.zookeeper.tree.dump(), reverse=True):
         if path == paths.group_root(group) or path.startswith(f"{paths.group_root(group)}/"):
             lab.zookeeper.remove(path)
-    with lab.process() as session, pytest.raises(VerificationFailed, match="is gone: somebody deleted it") as it:
+    with lab.process() as session, pytest.raises(VerificationError, match="is gone: somebody deleted it") as it:
         lab.apply(session, plan)
     assert paths.control(group) in str(it.value)
     with lab.process() as session:
@@ -253,7 +260,7 @@ def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) ->
         member.close(1_000)
 
     lab.on_pause = ask
-    with lab.process() as session, pytest.raises(PartlyDone, match="somebody aborted it"):
+    with lab.process() as session, pytest.raises(PartiallyDoneError, match="somebody aborted it"):
         lab.apply(session, plan)
     assert lab.stands(group)[1] == "zookeeper"
     with lab.process() as session:
@@ -263,7 +270,7 @@ def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) ->
 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.COPIED, Phase.VERIFIED])
 def test_a_run_may_end_behind_a_phase_and_the_seat_stays(lab: Lab, phase: Phase) -> None:
-    group, plan = moved(lab, hold_at=phase)
+    group, plan = moved(lab, stop_after=phase)
     assert lab.stands(group) == (phase.value, "zookeeper")
     assert lab.commit(group, 0, 1) in (22, 25)
     with lab.process() as session:
@@ -280,10 +287,10 @@ def test_a_run_may_end_behind_a_phase_and_the_seat_stays(lab: Lab, phase: Phase)
 def test_without_the_fence_of_access_lists_it_moves_too_and_comes_back(lab: Lab) -> None:
     group = lab.new_group()
     before = lab.nodes(group)
-    plan = lab.plan(group, Decisions(OffsetConvention.NEXT, Fallback.EARLIEST, acl_fence=False))
+    plan = lab.plan(group, Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, acl_fence=False))
     started = lab.clock.now_ms()
     with lab.process() as session:
-        told = lab.apply(session, plan, hold_at=Phase.VERIFIED)
+        told = lab.apply(session, plan, stop_after=Phase.VERIFIED)
         longest = session.max_session_timeout_ms()
     assert lab.clock.now_ms() - started >= longest, "only then no member that left can write any more"
     assert not any(line.startswith("access lists") for line in told)
@@ -299,7 +306,7 @@ def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_hav
         other.placeholder.join()
         moving = lab.moving(session, plan)
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000))
-        with pytest.raises(PartlyDone, match=r"waited long enough for .*app"):
+        with pytest.raises(PartiallyDoneError, match=r"waited long enough for .*app"):
             lab.carry_out(moving, steps, 3_000)
         assert lab.stands(group) == ("switched", "kafka")
         other.placeholder.leave()
@@ -310,7 +317,7 @@ def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_hav
 
 
 def test_a_migration_that_was_undone_may_begin_anew(lab: Lab) -> None:
-    group, plan = moved(lab, hold_at=Phase.VERIFIED)
+    group, plan = moved(lab, stop_after=Phase.VERIFIED)
     with lab.process() as session:
         lab.rollback(session, plan)
     with lab.process() as session, pytest.raises(PreconditionFailed, match="make a new plan"):
@@ -339,11 +346,11 @@ def test_a_plan_that_was_not_kept_whole_can_be_rolled_back(lab: Lab) -> None:
 
 
 def test_fences_without_a_plan_stay_and_are_told(lab: Lab) -> None:
-    group, plan = moved(lab, hold_at=Phase.FENCED)
+    group, plan = moved(lab, stop_after=Phase.FENCED)
     with lab.process() as session:
         moving = lab.moving(session, plan)
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000, has_plan=False))
-        with pytest.raises(PartlyDone, match=r"has fences \(3 owner nodes, 7 access lists"):
+        with pytest.raises(PartiallyDoneError, match=r"has fences \(3 owner nodes, 7 access lists"):
             lab.carry_out(moving, steps)
     with lab.process() as session:
         lab.rollback(session, plan)
@@ -356,7 +363,7 @@ def test_waiting_in_vain_before_the_first_change_changes_nothing(lab: Lab) -> No
     with lab.process() as session, lab.process() as modern:
         other = lab.moving(modern, replace(plan, migration_id="app"))
         other.placeholder.join()
-        with pytest.raises(GaveUpWaiting) as it:
+        with pytest.raises(WaitTimeoutError) as it:
             moving = lab.moving(session, plan)
             lab.carry_out(moving, copy_steps(moving, CopyOptions(plan_to_bytes(plan))), 3_000)
         other.placeholder.leave()
@@ -394,7 +401,7 @@ def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(lab: Lab, tmp_
 
 
 def test_only_a_switched_migration_is_completed(lab: Lab, tmp_path: Path) -> None:
-    _, plan = moved(lab, hold_at=Phase.VERIFIED)
+    _, plan = moved(lab, stop_after=Phase.VERIFIED)
     with lab.process() as session, pytest.raises(PreconditionFailed, match="only one that is switched"):
         list(complete_steps(lab.moving(session, plan), tmp_path / "archive", lift_fences=True))
 
@@ -415,9 +422,9 @@ def test_an_archive_puts_missing_nodes_back_and_changes_none(lab: Lab, tmp_path:
     for change in (b"x", b"{}", b'{"sha256":"00"}'):
         broken = tmp_path / "broken"
         broken.write_bytes(file.read_bytes() + change)
-        with pytest.raises(BadArchive):
+        with pytest.raises(InvalidArchiveError):
             read_archive(broken)
-    with pytest.raises(BadArchive, match="cannot be read"):
+    with pytest.raises(InvalidArchiveError, match="cannot be read"):
         read_archive(tmp_path / "none")
 
 
@@ -450,13 +457,13 @@ def test_a_program_may_veto_and_the_next_run_asks_it_again(lab: Lab, tmp_path: P
     hook(folder, "zkconsumer-on-before-cut-over", "exit 3")
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
-    with lab.process() as session, pytest.raises(HookVetoed, match="ended with 3") as it:
+    with lab.process() as session, pytest.raises(HookVetoError, match="ended with 3") as it:
         lab.apply(session, plan, hooks_dir=folder)
     assert it.value.exit_code == 6
     assert lab.stands(group) == ("verified", "zookeeper")
     hook(folder, "zkconsumer-on-before-cut-over", "exit 0")
     hook(folder, "zkconsumer-on-after-cut-over", "exit 9")
-    with lab.process() as session, pytest.raises(HookFailed, match="ended with 9") as failed:
+    with lab.process() as session, pytest.raises(HookFailedError, match="ended with 9") as failed:
         lab.apply(session, plan, hooks_dir=folder)
     assert failed.value.exit_code == 6
     assert lab.stands(group) == ("switched", "kafka")

@@ -9,7 +9,7 @@ import pytest
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.drift import drift_lines, find_drift, unknown_broker_data
 from bridge.migration.provenance import Provenance, format_provenance
-from bridge.migration.seen import KafkaValue, SeenOwner, SeenPartition
+from bridge.migration.seen import CommittedOffset, OwnerSnapshot, PartitionSnapshot
 from tests.migration.seen_groups import at_end, member, partition, plan, seen
 from zkconsumer.admin.log_ranges import LogRange
 
@@ -17,12 +17,12 @@ OWN = format_provenance(Provenance("m1", 2, 3))
 OTHERS = format_provenance(Provenance("m0", 2, 3))
 
 
-def drift(before: list[SeenPartition], after: list[SeenPartition], **more: Any) -> list[str]:
+def drift(before: list[PartitionSnapshot], after: list[PartitionSnapshot], **more: Any) -> list[str]:
     return drift_lines(find_drift(plan(*before, members=(member(),)), seen(*after, **more)))
 
 
 def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
-    before = at_end(owner=SeenOwner("g1_a-0", "scala"))
+    before = at_end(owner=OwnerSnapshot("g1_a-0", "scala"))
     after = partition(0, 100, log=LogRange(50, 1_000))
     assert plan(before).convention is OffsetConvention.NEXT
     assert drift([before], [after], members=(), at_ms=99) == []
@@ -39,13 +39,13 @@ def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
          "pause and writes what it knew before. To begin at 100 all the same, make a new plan with --offset clicks:0="
          "100"),
         (partition(0, None), "ZooKeeper had 100 (version 3) and has no offset"),
-        (partition(0, None, problem="x"), "ZooKeeper had 100 (version 3) and has no number (version 3)"),
-        (at_end(kafka=KafkaValue(5)), "Kafka had none and has 5"),
-        (at_end(kafka=KafkaValue(100, OTHERS)), "Kafka had none and has 100"),
+        (partition(0, None, error="x"), "ZooKeeper had 100 (version 3) and has no number (version 3)"),
+        (at_end(kafka=CommittedOffset(5)), "Kafka had none and has 5"),
+        (at_end(kafka=CommittedOffset(100, OTHERS)), "Kafka had none and has 100"),
         (partition(0, 100, log=LogRange(101, 200)), "the log (101 to 200) does not hold the planned 100 any more"),
     ],
 )  # fmt: skip
-def test_what_is_drift(after: SeenPartition, words: str) -> None:
+def test_what_is_drift(after: PartitionSnapshot, words: str) -> None:
     assert drift([at_end()], [after]) == [f"clicks/0: {words}"]
 
 
@@ -55,17 +55,19 @@ def test_what_brokers_do_not_tell_is_no_drift() -> None:
     assert drift([at_end()], [partition(0, 100, log="nobody leads it")]) == []
     assert unknown_broker_data(seen(at_end())) == ""
     assert unknown_broker_data(seen(at_end(), silent)) == "the logs of clicks/1: nobody leads it"
-    asleep = seen(at_end(), kafka_problem="no broker answers")
+    asleep = seen(at_end(), kafka_error="no broker answers")
     assert unknown_broker_data(asleep) == "what Kafka has stored for group g1: no broker answers"
 
 
 def test_what_this_migration_wrote_to_kafka_is_no_drift() -> None:
-    assert drift([at_end()], [at_end(kafka=KafkaValue(100, OWN))]) == []
-    assert drift([at_end(kafka=KafkaValue(7))], [at_end(kafka=KafkaValue(100, OWN))]) == []
+    assert drift([at_end()], [at_end(kafka=CommittedOffset(100, OWN))]) == []
+    assert drift([at_end(kafka=CommittedOffset(7))], [at_end(kafka=CommittedOffset(100, OWN))]) == []
 
 
 def test_a_value_that_an_application_wrote_over_ours_is_drift() -> None:
-    assert drift([at_end(kafka=KafkaValue(7))], [at_end(kafka=KafkaValue(8))]) == ["clicks/0: Kafka had 7 and has 8"]
+    assert drift([at_end(kafka=CommittedOffset(7))], [at_end(kafka=CommittedOffset(8))]) == [
+        "clicks/0: Kafka had 7 and has 8"
+    ]
 
 
 def test_partitions_that_came_and_went() -> None:

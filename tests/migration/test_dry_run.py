@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.migration.authority import Authority
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
-from bridge.migration.fences.acls import RestoreLists
-from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.nudge import Nudge
-from bridge.migration.fences.rights import MayChangeLists
-from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
+from bridge.migration.authority import ControlZnode
+from bridge.migration.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
+from bridge.migration.fences.acls import RestoreAcls
+from bridge.migration.fences.lifting import RemoveOwnerFences
+from bridge.migration.fences.nudge import TriggerRebalance
+from bridge.migration.fences.rights import CheckAclPermissions
+from bridge.migration.fences.standing import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
 from bridge.migration.phases import Phase
-from bridge.migration.pieces import KeepPlan
-from bridge.migration.step import Done, Refused, Run, Step, Todo, Waiting
+from bridge.migration.pieces import StorePlan
+from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner, StepWaiting
 from tests.migration.fix_cuts import GROUP, WHO, Group
 from tests.migration.fix_fences import FENCING, PLANNED, TOPICS, UNDOING, fence_all, lists_of, moved, stood
 from zkconsumer.errors import ZkConsumerError
@@ -26,51 +26,51 @@ from zkconsumer.zk.store import submit_and_wait
 class Explain:
     """Says what would be done."""
 
-    looks_again = False
+    rechecks_steps = False
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: MigrationStep) -> None:
         assert step.describe()
         self.said.append(f"do {step.name}")
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: MigrationStep) -> None:
         self.said.append(f"done {step.name}")
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
         self.said.append(f"wait for {waiting.waits_for}")
         return False
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
         self.said.append(f"refused {step.name}")
 
 
-def forward(authority: Authority) -> list[Step]:
+def forward(authority: ControlZnode) -> list[MigrationStep]:
     planned = lists_of(stood())
     return [
-        MayChangeLists(authority.session, GROUP, TOPICS),
-        BeginControl(authority, "copy"),
-        HoldRun(authority, WHO),
-        KeepPlan(authority, b"plan"),
-        ControlTo(authority, Phase.FENCING),
-        NobodyRegistered(authority),
-        NobodyOwns(authority, acl_fence=True),
+        CheckAclPermissions(authority.session, GROUP, TOPICS),
+        CreateControlZnode(authority, "copy"),
+        AcquireLock(authority, WHO),
+        StorePlan(authority, b"plan"),
+        AdvancePhase(authority, Phase.FENCING),
+        WaitForMembersToLeave(authority),
+        WaitForOwnershipRelease(authority, acl_fence=True),
         *fence_all(authority, planned),
-        ControlTo(authority, Phase.FENCED),
-        FencesStand(authority, PLANNED, "plan.json"),
-        *(ControlTo(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)),
+        AdvancePhase(authority, Phase.FENCED),
+        CheckFences(authority, PLANNED, "plan.json"),
+        *(AdvancePhase(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)),
     ]
 
 
-def back(authority: Authority) -> list[Step]:
+def back(authority: ControlZnode) -> list[MigrationStep]:
     planned = lists_of(stood())
     return [
-        ControlTo(authority, Phase.UNDOING),
-        LiftOwnerFences(authority, planned),
-        RestoreLists(authority, TOPICS, planned),
-        Nudge(authority),
-        ControlTo(authority, Phase.UNDONE),
+        AdvancePhase(authority, Phase.UNDOING),
+        RemoveOwnerFences(authority, planned),
+        RestoreAcls(authority, TOPICS, planned),
+        TriggerRebalance(authority),
+        AdvancePhase(authority, Phase.UNDONE),
     ]
 
 
@@ -78,7 +78,7 @@ def explained(group: Group, steps: str) -> list[str]:
     before = group.state()
     explain = Explain()
     with group.process() as authority:
-        run = Run(explain, group.clock, 1_000, "again", authority.is_abort_requested)
+        run = StepRunner(explain, group.clock, 1_000, "again", authority.is_abort_requested)
         run.run_steps(forward(authority) if steps == "forward" else back(authority))
     assert group.state() == before
     return explain.said
@@ -138,11 +138,11 @@ def test_a_migration_of_somebody_else_is_refused_by_every_step_that_changes_some
         steps = [*forward(authority), *back(authority)]
         for step in steps:
             standing = step.check()
-            if step.changes or isinstance(step, FencesStand):
-                assert isinstance(standing, Refused), step.name
+            if step.changes or isinstance(step, CheckFences):
+                assert isinstance(standing, StepRefused), step.name
                 assert "m0" in str(standing.error)
             else:
-                assert isinstance(standing, Done | Todo | Refused)
+                assert isinstance(standing, StepDone | StepPending | StepRefused)
 
 
 def test_a_step_that_was_only_looked_at_too_early_is_not_done() -> None:
@@ -151,8 +151,8 @@ def test_a_step_that_was_only_looked_at_too_early_is_not_done() -> None:
     group.topic("clicks", 4)
     before = group.state()
     with group.process() as authority:
-        late = [*fence_all(authority, lists_of(stood())), FencesStand(authority, PLANNED, "x"), *back(authority)[1:]]
-        late += [ControlTo(authority, Phase.COPIED), ControlTo(authority, Phase.UNDONE)]
+        late = [*fence_all(authority, lists_of(stood())), CheckFences(authority, PLANNED, "x"), *back(authority)[1:]]
+        late += [AdvancePhase(authority, Phase.COPIED), AdvancePhase(authority, Phase.UNDONE)]
         for step in late:
             with pytest.raises(ZkConsumerError, match="in phase planned"):
                 step.do()

@@ -11,23 +11,29 @@ import pytest
 from bridge.migration.archive import read_archive
 from bridge.migration.complete import complete_steps
 from bridge.migration.control_steps import request_abort
-from bridge.migration.decisions import Decisions, Fallback, OffsetConvention
+from bridge.migration.decisions import Decisions, OffsetConvention, OffsetFallback
 from bridge.migration.dual.comparing import CompareStores
 from bridge.migration.dual.steps import DualOptions, dual_steps
-from bridge.migration.errors import GaveUpWaiting, HookVetoed, PartlyDone, PlanIsStale, VerificationFailed
+from bridge.migration.errors import (
+    HookVetoError,
+    PartiallyDoneError,
+    StalePlanError,
+    VerificationError,
+    WaitTimeoutError,
+)
 from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.guests import non_acknowledging_name
-from bridge.migration.performers import Explain
+from bridge.migration.performers import DryRunExecutor
 from bridge.migration.phases import Phase
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.plan_json import digest_of_plan
 from bridge.migration.provenance import parse_provenance
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.status import Status, read_migration_status
-from bridge.migration.step import Run
-from tests.broker.fix_talk import Talk
-from tests.migration.fix_crowd import LOG_END, PARTITIONS, Crowd, DualLab, dual, lab
+from bridge.migration.status import MigrationStatus, read_migration_status
+from bridge.migration.step import StepRunner
+from tests.broker.fix_talk import RawClient
+from tests.migration.fix_crowd import LOG_END, PARTITIONS, DualLab, DualMembers, dual, lab
 from tests.migration.fix_move import Cuts
 from tests.migration.fix_order import judge_order
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -49,16 +55,18 @@ def original(dual: DualLab, group: str, *owned: TopicPartition) -> FakeZkStore:
     store.start(1_000)
     data = format_registration(Registration("static", {"t": 1}, "1"))
     claims = [Create(paths.owner(group, tp), f"{group}_scala-1-0".encode(), ephemeral=True) for tp in owned]
-    submit_and_wait(store, [Create(paths.registration(group, f"{group}_scala-1"), data, ephemeral=True), *claims], 1_000)
+    submit_and_wait(
+        store, [Create(paths.registration(group, f"{group}_scala-1"), data, ephemeral=True), *claims], 1_000
+    )
     return store
 
 
-def status_of(dual: DualLab, crowd: Crowd) -> Status:
+def status_of(dual: DualLab, crowd: DualMembers) -> MigrationStatus:
     with dual.process() as session:
         return read_migration_status(session, crowd.group)
 
 
-def fenced(dual: DualLab, crowd: Crowd) -> list[TopicPartition]:
+def fenced(dual: DualLab, crowd: DualMembers) -> list[TopicPartition]:
     found = []
     for tp in PARTITIONS:
         data = dual.zookeeper.data(paths.owner(crowd.group, tp))
@@ -67,11 +75,11 @@ def fenced(dual: DualLab, crowd: Crowd) -> list[TopicPartition]:
     return found
 
 
-def held_at(dual: DualLab, phase: Phase, *, is_loaded: bool = True) -> tuple[Crowd, Plan]:
+def held_at(dual: DualLab, phase: Phase, *, is_loaded: bool = True) -> tuple[DualMembers, MigrationPlan]:
     crowd = dual.crowd(is_loaded=is_loaded)
     plan = dual.dual_plan(crowd)
     with dual.process() as session:
-        dual.move(session, plan, hold_at=phase)
+        dual.move(session, plan, stop_after=phase)
     assert dual.stands(crowd.group)[0] == phase.value
     return crowd, plan
 
@@ -158,10 +166,10 @@ def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> 
 def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
-    performer, cuts = Explain(), Cuts()
+    performer, cuts = DryRunExecutor(), Cuts()
     with dual.process(cuts) as session:
         steps = dual_steps(dual.moving(session, plan), DualOptions(plan_to_bytes(plan)))
-        Run(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
+        StepRunner(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert not cuts.seen
     assert performer.error is None
     assert [one.name for one in performer.steps if one.status == "to do"] == [
@@ -182,7 +190,9 @@ def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
 def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual: DualLab, phase: Phase) -> None:
     crowd, plan = held_at(dual, phase)
     assert status_of(dual, crowd).waiting_for == []
-    assert {one.acknowledgement.phase for one in status_of(dual, crowd).participants.by_consumer_id.values()} == {phase.value}  # type: ignore
+    assert {one.acknowledgement.phase for one in status_of(dual, crowd).participants.by_consumer_id.values()} == {
+        phase.value
+    }  # type: ignore
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")
@@ -198,7 +208,7 @@ def test_an_original_member_is_named_before_anything_is_changed(dual: DualLab) -
     crowd.members[0].releases(set())
     dual.on_pause = lambda: None
     scala = original(dual, crowd.group, T0)
-    with dual.process() as session, pytest.raises(GaveUpWaiting, match=r"g[0-9]+_scala-1, an original member"):
+    with dual.process() as session, pytest.raises(WaitTimeoutError, match=r"g[0-9]+_scala-1, an original member"):
         dual.move(session, plan, timeout_ms=3_000)
     assert dual.control(crowd.group) is None
     dual.zookeeper.expire(scala, reconnects=False)
@@ -212,7 +222,10 @@ def test_a_member_that_never_acknowledges_stops_the_first_step_and_is_named(dual
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     mute = crowd.add("mute", is_mute=True)
-    with dual.process() as session, pytest.raises(PartlyDone, match=f"{mute.consumer} to acknowledge, as every Migrat"):
+    with (
+        dual.process() as session,
+        pytest.raises(PartiallyDoneError, match=f"{mute.consumer} to acknowledge, as every Migrat"),
+    ):
         dual.move(session, plan, timeout_ms=3_000)
     assert dual.stands(crowd.group) == ("planned", "zookeeper")
     assert f"{mute.consumer} to acknowledge" in status_of(dual, crowd).waiting_for[0]
@@ -234,7 +247,7 @@ def test_a_member_that_dies_is_not_waited_for_and_one_that_comes_is(dual: DualLa
 def test_an_original_member_that_comes_late_stops_the_next_step_and_is_named(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.LOCKED)
     scala = original(dual, crowd.group)
-    with dual.process() as session, pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+    with dual.process() as session, pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
         dual.move(session, plan, timeout_ms=3_000)
     assert dual.stands(crowd.group) == ("locked", "zookeeper")
     dual.zookeeper.expire(scala, reconnects=False)
@@ -253,7 +266,7 @@ def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_
             came.append(original(dual, crowd.group, T1))
 
     dual.on_pause = acts
-    with dual.process() as session, pytest.raises(PartlyDone, match=r"_scala-1-0 to give t/1 back: stop it"):
+    with dual.process() as session, pytest.raises(PartiallyDoneError, match=r"_scala-1-0 to give t/1 back: stop it"):
         dual.move(session, plan, timeout_ms=5_000)
     assert fenced(dual, crowd) == [T0, T2]
     dual.zookeeper.expire(came[0], reconnects=False)
@@ -262,17 +275,24 @@ def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_
     assert fenced(dual, crowd) == [T0, T1, T2]
     late = original(dual, crowd.group, T1)
     assert parse_fence_record(dual.zookeeper.data(paths.owner(crowd.group, T1)) or b"") is not None
-    words = [str(one.consumer_id) for one in status_of(dual, crowd).participants.by_consumer_id.values() if one.acknowledgement is None]  # type: ignore
+    words = [
+        str(one.consumer_id)
+        for one in status_of(dual, crowd).participants.by_consumer_id.values()
+        if one.acknowledgement is None
+    ]  # type: ignore
     assert words == [f"{crowd.group}_scala-1"], "status names it"
     dual.zookeeper.expire(late, reconnects=False)
 
 
 def test_a_stranger_in_the_coordinators_group_is_named(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.ARMED)
-    with Talk(dual.broker.addresses()[0], client_id="stock") as stock:
+    with RawClient(dual.broker.addresses()[0], client_id="stock") as stock:
         assert stock.join(crowd.group).error_code == INCONSISTENT_GROUP_PROTOCOL, "a stock client is not let in"
     crowd.add("as-another", name_in_group="somebody-else")
-    with dual.process() as session, pytest.raises(PartlyDone, match=r"\(app, .*\) to leave the coordinator's group"):
+    with (
+        dual.process() as session,
+        pytest.raises(PartiallyDoneError, match=r"\(app, .*\) to leave the coordinator's group"),
+    ):
         dual.move(session, plan, timeout_ms=3_000)
     found = status_of(dual, crowd)
     assert len(found.participants.unknown_members) == 1  # type: ignore[union-attr]
@@ -283,7 +303,10 @@ def test_a_stranger_in_the_coordinators_group_is_named(dual: DualLab) -> None:
 def test_a_group_without_members_is_not_led_on(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.ARMED)
     crowd.close()
-    with dual.process() as session, pytest.raises(PartlyDone, match="a member to register: nobody is in the group"):
+    with (
+        dual.process() as session,
+        pytest.raises(PartiallyDoneError, match="a member to register: nobody is in the group"),
+    ):
         dual.move(session, plan, timeout_ms=2_000)
 
 
@@ -292,7 +315,7 @@ def test_a_partition_that_nobody_claims_is_named(dual: DualLab) -> None:
     member = next(one for one in crowd.members if T1 in one.owned)
     dual.on_pause = lambda: None
     member.releases(member.owned - {T1})
-    with dual.process() as session, pytest.raises(PartlyDone, match="a member to claim t/1"):
+    with dual.process() as session, pytest.raises(PartiallyDoneError, match="a member to claim t/1"):
         dual.move(session, plan, timeout_ms=2_000)
 
 
@@ -304,7 +327,10 @@ def test_a_value_that_a_member_did_not_bring_up_is_found_by_value(dual: DualLab)
     crowd, plan = held_at(dual, Phase.LOCKED, is_loaded=False)
     dual.on_pause = lambda: None
     dual.zookeeper.ensure(paths.offset(crowd.group, T0), b"30")
-    with dual.process() as session, pytest.raises(PartlyDone, match="t/0: Kafka has 10, not 30 as ZooKeeper has"):
+    with (
+        dual.process() as session,
+        pytest.raises(PartiallyDoneError, match="t/0: Kafka has 10, not 30 as ZooKeeper has"),
+    ):
         dual.move(session, plan, timeout_ms=2_000)
     dual.on_pause = crowd.acts
     with dual.process() as session:
@@ -337,7 +363,7 @@ def test_a_start_that_does_not_follow_from_the_decisions_is_not_committed_by_the
     rows = tuple(replace(row, target=48) if row.tp == T2 else row for row in plan.partitions)
     forged = replace(plan, partitions=rows)
     forged = replace(forged, digest=digest_of_plan(forged))
-    with dual.process() as session, pytest.raises(VerificationFailed, match=r"t/2: the plan says 48 \(missing: earl"):
+    with dual.process() as session, pytest.raises(VerificationError, match=r"t/2: the plan says 48 \(missing: earl"):
         dual.move(session, forged)
     assert dual.stands(crowd.group)[0] == "planned"
     assert dual.kafka(crowd.group) == {}
@@ -360,7 +386,7 @@ def test_what_nobody_reads_and_moved_makes_the_plan_stale(dual: DualLab) -> None
     plan = dual.dual_plan(crowd)
     dual.zookeeper.ensure(path, b"0")
     stale = r"left/0: ZooKeeper had 0 \(version 0\) and has 0"
-    with dual.process() as session, pytest.raises(PlanIsStale, match=stale):
+    with dual.process() as session, pytest.raises(StalePlanError, match=stale):
         dual.move(session, plan)
     assert dual.control(crowd.group) is None
 
@@ -368,14 +394,14 @@ def test_what_nobody_reads_and_moved_makes_the_plan_stale(dual: DualLab) -> None
 def test_a_decision_against_what_a_member_stores_is_refused(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False)
     with pytest.raises(AssertionError, match="its member carries 10 over, and 3 was decided"):
-        dual.dual_plan(crowd, Decisions(OffsetConvention.NEXT, missing=Fallback.EARLIEST, offsets={T0: 3}))
+        dual.dual_plan(crowd, Decisions(OffsetConvention.NEXT, missing=OffsetFallback.EARLIEST, offsets={T0: 3}))
 
 
 def test_a_value_of_somebody_else_where_nobody_holds_ends_it(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False, stored=False)
     plan = dual.dual_plan(crowd)
     assert dual.commit(crowd.group, 2, 33) == 0
-    with dual.process() as session, pytest.raises(VerificationFailed, match="somebody else committed"):
+    with dual.process() as session, pytest.raises(VerificationError, match="somebody else committed"):
         dual.move(session, plan)
     assert dual.stands(crowd.group)[0] == "planned"
 
@@ -389,7 +415,7 @@ def test_a_program_vetoes_the_switch_and_the_members_stay_where_they_are(dual: D
     hook = tmp_path / "zkconsumer-on-before-cut-over"
     hook.write_text('#!/bin/sh\n[ "$ZKCONSUMER_STRATEGY" = dual ] && exit 1\n')
     hook.chmod(0o755)
-    with dual.process() as session, pytest.raises(HookVetoed):
+    with dual.process() as session, pytest.raises(HookVetoError):
         dual.move(session, plan, hooks_dir=tmp_path)
     assert dual.stands(crowd.group) == ("copied", "zookeeper")
     hook.write_text("#!/bin/sh\nexit 0\n")
@@ -408,7 +434,7 @@ def test_an_abort_stops_it_between_two_steps(dual: DualLab) -> None:
             request_abort(session, crowd.group, "bob")
 
     dual.on_pause = acts
-    with dual.process() as session, pytest.raises(PartlyDone, match="somebody aborted it"):
+    with dual.process() as session, pytest.raises(PartiallyDoneError, match="somebody aborted it"):
         dual.move(session, plan)
     dual.on_pause = crowd.acts
     with dual.process() as session:
@@ -421,7 +447,7 @@ def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab)
     plan = dual.dual_plan(crowd)
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        with pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
             for step in dual_steps(moving, DualOptions(plan_to_bytes(plan))):
                 dual.carry_out(moving, iter([step]), 60_000)
                 if isinstance(step, CompareStores) and moving.phase is Phase.COPIED:
@@ -440,7 +466,7 @@ def test_who_comes_while_the_stores_are_compared_stops_the_way_back(dual: DualLa
         dual.move(session, plan)
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        with pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
             for step in rollback_steps(moving, RollbackOptions(print, 1_000)):
                 dual.carry_out(moving, iter([step]), 60_000)
                 if isinstance(step, CompareStores):
@@ -475,10 +501,10 @@ def test_back_when_every_member_has_stopped_is_the_way_of_a_copy(dual: DualLab) 
         dual.move(session, plan)
     positions = dict(crowd.positions)
     crowd.close()
-    performer, cuts = Explain(), Cuts()
+    performer, cuts = DryRunExecutor(), Cuts()
     with dual.process(cuts) as session:
         steps = rollback_steps(dual.moving(session, plan), RollbackOptions(print, 1_000))
-        Run(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
+        StepRunner(performer, dual.clock, 1_000, "again", lambda: False).run_steps(steps)
     assert (performer.error, cuts.seen) == (None, [])
     with dual.process() as session:
         dual.take_back(session, plan)
@@ -507,7 +533,7 @@ def test_behind_the_way_back_an_original_member_is_woken(dual: DualLab) -> None:
     with dual.process() as session:
         dual.move(session, plan)
     scala = original(dual, crowd.group)
-    with dual.process() as session, pytest.raises(PartlyDone, match="_scala-1 to acknowledge"):
+    with dual.process() as session, pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
         dual.take_back(session, plan, timeout_ms=3_000)
     dual.zookeeper.expire(scala, reconnects=False)
     with dual.process() as session:

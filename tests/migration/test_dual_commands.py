@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual, lab
+from tests.migration.fix_crowd import PARTITIONS, DualLab, DualMembers, dual, lab
 from tests.migration.test_migrate_moves import migrate, next_of
 from zkconsumer.zk import paths
 
@@ -20,7 +20,7 @@ Migrate = Callable[..., Result]
 
 
 @pytest.fixture
-def crowd(dual: DualLab) -> Iterator[Crowd]:
+def crowd(dual: DualLab) -> Iterator[DualMembers]:
     """Members that act by themselves."""
     made = dual.crowd()
     stop = threading.Event()
@@ -39,7 +39,7 @@ def crowd(dual: DualLab) -> Iterator[Crowd]:
 
 
 def test_there_and_back_by_the_commands_that_are_printed(
-    dual: DualLab, crowd: Crowd, migrate: Migrate, tmp_path: Path
+    dual: DualLab, crowd: DualMembers, migrate: Migrate, tmp_path: Path
 ) -> None:
     group, file = crowd.group, tmp_path / "plan"
     planned = migrate("plan", group, "--strategy", "dual", "-f", str(file), "-o", "json")
@@ -74,7 +74,7 @@ def test_there_and_back_by_the_commands_that_are_printed(
 
 
 def test_who_is_waited_for_in_vain_is_named_and_the_same_command_goes_on(
-    dual: DualLab, crowd: Crowd, migrate: Migrate, tmp_path: Path
+    dual: DualLab, crowd: DualMembers, migrate: Migrate, tmp_path: Path
 ) -> None:
     file = tmp_path / "plan"
     assert migrate("plan", crowd.group, "--strategy", "dual", "-f", str(file)).exit_code == 0
@@ -93,7 +93,7 @@ def test_who_is_waited_for_in_vain_is_named_and_the_same_command_goes_on(
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
-def test_a_missing_fence_is_found(dual: DualLab, crowd: Crowd, migrate: Migrate, tmp_path: Path) -> None:
+def test_a_missing_fence_is_found(dual: DualLab, crowd: DualMembers, migrate: Migrate, tmp_path: Path) -> None:
     file = tmp_path / "plan"
     assert migrate("plan", crowd.group, "--strategy", "dual", "-f", str(file)).exit_code == 0
     assert migrate("apply", str(file), "--execute").exit_code == 0

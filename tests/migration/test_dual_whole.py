@@ -15,23 +15,23 @@ from bridge.migration.decisions import Decisions, OffsetConvention
 from bridge.migration.dual.steps import DualOptions, dual_steps
 from bridge.migration.look import inspect_group
 from bridge.migration.moving import open_migration
-from bridge.migration.performers import Real
-from bridge.migration.plan import Plan
+from bridge.migration.performers import ApplyExecutor
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.step import Run
+from bridge.migration.step import StepRunner
 from bridge.migration.targets import make_plan
 from tests.migration.fix_dual import GROUP, TOPIC, Dual, Stream, dual, wait_until
 from tests.migration.fix_move import WHO
-from zkconsumer.admin.coordinator_line import Patience
+from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
 from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.clock import SystemClock
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.testing.world import ADDRESS
-from zkconsumer.zk.security import OPEN
+from zkconsumer.zk.security import NO_SECURITY
 
 __all__ = ["dual"]
 
@@ -92,12 +92,12 @@ class Load:
 
 @contextmanager
 def tool(dual: Dual) -> Iterator[AdminSession]:
-    store = lambda connect, ms: FakeZkStore(dual.zookeeper, "", ms, OPEN.login)  # noqa: E731
-    with AdminSession.open(ADDRESS, None, Doors(store), dual.broker.bootstrap) as session:
+    store = lambda connect, ms: FakeZkStore(dual.zookeeper, "", ms, NO_SECURITY.login)  # noqa: E731
+    with AdminSession.open(ADDRESS, None, AdminDependencies(store), dual.broker.bootstrap) as session:
         yield session
 
 
-def plan_of(dual: Dual, name: str, decisions: Decisions = FIRST) -> Plan:
+def plan_of(dual: Dual, name: str, decisions: Decisions = FIRST) -> MigrationPlan:
     with tool(dual) as session:
         seen = inspect_group(session, GROUP, with_acls=False)
     assert seen is not None
@@ -106,13 +106,20 @@ def plan_of(dual: Dual, name: str, decisions: Decisions = FIRST) -> Plan:
     return made
 
 
-def carry_out(dual: Dual, plan: Plan, what: str) -> None:
+def carry_out(dual: Dual, plan: MigrationPlan, what: str) -> None:
     """``apply`` or ``rollback``."""
     told: list[str] = []
     with tool(dual) as session:
-        moving = open_migration(session, plan, WHO, patience=Patience(min_duration_ms=5_000))
-        real = Real(told.append, moving.placeholder.heartbeat_if_due, lambda ms: StopSignal().wait(min(ms, LOOK_MS)), session.clock)
-        run = Run(real, SystemClock(), TIMEOUT_MS, "again", moving.control_znode.is_abort_requested, moving.phase is not None)
+        moving = open_migration(session, plan, WHO, patience=CoordinatorRetryPolicy(min_duration_ms=5_000))
+        real = ApplyExecutor(
+            told.append,
+            moving.placeholder.heartbeat_if_due,
+            lambda ms: StopSignal().wait(min(ms, LOOK_MS)),
+            session.clock,
+        )
+        run = StepRunner(
+            real, SystemClock(), TIMEOUT_MS, "again", moving.control_znode.is_abort_requested, moving.phase is not None
+        )
         if what == "apply":
             run.run_steps(dual_steps(moving, DualOptions(plan_to_bytes(plan))))
         else:

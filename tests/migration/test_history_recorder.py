@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.migration.fences.mark import Mark, format_fence_record
+from bridge.migration.fences.mark import FenceRecord, format_fence_record
 from bridge.testing import HistoryRecorder
-from tests.broker.fix_talk import Talk
-from tests.migration.fix_seat import GROUP, Desk
+from tests.broker.fix_talk import RawClient
+from tests.migration.fix_seat import GROUP, PlaceholderFixture
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.testing.checker import (
-    Committed,
     ControlWritten,
-    Event,
     Fenced,
-    MemberKnown,
-    Note,
+    HistoryEvent,
+    HistoryNote,
+    MemberDeclared,
+    OffsetCommitted,
     Unfenced,
     read_history,
 )
@@ -26,12 +26,12 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CheckOp, Create, CreateOp, Delete, Multi, SetData, SetOp
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 T0 = TopicPartition("t", 0)
 
 
-def told(recorder: HistoryRecorder) -> list[Event]:
+def told(recorder: HistoryRecorder) -> list[HistoryEvent]:
     assert [event.t for event in recorder.events] == sorted({event.t for event in recorder.events}), "times grow"
     return [replace(event, t=0) for event in recorder.events]
 
@@ -46,7 +46,7 @@ def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
     store.start(1_000)
     recorder.member("tool", "migrator", store.session_id)
     offset, owner, child = paths.offset(GROUP, T0), paths.owner(GROUP, T0), paths.fence_child(GROUP, T0)
-    control = format_control(Control("m1", 2, "fencing", "zookeeper", "copy"))
+    control = format_control(ControlRecord("m1", 2, "fencing", "zookeeper", "copy"))
     submit_and_wait(store, [
         SetData(offset, b"6", -1),
         SetData(offset, b"7", 99),
@@ -54,21 +54,21 @@ def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
         SetData(paths.offset("other", T0), b"9", -1),
         *map(Create, paths.parents(paths.control(GROUP))),
         Create(paths.control(GROUP), control),
-        Multi((CreateOp(owner, format_fence_record(Mark("m1", 2))), CreateOp(child))),
+        Multi((CreateOp(owner, format_fence_record(FenceRecord("m1", 2))), CreateOp(child))),
         Delete(child),
         SetData(offset, b"-1", -1),
         SetData(offset, b"abc", -1),
     ], 1_000)  # fmt: skip
     zookeeper.ensure(offset, b"10")
     assert told(recorder) == [
-        MemberKnown(0, "tool", "migrator"),
-        Committed(0, "t", 0, 6, "tool", store="zookeeper"),
+        MemberDeclared(0, "tool", "migrator"),
+        OffsetCommitted(0, "t", 0, 6, "tool", store="zookeeper"),
         ControlWritten(0, 2, "fencing", "zookeeper", "m1", "copy"),
         Fenced(0, "zookeeper", "t", 0),
         Unfenced(0, "zookeeper", "t", 0),
-        Note(0, "t/0: tool stored -1 in zookeeper, which is no offset"),
-        Note(0, f"{offset}, written by tool: b'abc' (3 bytes) is no number"),
-        Committed(0, "t", 0, 10, None, store="zookeeper"),
+        HistoryNote(0, "t/0: tool stored -1 in zookeeper, which is no offset"),
+        HistoryNote(0, f"{offset}, written by tool: b'abc' (3 bytes) is no number"),
+        OffsetCommitted(0, "t", 0, 10, None, store="zookeeper"),
     ]
 
 
@@ -83,14 +83,16 @@ def test_the_end_of_a_session_lifts_no_fence_and_its_claims_are_no_lines() -> No
     assert recorder.events == []
 
 
-def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(desk: Desk, tmp_path: Path) -> None:
+def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(
+    desk: PlaceholderFixture, tmp_path: Path
+) -> None:
     recorder = HistoryRecorder(GROUP)
     recorder.member("tool", "migrator")
     names = {"stock": None, "other": None}
     desk.broker.on_group_response(recorder.kafka_callback(lambda asked, body: names.get(asked.client_id, "tool")))
 
     def commit(offset: int) -> int:
-        with Talk(desk.broker.addresses()[0], "stock") as talk:
+        with RawClient(desk.broker.addresses()[0], "stock") as talk:
             while talk.find_coordinator(GROUP, version=0).error_code:
                 pass
             return talk.commit(GROUP, "t", 0, offset, version=2)
@@ -105,12 +107,12 @@ def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(d
         seat.leave()
         assert commit(4) == 0
     assert told(recorder) == [
-        MemberKnown(0, "tool", "migrator"),
-        Committed(0, "t", 0, 1, None, store="kafka"),
+        MemberDeclared(0, "tool", "migrator"),
+        OffsetCommitted(0, "t", 0, 1, None, store="kafka"),
         Fenced(0, "kafka"),
-        Committed(0, "t", 0, 3, "tool", store="kafka"),
+        OffsetCommitted(0, "t", 0, 3, "tool", store="kafka"),
         Unfenced(0, "kafka"),
-        Committed(0, "t", 0, 4, None, store="kafka"),
+        OffsetCommitted(0, "t", 0, 4, None, store="kafka"),
     ]
     recorder.save(tmp_path / "history.jsonl")
     assert read_history(tmp_path / "history.jsonl") == recorder.events

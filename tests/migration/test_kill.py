@@ -14,16 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.migration.decisions import Decisions
-from bridge.migration.errors import VerificationFailed
-from bridge.migration.seat_rules import SESSION_TIMEOUTS_MS
+from bridge.migration.errors import VerificationError
+from bridge.migration.seat_rules import PLACEHOLDER_SESSION_TIMEOUTS_MS
 from tests.migration.fix_cuts import WAYS, How, Killed
 from tests.migration.fix_dual_kill import WAYS_OF_DUAL
-from tests.migration.fix_kill import GROUP, PLAIN, T0, WAYS_OF, Apply, Ground, Life, Way
+from tests.migration.fix_kill import GROUP, PLAIN, T0, WAYS_OF, Apply, KillCase, KillScenario, Life
 from tests.migration.fix_move import DECISIONS
 from zkconsumer.cli.check import check
 from zkconsumer.testing import checker as h
 
-MakeWay = Callable[[], Way]
+MakeWay = Callable[[], KillCase]
 FOR_EVERY_RUN = {"copy": ("behind", "lost", "dropped"), "dual": ("behind",)}
 """Who dies before its n-th write leaves what one leaves that dies behind the one before it; members of a dual migration
 take time.  The others are tried at night."""
@@ -37,7 +37,7 @@ SINGLE = [
 class Cases:
     """The histories of one test, and the one without a kill, with which they are compared."""
 
-    def __init__(self, folder: Path, way: Way, decisions: Decisions = DECISIONS) -> None:
+    def __init__(self, folder: Path, way: KillCase, decisions: Decisions = DECISIONS) -> None:
         self.folder = folder
         self.way = way
         self.decisions = decisions
@@ -64,7 +64,7 @@ class Cases:
             assert control.phase in self.way.ends, name
         ground.state("end")
         self.way.go_on(ground)
-        ground.recorder.add(h.Drained)
+        ground.recorder.add(h.FullReadExpected)
         ground.recorder.save(self.path(name))
         self.names.append(name)
         return last.seen
@@ -77,7 +77,7 @@ class Cases:
         files = [str(self.path(name)) for name in self.names]
         result = CliRunner().invoke(check, ["--as-if", str(self.path("whole")), *files])
         assert result.exit_code == 0, "\n".join(
-            line for line in result.stdout.splitlines() if line.startswith(("==", "NOT", *h.CODES))
+            line for line in result.stdout.splitlines() if line.startswith(("==", "NOT", *h.FINDING_CODES))
         )
 
 
@@ -101,16 +101,16 @@ def test_killed_at_any_write_where_owner_nodes_are_the_only_fence(tmp_path: Path
 def test_who_comes_when_the_seat_of_a_killed_run_has_ended_is_found_and_not_overwritten(tmp_path: Path) -> None:
     way, refused = Apply(), set()
     for at in range(1, len(Cases(tmp_path, way).writes) + 1):
-        ground = Ground(tmp_path)
+        ground = KillScenario(tmp_path)
         plan = way.prepare(ground)
         with pytest.raises(Killed), ground.process(Life(at, "behind")) as session:
             way.run(ground, session, plan)
         control = ground.control(GROUP)
         if control is None or control.phase not in ("fenced", "copied", "verified"):
             continue
-        ground.let_pass(SESSION_TIMEOUTS_MS[0])
+        ground.let_pass(PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
         assert ground.commit(GROUP, 0, 40) == 0, "nobody is there any more who could be asked"
-        with pytest.raises(VerificationFailed, match="40"), ground.process() as session:
+        with pytest.raises(VerificationError, match="40"), ground.process() as session:
             way.run(ground, session, plan)
         refused.add(control.phase)
         assert ground.stored()[T0] == (40, "")

@@ -8,27 +8,27 @@ import pytest
 
 from bridge.migration.look import inspect_group
 from bridge.migration.look_brokers import inspect_brokers
-from bridge.migration.look_logs import ENTRIES_MAX
+from bridge.migration.look_logs import SAMPLED_PARTITIONS_MAX
 from bridge.migration.look_rights import has_permission
 from bridge.migration.provenance import Provenance, format_provenance
-from bridge.migration.seen import LastEntry, Seen
+from bridge.migration.seen import GroupSnapshot, LastLogEntry
 from bridge.testing import EmbeddedBroker
 from tests.fix_admin import put
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC, discover_coordinator
-from zkconsumer.admin.session import AdminSession, Doors
-from zkconsumer.errors import UnsafeName
+from zkconsumer.admin.session import AdminDependencies, AdminSession
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
 from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, PERM_ADMIN, PERM_ALL, PERM_READ, Acl, Create, CreateOp, Multi, SetOp
-from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi, identities
+from zkconsumer.zk.security import DigestLogin, SaslDigestMd5Login, SaslGssapiLogin, ZkLogin, identities
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, Registration, format_control, format_registration
+from zkconsumer.zk.znodes import ControlRecord, Registration, format_control, format_registration
 
 READ_ONLY = (Acl(PERM_READ, "world", "anyone"),)
 
@@ -38,7 +38,7 @@ def tp(partition: int = 0, topic: str = "clicks") -> TopicPartition:
 
 
 def register(
-    world: FakeWorld, name: str, owned: Mapping[int, int], pattern: str = "static", topic: str = "clicks"
+    world: FakeEnvironment, name: str, owned: Mapping[int, int], pattern: str = "static", topic: str = "clicks"
 ) -> None:
     """A member with one thread; ``owned``: partition -> data version of the claim (0 an original's, 1 ours)."""
     store = FakeZkStore(world.zookeeper)
@@ -54,14 +54,14 @@ def register(
         assert "Failed" not in type(answer).__name__
 
 
-def look(admin: AdminSession, **how: bool) -> Seen:
+def look(admin: AdminSession, **how: bool) -> GroupSnapshot:
     seen = inspect_group(admin, "g1", **how)
     assert seen is not None
     return seen
 
 
 @pytest.fixture
-def clicks(world: FakeWorld) -> FakeWorld:
+def clicks(world: FakeEnvironment) -> FakeEnvironment:
     """clicks: four partitions of 10 records; g1 stands at 4, 9, 10 and nowhere."""
     world.create_topic("clicks", 4)
     for number in range(4):
@@ -72,28 +72,28 @@ def clicks(world: FakeWorld) -> FakeWorld:
 
 def test_a_group_that_is_not_there(admin: AdminSession) -> None:
     assert inspect_group(admin, "g1") is None
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         inspect_group(admin, "../g1")
 
 
-def test_offsets_logs_and_what_stands_at_the_end(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_offsets_logs_and_what_stands_at_the_end(clicks: FakeEnvironment, admin: AdminSession) -> None:
     seen = look(admin)
     assert [(one.stored, one.version) for one in seen.partitions.values()] == [(4, 0), (9, 0), (10, 0), (None, -1)]
     assert [(one.log.earliest, one.log.latest) for one in seen.partitions.values() if not isinstance(one.log, str)] == [
         (0, 10)
     ] * 4
-    assert [one.last_entry for one in seen.partitions.values()] == [None, LastEntry(True, 1_000), None, None]
+    assert [one.last_entry for one in seen.partitions.values()] == [None, LastLogEntry(True, 1_000), None, None]
     assert seen.partitions[tp(0)].written_ms > 1_000
 
 
-def test_looking_makes_no_topic(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_looking_makes_no_topic(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: 5}, topic="gone")
     look(admin)
     assert sorted(admin.brokers.leaders(None).topic_errors) == []
     assert {one.topic for one in admin.brokers.leaders(None).partitions} == {"clicks"}
 
 
-def test_offsets_of_what_does_not_exist_are_named(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_offsets_of_what_does_not_exist_are_named(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: 5}, topic="gone")
     put(clicks, {7: 5})
     clicks.zookeeper.ensure("/consumers/g1/offsets/clicks/x", b"1")
@@ -105,19 +105,19 @@ def test_offsets_of_what_does_not_exist_are_named(clicks: FakeWorld, admin: Admi
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", b"1e3", b"9" * 30, "٣".encode(), b"\xff"])
-def test_an_offset_znode_that_holds_no_number(clicks: FakeWorld, admin: AdminSession, data: bytes) -> None:
+def test_an_offset_znode_that_holds_no_number(clicks: FakeEnvironment, admin: AdminSession, data: bytes) -> None:
     put(clicks, {0: data})
     one = look(admin).partitions[tp(0)]
     assert (one.stored, one.version) == (None, 1)
     assert " is no " in one.error
 
 
-def test_a_negative_number_is_no_offset(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_a_negative_number_is_no_offset(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: b"-1"})
     assert look(admin).partitions[tp(0)].stored is None
 
 
-def test_an_offset_that_is_older_than_its_topic(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_an_offset_that_is_older_than_its_topic(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: 1, 1: 2}, topic="views")
     clicks.create_topic("views", 2)
     put(clicks, {1: 3}, topic="views")
@@ -126,14 +126,14 @@ def test_an_offset_that_is_older_than_its_topic(clicks: FakeWorld, admin: AdminS
     assert not any(seen.partitions[tp(number)].is_older_than_topic for number in range(3))
 
 
-def test_a_topic_whose_znode_cannot_be_read(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_a_topic_whose_znode_cannot_be_read(clicks: FakeEnvironment, admin: AdminSession) -> None:
     clicks.zookeeper.ensure(paths.topic("clicks"), b"not JSON")
     seen = look(admin)
     assert len(seen.partitions) == 3
     assert all("znode of topic clicks cannot be read" in str(one.log) for one in seen.partitions.values())
 
 
-def test_a_partition_that_nobody_leads(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_a_partition_that_nobody_leads(clicks: FakeEnvironment, admin: AdminSession) -> None:
     clicks.cluster.move_leader("clicks", 0, None)
     assert "nobody leads it" in str(look(admin).partitions[tp(0)].log)
 
@@ -141,7 +141,7 @@ def test_a_partition_that_nobody_leads(clicks: FakeWorld, admin: AdminSession) -
 # --- members and strategy ---------------------------------------------------------------------------------------
 
 
-def test_owners_tell_members_and_the_assignment_in_use(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_owners_tell_members_and_the_assignment_in_use(clicks: FakeEnvironment, admin: AdminSession) -> None:
     register(clicks, "a", {0: 0, 1: 0})
     register(clicks, "b", {2: 1, 3: 1})
     put(clicks, {2: 10})
@@ -161,14 +161,14 @@ def test_owners_tell_members_and_the_assignment_in_use(clicks: FakeWorld, admin:
     ],
 )
 def test_the_assignment_is_recomputed(
-    clicks: FakeWorld, admin: AdminSession, of_a: Mapping[int, int], of_b: Mapping[int, int], strategy: str
+    clicks: FakeEnvironment, admin: AdminSession, of_a: Mapping[int, int], of_b: Mapping[int, int], strategy: str
 ) -> None:
     register(clicks, "a", of_a)
     register(clicks, "b", of_b)
     assert look(admin).assignment_in_use == strategy
 
 
-def test_a_filter_means_the_topics_of_now(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_a_filter_means_the_topics_of_now(clicks: FakeEnvironment, admin: AdminSession) -> None:
     clicks.create_topic("clicks2", 1)
     register(clicks, "a", {}, "white_list", "clicks.*")
     seen = look(admin)
@@ -177,13 +177,13 @@ def test_a_filter_means_the_topics_of_now(clicks: FakeWorld, admin: AdminSession
     assert seen.partitions[tp(0, "clicks2")].stored is None
 
 
-def test_go_kafka_client_leaves_a_trace(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_go_kafka_client_leaves_a_trace(clicks: FakeEnvironment, admin: AdminSession) -> None:
     assert look(admin).last_offset_clients == ()
     clicks.zookeeper.ensure("/consumers/g1/api/rebalance")
     assert look(admin).last_offset_clients == ("/consumers/g1/api/rebalance",)
 
 
-def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeEnvironment, admin: AdminSession) -> None:
     clicks.create_topic(OFFSETS_TOPIC)
     clicks.cluster.inject(GroupError("g1", 30), api=DESCRIBE_GROUPS)
     seen = look(admin)
@@ -192,8 +192,8 @@ def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeWorld, admin: 
     assert "GROUP_AUTHORIZATION_FAILED" in seen.coordinator_group_error
 
 
-def test_a_control_znode(clicks: FakeWorld, admin: AdminSession) -> None:
-    control = Control("m0", 3, "fenced", "zookeeper", "copy")
+def test_a_control_znode(clicks: FakeEnvironment, admin: AdminSession) -> None:
+    control = ControlRecord("m0", 3, "fenced", "zookeeper", "copy")
     clicks.zookeeper.ensure(paths.control("g1"), format_control(control))
     seen = look(admin)
     assert (seen.control, seen.control_version, seen.control_error) == (control, 0, "")
@@ -204,7 +204,7 @@ def test_a_control_znode(clicks: FakeWorld, admin: AdminSession) -> None:
 # --- rights -----------------------------------------------------------------------------------------------------
 
 
-def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: AdminSession) -> None:
+def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeEnvironment, admin: AdminSession) -> None:
     register(clicks, "a", {0: 0})
     clicks.zookeeper.set_acl("/consumers/g1/offsets/clicks", READ_ONLY)
     seen = look(admin, with_acls=False)
@@ -222,20 +222,20 @@ def test_the_lists_of_every_node_that_a_fence_changes(clicks: FakeWorld, admin: 
     [
         (OPEN_ACL, None, True),
         (READ_ONLY, None, False),
-        ((Acl(PERM_ALL, "digest", "us:x"), *READ_ONLY), Digest("us", "secret"), False),
-        ((Acl(PERM_ALL, *sorted(identities(Digest("us", "secret")))[0]),), Digest("us", "secret"), True),
-        ((Acl(PERM_ALL, *sorted(identities(Digest("us", "secret")))[0]),), Digest("us", "other"), False),
-        (READ_ONLY, Digest("super", "secret"), True),
-        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslDigestMd5("kafka", "x"), True),
-        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslDigestMd5("other", "x"), False),
-        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslGssapi(), True),
+        ((Acl(PERM_ALL, "digest", "us:x"), *READ_ONLY), DigestLogin("us", "secret"), False),
+        ((Acl(PERM_ALL, *sorted(identities(DigestLogin("us", "secret")))[0]),), DigestLogin("us", "secret"), True),
+        ((Acl(PERM_ALL, *sorted(identities(DigestLogin("us", "secret")))[0]),), DigestLogin("us", "other"), False),
+        (READ_ONLY, DigestLogin("super", "secret"), True),
+        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslDigestMd5Login("kafka", "x"), True),
+        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslDigestMd5Login("other", "x"), False),
+        ((Acl(PERM_ALL, "sasl", "kafka"),), SaslGssapiLogin(), True),
         ((Acl(PERM_ALL, "sasl", "kafka"),), None, False),
         ((Acl(PERM_ALL, "ip", "10.0.0.0/8"),), None, True),
         ((Acl(PERM_ALL & ~PERM_ADMIN, "world", "anyone"),), None, False),
         ((), None, False),
     ],
 )
-def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: Login | None, is_ours: bool) -> None:
+def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: ZkLogin | None, is_ours: bool) -> None:
     assert has_permission(acl, login, PERM_ADMIN) is is_ours
 
 
@@ -243,7 +243,7 @@ def test_whether_a_list_is_ours_to_change(acl: tuple[Acl, ...], login: Login | N
 
 
 def test_a_large_group_costs_one_question_a_node_for_lists_and_few_for_the_rest(
-    world: FakeWorld, admin: AdminSession
+    world: FakeEnvironment, admin: AdminSession
 ) -> None:
     topics, each = 4, 500
     for number in range(topics):
@@ -257,7 +257,7 @@ def test_a_large_group_costs_one_question_a_node_for_lists_and_few_for_the_rest(
     assert len(seen.partitions) == topics * each
     assert store.packets_sent - before < 40
     assert len(world.cluster.requests) - asked < 40
-    assert sum(one.last_entry is not None for one in seen.partitions.values()) == ENTRIES_MAX
+    assert sum(one.last_entry is not None for one in seen.partitions.values()) == SAMPLED_PARTITIONS_MAX
 
 
 # --- a broker with groups ---------------------------------------------------------------------------------------
@@ -276,7 +276,9 @@ def on_a_broker(zookeeper: FakeZooKeeper, broker: EmbeddedBroker) -> AdminSessio
     for number in range(2):
         broker.append("clicks", number, [b"x"] * 5)
         zookeeper.ensure(paths.offset("g1", tp(number)), b"3")
-    return AdminSession.open(ADDRESS, None, Doors(store=lambda _, ms: FakeZkStore(zookeeper, "", ms)), broker.bootstrap)
+    return AdminSession.open(
+        ADDRESS, None, AdminDependencies(store=lambda _, ms: FakeZkStore(zookeeper, "", ms)), broker.bootstrap
+    )
 
 
 def commit(session: AdminSession, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -304,7 +306,7 @@ def test_what_a_broker_is_and_how_long_it_keeps_offsets(
         assert counts_by_commit is by_commit
 
 
-def test_a_broker_without_groups_and_one_that_is_away(world: FakeWorld, admin: AdminSession) -> None:
+def test_a_broker_without_groups_and_one_that_is_away(world: FakeEnvironment, admin: AdminSession) -> None:
     brokers, kept_ms, _ = inspect_brokers(admin)
     assert [one.supports_groups for one in brokers] == [False, False]
     assert kept_ms is None
@@ -338,4 +340,3 @@ def test_old_members_that_store_in_kafka_leave_values_of_no_member(zookeeper: Fa
             "Kafka has 2 offsets that no modern member committed, 1 of them ahead of ZooKeeper "
             "(clicks/0: 3 there, 4 in Kafka)"
         )
-

@@ -11,15 +11,15 @@ from bridge.client.assignor import Assignment, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.client.commands import Callback
 from bridge.client.events import Offset
-from bridge.migration.connector.keeping import KeepingCoordinator
-from bridge.migration.connector.private import PrivateAssignor, consumer_id_of_user_data, migration_protocol_name
+from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
+from bridge.migration.connector.private import MigrationAssignor, consumer_id_of_user_data, migration_protocol_name
 from tests.coordinator.client_member import Member, T
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
 
-PRIVATE = PrivateAssignor("m1", "g_host-1")
+PRIVATE = MigrationAssignor("m1", "g_host-1")
 RANGE = RangeAssignor()
 REBALANCE = 27
 PARTITIONS = {"t": 4, "u": 3}
@@ -64,7 +64,7 @@ def test_it_tells_who_the_member_is_in_the_old_group() -> None:
     assert consumer_id_of_user_data(told) == "g_host-1"
     assert consumer_id_of_user_data(None) == ""
     assert migration_protocol_name("m1") == PRIVATE.name == "zkconsumer-m1"
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         migration_protocol_name("m 1")
 
 
@@ -73,7 +73,7 @@ def test_it_tells_who_the_member_is_in_the_old_group() -> None:
 
 def member(auto_commit: bool = False) -> Member:
     """In a private generation with two partitions, then offering ``range`` alone."""
-    one = Member(PRIVATE, kind=KeepingCoordinator, auto_commit=auto_commit)
+    one = Member(PRIVATE, kind=DowngradingConsumerCoordinator, auto_commit=auto_commit)
     one.join(T[:2])
     return one
 
@@ -83,7 +83,7 @@ def told(said: list[do.Command]) -> list[tuple[Callback, frozenset[TopicPartitio
 
 
 def stopped(said: list[do.Command]) -> list[frozenset[TopicPartition]]:
-    return [each.partitions for each in said if isinstance(each, do.StopFetching)]
+    return [each.partitions for each in said if isinstance(each, do.StopPartitions)]
 
 
 def offered(one: Member) -> list[str]:
@@ -112,7 +112,7 @@ def test_what_the_first_generation_by_range_leaves_to_us_goes_on() -> None:
 def test_what_it_gives_to_others_they_have_already_so_it_is_dropped_and_not_committed() -> None:
     one = member(auto_commit=True)
     one.hear(ev.AssignorsOffered((RANGE,)))
-    one.hear(ev.PositionsCollected({T[0]: Offset(1), T[1]: Offset(1)}))
+    one.hear(ev.PositionsReceived({T[0]: Offset(1), T[1]: Offset(1)}))
     one.committed()
     one.joined(2, protocol_name="range")
     said = one.synced(T[:1])

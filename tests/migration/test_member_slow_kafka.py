@@ -9,19 +9,19 @@ from __future__ import annotations
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.events import Offset
-from bridge.migration.connector.keeping import KeepingCoordinator
-from bridge.migration.connector.private import PrivateAssignor
+from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
+from bridge.migration.connector.private import MigrationAssignor
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from bridge.migration.member.machine import MigratingMember
 from tests.coordinator.client_member import Member, T
 from zkconsumer.core import commands as told
 from zkconsumer.core import events as said
-from zkconsumer.core.stores import Source
+from zkconsumer.core.stores import OffsetSource
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
-PRIVATE = PrivateAssignor("m1", "g_c0")
+PRIVATE = MigrationAssignor("m1", "g_c0")
 OURS = T[:2]
 INTERVAL_MS, ANSWER_MS = 20, 500
 """Of automatic commits; of the coordinator."""
@@ -31,25 +31,25 @@ class Both:
     """One member that reads and commits by itself; what it says to the coordinator's side is done there."""
 
     def __init__(self) -> None:
-        self.side = Member(PRIVATE, kind=KeepingCoordinator, auto_commit=True)
+        self.side = Member(PRIVATE, kind=DowngradingConsumerCoordinator, auto_commit=True)
         self.machine = MigratingMember()
         self.side.join(OURS)
-        self.hear(val.ControlSeen(Control("m1", 3, "copied", "zookeeper", "dual")))
-        self.hear(val.GenerationSeen(1))
-        self.hear(val.Told(Side.COORDINATOR, _start(-1)))
-        self.hear(val.Told(Side.ZOOKEEPER, _start(0)))
+        self.hear(val.ControlChanged(ControlRecord("m1", 3, "copied", "zookeeper", "dual")))
+        self.hear(val.GenerationChanged(1))
+        self.hear(val.SideCommanded(MembershipSide.COORDINATOR, _start(-1)))
+        self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, _start(0)))
 
-    def hear(self, event: val.Event) -> None:
+    def hear(self, event: val.MigratingMemberEvent) -> None:
         for command in self.machine.handle(event):
             match command:
                 case val.WriteToKafka(number, offsets):
                     asked = {tp: Offset(at) for tp, at in offsets.items()}
                     self.tell(ev.CommitAsked(-number, asked, retried=False))
-                case val.TellHolder(told.CollectPositions()):
+                case val.SendToProcessor(told.CollectPositions()):
                     # A record a millisecond.
-                    self.hear(val.HolderSaid(said.PositionsCollected(dict.fromkeys(OURS, self.side.now_ms))))
-                case val.Say(Side.COORDINATOR, said.PositionsCollected()):
-                    self.tell(ev.PositionsCollected({}))
+                    self.hear(val.ProcessorReported(said.PositionsCollected(dict.fromkeys(OURS, self.side.now_ms))))
+                case val.SendToSide(MembershipSide.COORDINATOR, said.PositionsCollected()):
+                    self.tell(ev.PositionsReceived({}))
                 case _:
                     pass
 
@@ -65,9 +65,9 @@ class Both:
             match command:
                 case do.CommitDone(number, error):
                     taken = frozenset[object]() if error else frozenset(OURS)
-                    self.hear(val.WrittenToKafka(-number, taken))  # type: ignore[arg-type]
-                case do.CollectPositions():
-                    self.hear(val.Told(Side.COORDINATOR, told.CollectPositions()))
+                    self.hear(val.KafkaWriteFinished(-number, taken))  # type: ignore[arg-type]
+                case do.RequestPositions():
+                    self.hear(val.SideCommanded(MembershipSide.COORDINATOR, told.CollectPositions()))
                 case _:
                     pass
 
@@ -76,7 +76,7 @@ class Both:
         until_ms = self.side.now_ms + duration_ms
         while self.side.now_ms < until_ms:
             self._done(self.side.wait(INTERVAL_MS))
-            self.hear(val.Told(Side.ZOOKEEPER, told.CollectPositions()))
+            self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, told.CollectPositions()))
             if self.side.now_ms % ANSWER_MS == 0 and self.side.has_open(OFFSET_COMMIT):
                 self.answered()
 
@@ -84,7 +84,7 @@ class Both:
 def _start(at: int) -> told.StartFetching:
     positions = dict.fromkeys(OURS, at)
     epochs = dict.fromkeys(OURS, 1)
-    return told.StartFetching(positions, dict.fromkeys(OURS, "me-0"), dict.fromkeys(OURS, Source.NEITHER), epochs)
+    return told.StartFetching(positions, dict.fromkeys(OURS, "me-0"), dict.fromkeys(OURS, OffsetSource.NEITHER), epochs)
 
 
 def test_a_rebalance_waits_for_the_one_commit_that_is_under_way() -> None:

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from bridge.migration.member.machine import MigratingMember
 from tests.fix_seeds import Seeds
 from tests.transcripts.migration.member_of_both_talk import MemberTalk
@@ -30,9 +30,9 @@ class Walk(MemberTalk):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = random.Random(seed)
-        self.waits: dict[Side, set[TopicPartition]] = {side: set() for side in Side}
+        self.waits: dict[MembershipSide, set[TopicPartition]] = {side: set() for side in MembershipSide}
         self.writes: dict[int, set[TopicPartition]] = {}
-        self.collections = {Side.ZOOKEEPER: 0, Side.COORDINATOR: 0}
+        self.collections = {MembershipSide.ZOOKEEPER: 0, MembershipSide.COORDINATOR: 0}
         self.asked_of_holder = 0
         self.story: list[str] = []
 
@@ -40,17 +40,17 @@ class Walk(MemberTalk):
         self.story.append(line)
         self.story += [f"    {said}" for said in self.hear(line)]
 
-    def _note(self, command: val.Command) -> None:
+    def _note(self, command: val.MigratingMemberCommand) -> None:
         super()._note(command)
         match command:
-            case val.Say(side, ev.PartitionsDrained(positions)):
+            case val.SendToSide(side, ev.PartitionsDrained(positions)):
                 assert positions.keys() <= self.waits[side], "nobody is told of what he did not ask"
                 self.waits[side] -= positions.keys()
-            case val.Say(Side.COORDINATOR, ev.PositionsCollected()):
-                self.collections[Side.COORDINATOR] -= 1
+            case val.SendToSide(MembershipSide.COORDINATOR, ev.PositionsCollected()):
+                self.collections[MembershipSide.COORDINATOR] -= 1
             case val.WriteToKafka(number, offsets):
                 self.writes[number] = set(offsets)
-            case val.TellHolder(told) if type(told).__name__ == "CollectPositions":
+            case val.SendToProcessor(told) if type(told).__name__ == "CollectPositions":
                 self.asked_of_holder += 1
             case _:
                 pass
@@ -59,7 +59,7 @@ class Walk(MemberTalk):
 
     def step(self) -> None:
         tp = self.random.choice(PARTITIONS)
-        co, zk = self.waits[Side.COORDINATOR], self.waits[Side.ZOOKEEPER]
+        co, zk = self.waits[MembershipSide.COORDINATOR], self.waits[MembershipSide.ZOOKEEPER]
         may = [f"control {self.random.choice(PHASES)}@{self.random.randrange(3)}", "generation 4"]
         if tp in self.member.assigned and tp not in co:
             may += [f"co drain {tp}"] * 2
@@ -85,7 +85,7 @@ class Walk(MemberTalk):
         word, _, rest = line.partition(" ")
         match word:
             case "co" | "zk":
-                side = Side.COORDINATOR if word == "co" else Side.ZOOKEEPER
+                side = MembershipSide.COORDINATOR if word == "co" else MembershipSide.ZOOKEEPER
                 what, _, names = rest.partition(" ")
                 if what == "drain":
                     self.waits[side].add(next(tp for tp in PARTITIONS if str(tp) == names))
@@ -96,7 +96,9 @@ class Walk(MemberTalk):
             case "collected":
                 self.asked_of_holder -= 1
         if line.startswith("zk drop"):
-            self.waits[Side.ZOOKEEPER] = {tp for tp in self.waits[Side.ZOOKEEPER] if str(tp) not in line}
+            self.waits[MembershipSide.ZOOKEEPER] = {
+                tp for tp in self.waits[MembershipSide.ZOOKEEPER] if str(tp) not in line
+            }
         self.does(line)
 
     def settle(self) -> None:
@@ -109,9 +111,9 @@ class Walk(MemberTalk):
                 self.do(f"written {number} {' '.join(map(str, offsets))}")
             while self.asked_of_holder:
                 self.do("collected t/0=8")
-            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[Side.ZOOKEEPER]):
+            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
                 self.do(f"zk drain {tp}")
-            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[Side.ZOOKEEPER]):
+            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
                 self.do(f"zk drop {tp}")
 
 
@@ -124,9 +126,9 @@ def walk_from(seed: int) -> None:
         for _ in range(STEPS):
             walk.step()
         walk.settle()
-        assert not walk.waits[Side.COORDINATOR], "the coordinator's group waits for nothing for ever"
-        assert not walk.waits[Side.ZOOKEEPER], "nor does ZooKeeper's"
-        assert walk.collections[Side.COORDINATOR] == 0, "each of its questions is answered once"
+        assert not walk.waits[MembershipSide.COORDINATOR], "the coordinator's group waits for nothing for ever"
+        assert not walk.waits[MembershipSide.ZOOKEEPER], "nor does ZooKeeper's"
+        assert walk.collections[MembershipSide.COORDINATOR] == 0, "each of its questions is answered once"
     except BaseException as error:
         error.add_note("\n".join(walk.story[-60:]))
         raise

@@ -16,7 +16,7 @@ from bridge.migration.plan_file import read_plan_file
 from bridge.testing import EmbeddedBroker
 from tests.migration.seen_groups import tp
 from zkconsumer.admin.describe import COLUMNS
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -24,7 +24,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 PLANNED = [*COLUMNS, "TARGET-OFFSET", "REMARK"]
 
@@ -49,7 +49,7 @@ class Place:
                 self.zookeeper.ensure(path, offset if isinstance(offset, bytes) else b"%d" % offset)
 
     def run(self, *words: str) -> Result:
-        doors = Doors(store=lambda _, ms: FakeZkStore(self.zookeeper, "", ms))
+        doors = AdminDependencies(store=lambda _, ms: FakeZkStore(self.zookeeper, "", ms))
         where = ("--zookeeper", ADDRESS, "--bootstrap-server", self.broker.bootstrap)
         done = CliRunner().invoke(main, ["migrate", *words, *where], obj=doors)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -167,7 +167,7 @@ def test_lists_that_we_may_not_change(place: Place, file: Path) -> None:
 
 
 def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
-    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "fenced", "zookeeper", "copy")))
+    place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "fenced", "zookeeper", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
     assert f"take it back. Next: zkconsumer migrate status g1 {place.where}\n" in done.stderr
@@ -176,7 +176,7 @@ def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
 def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> None:
     """A group that is on the move is not planned once more, whatever is decided."""
     place.put(5, None, 2)
-    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "switched", "kafka", "copy")))
+    place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "switched", "kafka", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
     assert "Refused: group g1 is on the move already" in done.stderr
@@ -186,7 +186,7 @@ def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> 
 
 def test_a_group_that_has_moved_is_planned_again_with_decisions(place: Place, file: Path) -> None:
     place.put(5, None, 2)
-    place.zookeeper.ensure(paths.control("g1"), format_control(Control("m0", 3, "completed", "kafka", "copy")))
+    place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "completed", "kafka", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
     assert "Warning: group g1 has moved to Kafka already (migration m0, completed)" in done.stderr
@@ -204,7 +204,7 @@ def test_a_group_that_is_not_there(place: Place, file: Path) -> None:
     done = place.run("plan", "g11", "-f", str(file))
     assert done.exit_code == 1
     assert "Names that come near: g1" in done.stderr
-    place.zookeeper.ensure(paths.control("g2"), format_control(Control("m0", 3, "fenced", "zookeeper", "copy")))
+    place.zookeeper.ensure(paths.control("g2"), format_control(ControlRecord("m0", 3, "fenced", "zookeeper", "copy")))
     done = place.run("plan", "g2", "-f", str(file))
     assert done.exit_code == 4
     assert "there is no /consumers/g2, and a control znode of the group is there (migration m0, phase" in done.stderr
@@ -230,7 +230,11 @@ def test_a_plan_changes_nothing(place: Place, file: Path) -> None:
     place.run("inspect", "g1")
     place.run("plan", "g1", "-f", str(file))
     assert place.zookeeper.tree.dump() == before
-    assert place.broker.run_on_broker_thread(lambda cluster: sorted(topic.name for topic in cluster.topics)) == topics == ["clicks"]
+    assert (
+        place.broker.run_on_broker_thread(lambda cluster: sorted(topic.name for topic in cluster.topics))
+        == topics
+        == ["clicks"]
+    )
 
 
 def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> None:

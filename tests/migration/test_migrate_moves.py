@@ -17,14 +17,14 @@ from bridge.migration.pieces import pack
 from bridge.migration.plan_file import plan_to_bytes, read_plan_file, write_plan_file
 from bridge.migration.plan_json import digest_of_plan
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.cli.main import main
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create
-from zkconsumer.zk.security import Digest
+from zkconsumer.zk.security import DigestLogin
 from zkconsumer.zk.store import submit_and_wait
 
 __all__ = ["lab"]
@@ -38,7 +38,9 @@ def migrate(lab: Lab) -> Migrate:
     """Runs ``zkconsumer migrate <words>``; a word may be a whole command that another one printed."""
 
     def run(*words: str, typed: str | None = None) -> Result:
-        doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+        doors = AdminDependencies(
+            store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, DigestLogin("operator", "secret"))
+        )
         where = () if "--zookeeper" in words else ("--zookeeper", ADDRESS)
         done = CliRunner().invoke(main, ["migrate", *words, *where], obj=doors, input=typed)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -49,7 +51,7 @@ def migrate(lab: Lab) -> Migrate:
 
 def delete(lab: Lab, group: str) -> Result:
     """What is left of an old group, away with it."""
-    doors = Doors(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, Digest("operator", "secret")))
+    doors = AdminDependencies(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, DigestLogin("operator", "secret")))
     return CliRunner().invoke(main, ["groups", "delete", group, "--execute", "--zookeeper", ADDRESS], obj=doors)
 
 
@@ -343,7 +345,7 @@ def test_a_veto_ends_with_the_commands_that_go_on_and_back(
     folder.mkdir()
     (folder / "zkconsumer-on-before-cut-over").touch(0o755)
     said = ["ended with 3", ""]
-    monkeypatch.setattr(hooks, "run_program", lambda *_: said.pop(0))
+    monkeypatch.setattr(hooks, "run_hook_program", lambda *_: said.pop(0))
     done = migrate("apply", str(file), "--execute", "--hooks-dir", str(folder), "--timeout", "60", "-o", "json")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"], told["phase"]) == (6, 6, "verified")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bridge.migration.control_steps import BeginControl
+from bridge.migration.control_steps import CreateControlZnode
 from bridge.migration.plan_file import read_plan_file
 from tests.migration.fix_move import Lab, lab
 from tests.migration.test_migrate_moves import Migrate, migrate, planned
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.cli.main import main
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -54,7 +54,7 @@ def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes
     plan = read_plan_file(file)
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        lab.carry_out(moving, iter([BeginControl(moving.control_znode, "copy")]))
+        lab.carry_out(moving, iter([CreateControlZnode(moving.control_znode, "copy")]))
     where = f"--zookeeper {ADDRESS}"
     early = migrate("complete", group, "--execute", "--confirm", group)
     assert (early.exit_code, "keeps no plan" in early.stderr) == (4, False)
@@ -95,7 +95,7 @@ def test_a_zookeeper_that_is_away_when_a_command_begins_is_code_1_and_changes_no
 ) -> None:
     """Neither 6 nor 7: where the group stands, and so what was changed before, nobody can tell."""
     monkeypatch.chdir(tmp_path)
-    doors = Doors(store=lambda _, ms: NobodyThere(lab.zookeeper, "", ms))
+    doors = AdminDependencies(store=lambda _, ms: NobodyThere(lab.zookeeper, "", ms))
     done = CliRunner().invoke(main, [*words.split(), "--zookeeper", ADDRESS], obj=doors)
     assert done.exit_code == 1
     assert done.stderr.startswith(f"zkconsumer: no ZooKeeper at {ADDRESS}")

@@ -14,16 +14,16 @@ from bridge.client.commands import Send
 from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.connector import readings
 from bridge.migration.connector.connector import MigratingConsumerConnector
-from bridge.migration.member.duty import Order
+from bridge.migration.member.duty import CommitOrder
 from bridge.migration.provenance import parse_provenance
-from tests.broker.fix_talk import Talk
+from tests.broker.fix_talk import RawClient
 from tests.generate_docs import kafkas_keys
 from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
 from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.commits import NOT_OURS
-from zkconsumer.core.stores import NotWritten
+from zkconsumer.core.commits import NOT_OWNER
+from zkconsumer.core.stores import CommitFailure
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidConfigException,
@@ -34,14 +34,14 @@ from zkconsumer.errors import (
     ZkTimeoutException,
 )
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
-from zkconsumer.settings import Fate
+from zkconsumer.settings import SettingStatus
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import Hooks
 from zkconsumer.wire.schemas import LEAVE_GROUP, OFFSET_FETCH
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
-from zkconsumer.zk.security import OPEN
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.security import NO_SECURITY
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 __all__ = ["dual"]
 
@@ -136,10 +136,12 @@ def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, m
             waited.append(seconds)
             return False
 
-    def overtaken(offsets: Mapping[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
+    def overtaken(offsets: Mapping[TopicPartition, int], _: int) -> dict[TopicPartition, CommitFailure]:
         dual.say("switched")
-        wait_until(lambda: member._member.membership.machine.rules.commit_order is Order.KAFKA, "it goes by the switch")
-        return dict.fromkeys(offsets, NOT_OURS)
+        wait_until(
+            lambda: member._member.membership.machine.rules.commit_order is CommitOrder.KAFKA, "it goes by the switch"
+        )
+        return dict.fromkeys(offsets, NOT_OWNER)
 
     with monkeypatch.context() as patch:
         patch.setattr(side, "commit", overtaken)
@@ -162,10 +164,10 @@ def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has
     membership = member._member.membership
     side = membership.coordinator
     assert side is not None
-    monkeypatch.setattr(membership._mirror, "put", lambda _: None)
+    monkeypatch.setattr(membership._mirror, "add", lambda _: None)
     member.commit_offsets()
     assert dual.in_zookeeper() != dict.fromkeys(ALL, 10)
-    monkeypatch.setattr(readings, "ANSWER_MS", 100)
+    monkeypatch.setattr(readings, "RESPONSE_TIMEOUT_MS", 100)
     perform, lost = side._network.perform, list[object]()
 
     def lose(command: Send) -> None:
@@ -369,7 +371,7 @@ def test_an_acknowledgement_comes_again_with_the_next_session(dual: Dual) -> Non
 def test_a_control_znode_of_a_later_release_ends_the_member(dual: Dual) -> None:
     member = dual.member("a")
     stream = streams_of(member)
-    dual.say_bytes(format_control(Control(ID, 2, "polishing", "zookeeper", "dual")))
+    dual.say_bytes(format_control(ControlRecord(ID, 2, "polishing", "zookeeper", "dual")))
     with pytest.raises(MigrationError, match="run the release that moves the group"):
         while True:
             with suppress(ConsumerTimeoutException):
@@ -382,9 +384,9 @@ def test_a_group_that_moves_by_copying_ends_it_once_kafka_has_the_authority(dual
     dual.fill(1)
     member = dual.member("a")
     stream = streams_of(member)
-    dual.say_bytes(format_control(Control(ID, 2, "copied", "zookeeper", "copy")))
+    dual.say_bytes(format_control(ControlRecord(ID, 2, "copied", "zookeeper", "copy")))
     assert len(read(stream, 6)) == 6
-    dual.say_bytes(format_control(Control(ID, 3, "switched", "kafka", "copy")))
+    dual.say_bytes(format_control(ControlRecord(ID, 3, "switched", "kafka", "copy")))
     with pytest.raises(MigrationError, match="by copying"):
         while True:
             with suppress(ConsumerTimeoutException):
@@ -455,7 +457,7 @@ class Told(Hooks):
         return [name for name, _ in self.calls]
 
     def assignment_complete(self, assignment: Mapping[TopicPartition, str]) -> None:
-        self.calls.append(("share_held", (assignment,)))
+        self.calls.append(("assignment_complete", (assignment,)))
 
     def partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.calls.append(("partitions_revoked", partitions))
@@ -472,10 +474,12 @@ def drop_from_the_coordinators_group(dual: Dual, member: MigratingConsumerConnec
     side = member._member.membership.coordinator
     assert side is not None
     before = side.machine.generation
-    with Talk(dual.broker.addresses()[0]) as talk:
+    with RawClient(dual.broker.addresses()[0]) as talk:
         talk.ask(LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id=before.member_id))
     wait_until(
-        lambda: side.machine.generation.generation_id > before.generation_id and len(side.assignment_executor.running) == 6,
+        lambda: (
+            side.machine.generation.generation_id > before.generation_id and len(side.assignment_executor.running) == 6
+        ),
         "it is in the group again",
     )
 
@@ -520,7 +524,7 @@ def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
     for phase in BACK:
         dual.move(phase)
         assert healthy(member) == [], phase
-    assert set(told.names()) == {"share_held"}
+    assert set(told.names()) == {"assignment_complete"}
 
 
 @pytest.mark.parametrize("has_moved", [True, False])
@@ -707,7 +711,7 @@ def test_without_zookeeper_it_is_not_made_and_nothing_is_left_running() -> None:
     zookeeper = FakeZooKeeper(delivery="thread")
     config = ConsumerConfig(group_id="g", zookeeper_connect=ADDRESS, bootstrap_servers="nowhere.invalid:9092")
     with pytest.raises(ZkTimeoutException):
-        MigratingConsumerConnector(config, store=lambda _, ms: _Unreachable(zookeeper, "", ms, OPEN.login))
+        MigratingConsumerConnector(config, store=lambda _, ms: _Unreachable(zookeeper, "", ms, NO_SECURITY.login))
     zookeeper.stop()
     assert live_threads() == before
 
@@ -728,7 +732,7 @@ def test_a_member_that_can_be_moved_takes_the_file_of_a_modern_program(
     keys = kafkas_keys()
     named = {
         key: value for key, value in keys.items()
-        if CoordinatorConsumerConfig.outcome_of(key, value).status is Fate.IGNORED
+        if CoordinatorConsumerConfig.outcome_of(key, value).status is SettingStatus.IGNORED
     }  # fmt: skip
     taken = ("group.instance.id", "max.poll.interval.ms", "client.rack", "enable.auto.commit")
     file = {**named, **{key: keys[key] for key in taken}, "session.timeout.ms": "10000"}

@@ -10,50 +10,57 @@ from pathlib import Path
 import pytest
 
 from bridge.migration.control import next_control
-from bridge.migration.control_steps import ControlTo, HoldRun
-from bridge.migration.errors import MoveUnconfirmed, PartlyDone, RunLost, VerificationFailed
-from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.move_steps import ConfirmMove, MoveAuthority
-from bridge.migration.moving import Moving
+from bridge.migration.control_steps import AcquireLock, AdvancePhase
+from bridge.migration.errors import (
+    AuthorityMoveUnconfirmedError,
+    MigrationLockLostError,
+    PartiallyDoneError,
+    VerificationError,
+)
+from bridge.migration.fences.lifting import RemoveOwnerFences
+from bridge.migration.move_steps import ConfirmAuthorityMove, MoveAuthority
+from bridge.migration.moving import MigrationContext
 from bridge.migration.phases import Phase
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.seat_rules import Occupancy
-from bridge.migration.seat_steps import SeatOutlivesRun
-from bridge.migration.step import Done, Refused, Todo
+from bridge.migration.seat_rules import GroupOccupants
+from bridge.migration.seat_steps import EnsureSessionTimeouts
+from bridge.migration.step import StepDone, StepPending, StepRefused
 from tests.migration.fix_cuts import WHO
 from tests.migration.fix_fences import moved
-from tests.migration.fix_kill import GROUP, PARTITIONS, T0, BackAfter, Ground
+from tests.migration.fix_kill import GROUP, PARTITIONS, T0, BackAfter, KillScenario
 from tests.migration.fix_move import DECISIONS
 from tests.migration.fix_pause import COMMITTED, forget_placeholder
 from tests.migration.fix_seat import RELEASES, MakeDesk
-from zkconsumer.admin.stores import MISSING, OffsetWrite
-from zkconsumer.errors import Bug, PreconditionFailed
+from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite
+from zkconsumer.errors import InternalError, PreconditionFailed
 from zkconsumer.testing import checker as h
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 
 def switched_unconfirmed(
-    tmp_path: Path, then: Callable[[Ground, Moving], None] = lambda ground, moving: None
-) -> tuple[Ground, Plan]:
+    tmp_path: Path, then: Callable[[KillScenario, MigrationContext], None] = lambda ground, moving: None
+) -> tuple[KillScenario, MigrationPlan]:
     """``then``: what the same run does next."""
-    ground = Ground(tmp_path)
+    ground = KillScenario(tmp_path)
     plan = ground.plan_it("copy")
     with ground.process() as session:
-        ground.apply(session, plan, hold_at=Phase.VERIFIED)
+        ground.apply(session, plan, stop_after=Phase.VERIFIED)
     with ground.process() as session:
         moving = ground.moving(session, ground.kept(session, GROUP))
-        HoldRun(moving.control_znode, WHO).do()
+        AcquireLock(moving.control_znode, WHO).do()
         moving.placeholder.join()
         MoveAuthority(moving.control_znode, moving.placeholder, Phase.SWITCHED).do()
         then(ground, moving)
     return ground, plan
 
 
-def returned_unconfirmed(tmp_path: Path, meanwhile: Callable[[Ground], None]) -> tuple[Ground, Plan]:
+def returned_unconfirmed(
+    tmp_path: Path, meanwhile: Callable[[KillScenario], None]
+) -> tuple[KillScenario, MigrationPlan]:
     """A way back that is paused between its heartbeat and its write of ``returned``, and killed right behind that."""
     way = BackAfter()
     ground = way.ground(tmp_path, DECISIONS)
@@ -64,7 +71,7 @@ def returned_unconfirmed(tmp_path: Path, meanwhile: Callable[[Ground], None]) ->
         ground.carry_out(moving, takewhile(lambda step: not isinstance(step, MoveAuthority), steps))
         moving.placeholder.heartbeat()
         meanwhile(ground)
-        ControlTo(moving.control_znode, Phase.RETURNED).write(is_confirmed=False)
+        AdvancePhase(moving.control_znode, Phase.RETURNED).write(is_confirmed=False)
     return ground, plan
 
 
@@ -74,7 +81,7 @@ def returned_unconfirmed(tmp_path: Path, meanwhile: Callable[[Ground], None]) ->
 def test_a_write_of_a_run_whose_session_has_ended_is_never_made() -> None:
     group = moved(Phase.FENCING)
     with group.process() as authority:
-        HoldRun(authority, WHO).do()
+        AcquireLock(authority, WHO).do()
         held = authority.require_phase(Phase.FENCING)
         before = group.state()
         group.zookeeper.expire(group.stores[-1], reconnects=True)
@@ -83,10 +90,10 @@ def test_a_write_of_a_run_whose_session_has_ended_is_never_made() -> None:
             lambda: authority.write([Create("/left"), Delete(paths.ids(authority.group))]),
             lambda: authority.transact(held, []),
             lambda: authority.write_control(held, next_control(held.control, Phase.FENCED)),
-            lambda: authority.write_offsets(held, [OffsetWrite(TopicPartition("clicks", 7), 1, MISSING)]),
+            lambda: authority.write_offsets(held, [OffsetWrite(TopicPartition("clicks", 7), 1, NO_ZNODE_VERSION)]),
         ]
         for write in writes:
-            with pytest.raises(RunLost, match="the session of this run with ZooKeeper has ended"):
+            with pytest.raises(MigrationLockLostError, match="the session of this run with ZooKeeper has ended"):
                 write()
         assert group.state() == before
 
@@ -94,10 +101,10 @@ def test_a_write_of_a_run_whose_session_has_ended_is_never_made() -> None:
 def test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_read() -> None:
     """The version condition of the write: here the other one deleted ``run`` by hand, so its session still lives."""
     group = moved(Phase.FENCING)
-    others = format_control(Control("m2", 9, "planned", "zookeeper", "copy"))
+    others = format_control(ControlRecord("m2", 9, "planned", "zookeeper", "copy"))
     with group.process() as authority:
-        HoldRun(authority, WHO).do()
-        step = ControlTo(authority, Phase.FENCED)
+        AcquireLock(authority, WHO).do()
+        step = AdvancePhase(authority, Phase.FENCED)
         require = authority.require_phase
 
         def overtaken(*phases: Phase) -> object:
@@ -106,7 +113,7 @@ def test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_r
             return held
 
         authority.require_phase = overtaken  # type: ignore[method-assign, assignment]
-        with pytest.raises(PartlyDone, match="says migration m2 in phase planned"):
+        with pytest.raises(PartiallyDoneError, match="says migration m2 in phase planned"):
             step.do()
     assert group.zookeeper.data(paths.control(authority.group)) == others
 
@@ -115,16 +122,16 @@ def test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_r
 
 
 def test_a_move_is_confirmed_only_by_a_heartbeat_that_is_answered_after_it(tmp_path: Path) -> None:
-    def confirms_too_late(ground: Ground, moving: Moving) -> None:
+    def confirms_too_late(ground: KillScenario, moving: MigrationContext) -> None:
         forget_placeholder(ground)
-        with pytest.raises(MoveUnconfirmed, match="UNKNOWN_MEMBER_ID"):
-            ConfirmMove(moving.control_znode, moving.placeholder, Phase.SWITCHED).do()
+        with pytest.raises(AuthorityMoveUnconfirmedError, match="UNKNOWN_MEMBER_ID"):
+            ConfirmAuthorityMove(moving.control_znode, moving.placeholder, Phase.SWITCHED).do()
 
     ground, _ = switched_unconfirmed(tmp_path, confirms_too_late)
     control = ground.control(GROUP)
     assert control is not None
     assert (control.phase, control.is_confirmed) == ("switched", False)
-    with pytest.raises(Bug, match="before that is confirmed"):
+    with pytest.raises(InternalError, match="before that is confirmed"):
         next_control(control, Phase.COMPLETED)
 
 
@@ -132,8 +139,8 @@ def test_no_fence_is_lifted_before_the_move_is_confirmed(tmp_path: Path) -> None
     ground, plan = returned_unconfirmed(tmp_path, lambda ground: None)
     with ground.process() as session:
         moving = ground.moving(session, plan)
-        standing = LiftOwnerFences(moving.control_znode, moving.parents_to_keep).check()
-    assert isinstance(standing, Refused)
+        standing = RemoveOwnerFences(moving.control_znode, moving.parents_to_keep).check()
+    assert isinstance(standing, StepRefused)
     assert "phase returned is not confirmed" in str(standing.error)
 
 
@@ -161,7 +168,7 @@ def test_a_commit_of_another_client_before_or_after_the_switch_is_named_and_stay
     assert ground.commit(GROUP, 0, COMMITTED) == 0
     fences = {path for path in ground.nodes(GROUP) if path.endswith("/fenced")}
     for command in (ground.apply, ground.back, lambda session, _: ground.complete(session)):
-        named = pytest.raises(VerificationFailed, match=r"t/0: Kafka has 40, not 10.*--accept-drift")
+        named = pytest.raises(VerificationError, match=r"t/0: Kafka has 40, not 10.*--accept-drift")
         with named as refused, ground.process() as session:
             command(session, plan)
         assert refused.value.exit_code == 5
@@ -180,7 +187,7 @@ def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_bef
 ) -> None:
     """The run is paused behind its heartbeat, and killed right behind its write: the next run does not know of it."""
 
-    def others(ground: Ground) -> None:
+    def others(ground: KillScenario) -> None:
         forget_placeholder(ground)
         ground.modern({T0: COMMITTED}, "client")
 
@@ -221,11 +228,11 @@ def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_a
     desk = make_desk("0.9.0.1")
     with desk.process() as session:
         assert session.negotiated_timeout_ms == 30_000
-        step = SeatOutlivesRun(desk.seat(session), session)
-        assert step.check() == Todo()
+        step = EnsureSessionTimeouts(desk.seat(session), session)
+        assert step.check() == StepPending()
         step.do()
         assert session.negotiated_timeout_ms == 10_000
-        assert step.check() == Done()
+        assert step.check() == StepDone()
         desk.seat(session).join()
 
 
@@ -242,14 +249,14 @@ def test_a_seat_that_would_not_outlive_the_run_is_refused_before_anything_is_cha
     desk = make_desk("3.9.1", properties={"group.max.session.timeout.ms": str(allowed_ms)})
     desk.zookeeper.timeout_range_ms = (20_000, 40_000)
     with desk.process() as session:
-        step = SeatOutlivesRun(desk.seat(session), session)
-        if step.check() == Todo():
+        step = EnsureSessionTimeouts(desk.seat(session), session)
+        if step.check() == StepPending():
             step.do()
         refused = step.check()
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, StepRefused)
         assert isinstance(refused.error, PreconditionFailed)
         assert re.search(words, str(refused.error))
-        assert desk.seat(session).read_occupants() == Occupancy(), "to ask makes no member"
+        assert desk.seat(session).read_occupants() == GroupOccupants(), "to ask makes no member"
 
 
 def test_the_longest_session_that_brokers_allow_is_found_without_a_change(make_desk: MakeDesk) -> None:

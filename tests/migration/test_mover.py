@@ -7,33 +7,38 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from bridge.migration import mover
-from bridge.migration.copies import Copy
+from bridge.migration.copies import OffsetCopy
 from bridge.migration.decisions import OffsetConvention
-from bridge.migration.errors import PartlyDone, VerificationFailed
-from bridge.migration.mover import CopyToKafka, ReturnToZooKeeper, Stores
-from bridge.migration.seat_steps import LeaveSeat, TakeSeat
-from bridge.migration.seen import KafkaValue
-from bridge.migration.step import Done, Refused, Run, Step, Todo
-from bridge.migration.verify import VerifyCopy, VerifyReturn
-from tests.broker.fix_talk import Talk
+from bridge.migration.errors import PartiallyDoneError, VerificationError
+from bridge.migration.mover import CopyToKafka, CopyToZooKeeper, OffsetStores
+from bridge.migration.seat_steps import JoinPlaceholder, RemovePlaceholder
+from bridge.migration.seen import CommittedOffset
+from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner
+from bridge.migration.verify import VerifyCopiedOffsets, VerifyReturnedOffsets
+from tests.broker.fix_talk import RawClient
 from tests.migration.fix_cuts import WAYS, Cut, Doer, Killed
-from tests.migration.fix_seat import FAILURES, GROUP, MIGRATION, RELEASES, Desk, MakeDesk, Network
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from tests.migration.fix_seat import FAILURES, GROUP, MIGRATION, RELEASES, MakeDesk, Network, PlaceholderFixture
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, Acl, GetAcl
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 T = [TopicPartition("t", number) for number in range(4)]
-COPIES = [Copy(T[0], 10, 10, 0), Copy(T[1], 20, 20, 0), Copy(T[2], 30, 30, 0), Copy(T[3], 0, None, MISSING)]
+COPIES = [
+    OffsetCopy(T[0], 10, 10, 0),
+    OffsetCopy(T[1], 20, 20, 0),
+    OffsetCopy(T[2], 30, 30, 0),
+    OffsetCopy(T[3], 0, None, NO_ZNODE_VERSION),
+]
 WRITTEN = {"t/0": (10, 0), "t/1": (20, 0), "t/2": (30, 0), "t/3": (0, -1)}
 NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
 
 
-def fenced(desk: Desk, phase: str = "fenced") -> Desk:
+def fenced(desk: PlaceholderFixture, phase: str = "fenced") -> PlaceholderFixture:
     """Offsets 10, 20, 30 and none; the migration stands in this phase, at epoch 3."""
     desk.offsets({"t-0": 10, "t-1": 20, "t-2": 30})
     desk.control(phase)
@@ -47,37 +52,44 @@ def written(values: Mapping[str, tuple[int, int]], epoch: int = 3) -> dict[str, 
     }
 
 
-def in_kafka(desk: Desk) -> dict[str, tuple[int, str]]:
+def in_kafka(desk: PlaceholderFixture) -> dict[str, tuple[int, str]]:
     with desk.process() as session:
-        found = KafkaStore(session, GROUP).read_offsets()
+        found = KafkaOffsetAdmin(session, GROUP).read_offsets()
     return {str(tp): (stored.offset, stored.metadata) for tp, stored in found.items()}
 
 
-def in_zookeeper(desk: Desk, topic: str = "t", partitions: int = 4) -> list[bytes | None]:
+def in_zookeeper(desk: PlaceholderFixture, topic: str = "t", partitions: int = 4) -> list[bytes | None]:
     return [desk.zookeeper.data(paths.offset(GROUP, TopicPartition(topic, n))) for n in range(partitions)]
 
 
-def carry_out(desk: Desk, *steps: Step) -> None:
-    Run(Doer(desk.clock), desk.clock, 60_000, "again", lambda: False).run_steps(steps)
+def carry_out(desk: PlaceholderFixture, *steps: MigrationStep) -> None:
+    StepRunner(Doer(desk.clock), desk.clock, 60_000, "again", lambda: False).run_steps(steps)
 
 
-def copy(desk: Desk, session: AdminSession, copies: list[Copy] = COPIES) -> Stores:
+def copy(desk: PlaceholderFixture, session: AdminSession, copies: list[OffsetCopy] = COPIES) -> OffsetStores:
     """The part of a migration that is shown here."""
     stores = desk.stores(session)
-    carry_out(desk, TakeSeat(stores.placeholder, False), CopyToKafka(stores, copies), VerifyCopy(stores, copies))
+    carry_out(
+        desk,
+        JoinPlaceholder(stores.placeholder, False),
+        CopyToKafka(stores, copies),
+        VerifyCopiedOffsets(stores, copies),
+    )
     return stores
 
 
-def go_back(desk: Desk, session: AdminSession, convention: OffsetConvention = NEXT, **how: tuple[Acl, ...]) -> Stores:
+def go_back(
+    desk: PlaceholderFixture, session: AdminSession, convention: OffsetConvention = NEXT, **how: tuple[Acl, ...]
+) -> OffsetStores:
     stores = desk.stores(session)
-    back = ReturnToZooKeeper(stores, convention, **how)
-    carry_out(desk, TakeSeat(stores.placeholder, False), back, VerifyReturn(stores, convention))
+    back = CopyToZooKeeper(stores, convention, **how)
+    carry_out(desk, JoinPlaceholder(stores.placeholder, False), back, VerifyReturnedOffsets(stores, convention))
     return stores
 
 
-def commit(desk: Desk, partition: int, offset: int, topic: str = "t") -> None:
+def commit(desk: PlaceholderFixture, partition: int, offset: int, topic: str = "t") -> None:
     """As a stock tool does in a group without members."""
-    with Talk(desk.broker.addresses()[0]) as talk:
+    with RawClient(desk.broker.addresses()[0]) as talk:
         while talk.find_coordinator(GROUP, version=0).error_code:
             pass
         assert talk.commit(GROUP, topic, partition, offset, version=2) == 0
@@ -122,7 +134,7 @@ def test_killed_at_any_write_the_next_run_ends_as_if_nothing_had_been(
     assert cut[0] >= 6
 
 
-def test_an_answer_that_is_lost_is_asked_for_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_lost_is_asked_for_again(desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mover, "BATCH_BYTES_MAX", 1)
     fenced(desk)
     for number in range(2, 6):
@@ -132,49 +144,49 @@ def test_an_answer_that_is_lost_is_asked_for_again(desk: Desk, monkeypatch: pyte
         assert in_kafka(desk) == written(WRITTEN, number), "values of an older epoch are written again"
 
 
-def test_what_somebody_else_committed_is_never_written_over(desk: Desk) -> None:
+def test_what_somebody_else_committed_is_never_written_over(desk: PlaceholderFixture) -> None:
     fenced(desk)
     commit(desk, 1, 57)
-    planned = [COPIES[0], Copy(T[1], 20, 20, 0, KafkaValue(56)), *COPIES[2:]]
+    planned = [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(56)), *COPIES[2:]]
     with desk.process() as session:
         stores = desk.stores(session)
         step = CopyToKafka(stores, planned)
         refused = step.check()
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, StepRefused)
         assert "t/1: Kafka has 57, not 56, as the plan saw. Nothing of it was written over" in str(refused.error)
         stores.placeholder.join()
-        with pytest.raises(VerificationFailed) as it:
+        with pytest.raises(VerificationError) as it:
             step.do()
         assert it.value.exit_code == 5
     assert in_kafka(desk) == {"t/1": (57, "")}
     with desk.process() as session:
-        copy(desk, session, [COPIES[0], Copy(T[1], 20, 20, 0, KafkaValue(57)), *COPIES[2:]])
+        copy(desk, session, [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(57)), *COPIES[2:]])
     assert in_kafka(desk) == written(WRITTEN), "what the plan saw, its decisions are about"
 
 
-def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(desk: Desk) -> None:
+def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(desk: PlaceholderFixture) -> None:
     """Between two generations of the placeholder member the group is empty, and any client may commit."""
     fenced(desk)
     with desk.process() as session:
         stores = desk.stores(session)
         step = CopyToKafka(stores, COPIES)
         stores.placeholder.join()
-        assert step.check() == Todo()
+        assert step.check() == StepPending()
         stores.placeholder.leave()
         commit(desk, 1, 57)
         stores.placeholder.join()
-        with pytest.raises(VerificationFailed, match="t/1: Kafka has 57, not nothing"):
+        with pytest.raises(VerificationError, match="t/1: Kafka has 57, not nothing"):
             step.do()
     assert in_kafka(desk) == {"t/1": (57, "")}
 
 
-def test_who_came_while_the_seat_was_empty_is_found_by_his_values(desk: Desk) -> None:
+def test_who_came_while_the_seat_was_empty_is_found_by_his_values(desk: PlaceholderFixture) -> None:
     """M5: the re-run comes after the end of the session."""
     fenced(desk)
     with desk.process() as session:
         copy(desk, session).placeholder.leave()
     commit(desk, 2, 31)
-    with desk.process() as session, pytest.raises(VerificationFailed, match=r"t/2: Kafka has 31, not nothing"):
+    with desk.process() as session, pytest.raises(VerificationError, match=r"t/2: Kafka has 31, not nothing"):
         copy(desk, session)
 
 
@@ -183,7 +195,7 @@ def test_what_is_too_much_for_one_commit_is_halved(make_desk: MakeDesk, code: in
     desk = make_desk(partitions=100)
     desk.offsets({f"t-{n}": n for n in range(100)})
     desk.control("fenced")
-    copies = [Copy(TopicPartition("t", n), n, n, 0) for n in range(100)]
+    copies = [OffsetCopy(TopicPartition("t", n), n, n, 0) for n in range(100)]
     network = Network(commits_max=20, too_much=code)
     with desk.process(network) as session:
         copy(desk, session, copies)
@@ -191,7 +203,9 @@ def test_what_is_too_much_for_one_commit_is_halved(make_desk: MakeDesk, code: in
     assert 9 <= network.writes.count("OffsetCommit") <= 13, "100, 50, 25, and then none that is refused"
     with desk.process(Network(commits_max=0, too_much=code)) as session:
         desk.control("fenced", epoch=4)
-        with pytest.raises(PartlyDone, match=r"and 90 more: .*raise max.message.bytes of __consumer_offsets to 4096"):
+        with pytest.raises(
+            PartiallyDoneError, match=r"and 90 more: .*raise max.message.bytes of __consumer_offsets to 4096"
+        ):
             copy(desk, session, copies)
 
 
@@ -202,12 +216,12 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: M
     desk = fenced(make_desk(may=may))
     desk.broker.create_topic("secret")
     gone, secret = TopicPartition("gone", 0), TopicPartition("secret", 0)
-    copies = [Copy(gone, 1), Copy(secret, 2), *COPIES]
+    copies = [OffsetCopy(gone, 1), OffsetCopy(secret, 2), *COPIES]
     with desk.process() as session:
         stores = desk.stores(session)
         stores.placeholder.join()
-        with pytest.raises(PartlyDone) as it:
-            CopyToKafka(stores, [Copy(gone, 1), *COPIES]).do()
+        with pytest.raises(PartiallyDoneError) as it:
+            CopyToKafka(stores, [OffsetCopy(gone, 1), *COPIES]).do()
     assert str(it.value) == (
         "gone/0: UNKNOWN_TOPIC_OR_PARTITION (3); there is no such partition: if the topic was deleted, roll back and "
         "plan again. The others are committed; then run the same command again, or roll back"
@@ -223,11 +237,14 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: M
 
 def test_metadata_that_a_broker_does_not_take_is_said_with_the_setting(make_desk: MakeDesk) -> None:
     desk = fenced(make_desk(properties={"offset.metadata.max.bytes": "10"}))
-    with desk.process() as session, pytest.raises(PartlyDone, match=r"t/0, t/1, t/2, t/3: OFFSET_METADATA_TOO_LARGE"):
+    with (
+        desk.process() as session,
+        pytest.raises(PartiallyDoneError, match=r"t/0, t/1, t/2, t/3: OFFSET_METADATA_TOO_LARGE"),
+    ):
         copy(desk, session)
 
 
-def test_who_takes_the_seat_in_the_middle_ends_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_takes_the_seat_in_the_middle_ends_it(desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mover, "BATCH_BYTES_MAX", 1)
     fenced(desk)
 
@@ -236,17 +253,19 @@ def test_who_takes_the_seat_in_the_middle_ends_it(desk: Desk, monkeypatch: pytes
             network.on_write = lambda name: None
             with desk.process() as other:
                 desk.seat(other).leave()
-            with Talk(desk.broker.addresses()[0], "stock") as talk:
+            with RawClient(desk.broker.addresses()[0], "stock") as talk:
                 joined = talk.join(GROUP, version=0)
                 talk.sync(GROUP, joined.generation_id, joined.member_id, {joined.member_id: b""})
 
     network = Network(on_write=take)
-    with desk.process(network) as session, pytest.raises(VerificationFailed, match=r"stock.* is alive there and may"):
+    with desk.process(network) as session, pytest.raises(VerificationError, match=r"stock.* is alive there and may"):
         copy(desk, session)
     assert in_kafka(desk) == written({name: WRITTEN[name] for name in ("t/0", "t/1")}), "as far as it was ours"
 
 
-def test_brokers_that_are_away_in_the_middle_are_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_are_away_in_the_middle_are_waited_for(
+    desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mover, "BATCH_BYTES_MAX", 1)
     fenced(desk)
 
@@ -266,7 +285,7 @@ def test_brokers_that_are_away_in_the_middle_are_waited_for(desk: Desk, monkeypa
     assert in_kafka(desk) == written(WRITTEN)
 
 
-def test_a_run_that_was_overtaken_writes_nothing(desk: Desk) -> None:
+def test_a_run_that_was_overtaken_writes_nothing(desk: PlaceholderFixture) -> None:
     """S13: the control znode is another's, or in a phase in which Kafka's values are not this migration's."""
     fenced(desk)
     for change in (lambda: desk.control("switched"), lambda: desk.control("fenced", migration_id="m-2")):
@@ -274,9 +293,13 @@ def test_a_run_that_was_overtaken_writes_nothing(desk: Desk) -> None:
         with desk.process() as session:
             stores = desk.stores(session)
             stores.placeholder.join()
-            for step in (CopyToKafka(stores, COPIES), VerifyCopy(stores, COPIES), ReturnToZooKeeper(stores, NEXT)):
-                assert step.check() == Todo(), "so a dry run tells what would be done"
-                with pytest.raises(PartlyDone, match="somebody else acts on group g"):
+            for step in (
+                CopyToKafka(stores, COPIES),
+                VerifyCopiedOffsets(stores, COPIES),
+                CopyToZooKeeper(stores, NEXT),
+            ):
+                assert step.check() == StepPending(), "so a dry run tells what would be done"
+                with pytest.raises(PartiallyDoneError, match="somebody else acts on group g"):
                     step.do()
     assert in_kafka(desk) == {}
 
@@ -284,16 +307,16 @@ def test_a_run_that_was_overtaken_writes_nothing(desk: Desk) -> None:
 # --- verification -----------------------------------------------------------------------------------------------
 
 
-def test_what_moved_after_the_copy_is_named_by_value(desk: Desk) -> None:
+def test_what_moved_after_the_copy_is_named_by_value(desk: PlaceholderFixture) -> None:
     fenced(desk)
     with desk.process() as session:
         stores = copy(desk, session)
-        verify = VerifyCopy(stores, COPIES)
-        assert verify.check() == Done()
+        verify = VerifyCopiedOffsets(stores, COPIES)
+        assert verify.check() == StepDone()
         desk.offsets({"t-1": 21, "new-0": 5})
         stores.placeholder.commit({T[2]: OffsetAndMetadata(29, "zombie")})
         refused = verify.check()
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, StepRefused)
     assert getattr(refused.error, "exit_code", None) == 5
     for words in (
         "t/1: ZooKeeper has 21 at version 1, not 20 at version 0",
@@ -303,19 +326,19 @@ def test_what_moved_after_the_copy_is_named_by_value(desk: Desk) -> None:
         assert words in str(refused.error)
 
 
-def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(desk: Desk) -> None:
+def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(desk: PlaceholderFixture) -> None:
     fenced(desk)
     with desk.process() as session, desk.process() as other:
         stores = copy(desk, session)
         desk.seat(other).leave()
-        with pytest.raises(PartlyDone, match="the group is empty"):
-            VerifyCopy(stores, COPIES).check()
+        with pytest.raises(PartiallyDoneError, match="the group is empty"):
+            VerifyCopiedOffsets(stores, COPIES).check()
 
 
 # --- back to ZooKeeper ------------------------------------------------------------------------------------------
 
 
-def moved(desk: Desk) -> Desk:
+def moved(desk: PlaceholderFixture) -> PlaceholderFixture:
     """Kafka has the authority; a modern group went on from 10, 20, 30 and 0, and read a topic that came meanwhile."""
     fenced(desk, "returning")
     desk.broker.create_topic("new")
@@ -334,14 +357,14 @@ def test_what_the_modern_group_committed_is_what_zookeeper_has(make_desk: MakeDe
     assert in_zookeeper(desk, "new", 1) == [b"9"], "a topic that came meanwhile is taken along"
 
 
-def test_a_group_that_stores_the_last_offset_gets_the_last_one(desk: Desk) -> None:
+def test_a_group_that_stores_the_last_offset_gets_the_last_one(desk: PlaceholderFixture) -> None:
     moved(desk)
     with desk.process() as session:
         go_back(desk, session, LAST)
     assert in_zookeeper(desk) == [b"14", b"19", b"36", b"3"]
 
 
-def test_what_kafka_forgot_stays_where_zookeeper_has_it(desk: Desk) -> None:
+def test_what_kafka_forgot_stays_where_zookeeper_has_it(desk: PlaceholderFixture) -> None:
     fenced(desk, "returning")
     commit(desk, 0, 12)
     with desk.process() as session:
@@ -354,7 +377,7 @@ def test_cut_off_at_any_write_the_way_back_ends_the_same(
     make_desk: MakeDesk, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S15, S16: multis of one partition each, so that each is a write of its own."""
-    monkeypatch.setattr(mover, "RETURNED_AT_ONCE", 1)
+    monkeypatch.setattr(mover, "RETURN_BATCH_SIZE", 1)
     desk = moved(make_desk())
     before = dict(enumerate(in_zookeeper(desk)))
     cut = Cut(1, how)  # type: ignore[arg-type]
@@ -379,7 +402,7 @@ def test_cut_off_at_any_write_the_way_back_ends_the_same(
     assert cut.at > 3
 
 
-def test_every_multi_is_bound_to_the_control_znode(desk: Desk) -> None:
+def test_every_multi_is_bound_to_the_control_znode(desk: PlaceholderFixture) -> None:
     """K1: a run that was overtaken between two multis writes nothing more."""
     moved(desk)
     with desk.process() as session:
@@ -390,17 +413,17 @@ def test_every_multi_is_bound_to_the_control_znode(desk: Desk) -> None:
         def overtaken() -> object:
             found = left()
             desk.zookeeper.ensure(
-                paths.control(GROUP), format_control(Control("m-2", 9, "planned", "zookeeper", "copy"))
+                paths.control(GROUP), format_control(ControlRecord("m-2", 9, "planned", "zookeeper", "copy"))
             )
             return found
 
         stores.read_zookeeper = overtaken  # type: ignore[method-assign, assignment]
-        with pytest.raises(PartlyDone, match="in phase planned, and this run needs migration m-1"):
-            ReturnToZooKeeper(stores, NEXT).do()
+        with pytest.raises(PartiallyDoneError, match="in phase planned, and this run needs migration m-1"):
+            CopyToZooKeeper(stores, NEXT).do()
     assert in_zookeeper(desk) == [b"10", b"20", b"30", None]
 
 
-def test_what_is_made_on_the_way_back_has_the_fences_list(desk: Desk) -> None:
+def test_what_is_made_on_the_way_back_has_the_fences_list(desk: PlaceholderFixture) -> None:
     moved(desk)
     fence = (Acl(PERM_ALL, "world", "anyone"), Acl(1, "digest", "somebody:x"))
     with desk.process() as session:
@@ -414,37 +437,37 @@ def test_what_is_made_on_the_way_back_has_the_fences_list(desk: Desk) -> None:
             assert answer == fence
 
 
-def test_an_old_member_that_is_there_stops_the_way_back(desk: Desk) -> None:
+def test_an_old_member_that_is_there_stops_the_way_back(desk: PlaceholderFixture) -> None:
     moved(desk)
     desk.zookeeper.ensure(paths.registration(GROUP, "g_old"), b"{}")
-    with desk.process() as session, pytest.raises(PartlyDone, match="g_old is in the group now"):
+    with desk.process() as session, pytest.raises(PartiallyDoneError, match="g_old is in the group now"):
         go_back(desk, session)
 
 
-def test_the_seat_is_left_in_the_end_whoever_took_it(desk: Desk) -> None:
+def test_the_seat_is_left_in_the_end_whoever_took_it(desk: PlaceholderFixture) -> None:
     fenced(desk)
     with desk.process() as session:
         copy(desk, session)
     with desk.process() as session:
-        carry_out(desk, LeaveSeat(desk.seat(session)), LeaveSeat(desk.seat(session)))
+        carry_out(desk, RemovePlaceholder(desk.seat(session)), RemovePlaceholder(desk.seat(session)))
     commit(desk, 0, 11)
 
 
-MakeStep = Callable[[Stores], Step]
+MakeStep = Callable[[OffsetStores], MigrationStep]
 
 
 @pytest.mark.parametrize(
     "make",
     [
         lambda stores: CopyToKafka(stores, COPIES),
-        lambda stores: VerifyCopy(stores, COPIES),
-        lambda stores: ReturnToZooKeeper(stores, NEXT),
-        lambda stores: VerifyReturn(stores, NEXT),
-        lambda stores: TakeSeat(stores.seat, False),
-        lambda stores: LeaveSeat(stores.seat),
+        lambda stores: VerifyCopiedOffsets(stores, COPIES),
+        lambda stores: CopyToZooKeeper(stores, NEXT),
+        lambda stores: VerifyReturnedOffsets(stores, NEXT),
+        lambda stores: JoinPlaceholder(stores.seat, False),
+        lambda stores: RemovePlaceholder(stores.seat),
     ],
 )
-def test_each_step_says_what_it_would_do(desk: Desk, make: MakeStep) -> None:
+def test_each_step_says_what_it_would_do(desk: PlaceholderFixture, make: MakeStep) -> None:
     with desk.process() as session:
         step = make(desk.stores(session))
         assert all(line for line in step.describe())

@@ -6,22 +6,22 @@ from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import cast
 
-from bridge.migration.authority import Held
-from bridge.migration.copies import Copy
-from bridge.migration.mover import BATCH_BYTES_MAX, CopyToKafka, Stores
+from bridge.migration.authority import VersionedControl
+from bridge.migration.copies import OffsetCopy
+from bridge.migration.mover import BATCH_BYTES_MAX, CopyToKafka, OffsetStores
 from bridge.migration.retention import DEFAULT_RETENTION_MS
-from bridge.migration.seen import KafkaValue
-from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, split_partitions
+from bridge.migration.seen import CommittedOffset
+from zkconsumer.kafka.asked_ahead import PARTITIONS_BYTES_MAX, split_partitions
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, offset_commit_topics, offset_fetch_request
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 PARTITIONS = [TopicPartition(f"topic-{number // 1_000:04}", number % 1_000) for number in range(10_000)]
-COPIES = [Copy(tp, 1_000_000_000 + tp.partition, 1_000_000_000 + tp.partition, 7) for tp in PARTITIONS]
+COPIES = [OffsetCopy(tp, 1_000_000_000 + tp.partition, 1_000_000_000 + tp.partition, 7) for tp in PARTITIONS]
 
 
 class NotedStores:
@@ -32,11 +32,11 @@ class NotedStores:
     def __init__(self) -> None:
         self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         self.reads: list[Collection[TopicPartition]] = []
-        held = Held(Control("bench-1", 1, "fenced", "zookeeper", "copy"), 0)
-        self.authority = SimpleNamespace(migration_id="bench-1", require=lambda *phases: held)
-        self.seat = SimpleNamespace(sitting=SimpleNamespace(), beat=lambda: None, commit=self.commit)
+        held = VersionedControl(ControlRecord("bench-1", 1, "fenced", "zookeeper", "copy"), 0)
+        self.control_znode = SimpleNamespace(migration_id="bench-1", require=lambda *phases: held)
+        self.placeholder = SimpleNamespace(joined=SimpleNamespace(), heartbeat=lambda: None, commit=self.commit)
 
-    def kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaValue]:
+    def kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         self.reads.append(partitions)
         return {}
 
@@ -50,7 +50,7 @@ class NotedStores:
 
 def test_ten_thousand_offsets_are_committed_in_three_requests_of_a_quarter_megabyte() -> None:
     stores = NotedStores()
-    CopyToKafka(cast(Stores, stores), COPIES).do()
+    CopyToKafka(cast(OffsetStores, stores), COPIES).do()
     assert [tp for batch in stores.commits for tp in batch] == PARTITIONS
     assert len(stores.reads) == 1
     frames = [
@@ -66,8 +66,9 @@ def test_ten_thousand_offsets_are_committed_in_three_requests_of_a_quarter_megab
 
 def test_ten_thousand_offsets_are_asked_for_in_three_requests_of_sixteen_kilobytes() -> None:
     frames = [
-        encode_request(OFFSET_FETCH, 3, 0, "zkconsumer", offset_fetch_request(3, "bench", some)) for some in split_partitions(PARTITIONS)
+        encode_request(OFFSET_FETCH, 3, 0, "zkconsumer", offset_fetch_request(3, "bench", some))
+        for some in split_partitions(PARTITIONS)
     ]
     assert len(frames) == 3
-    assert max(map(len, frames)) <= QUESTION_BYTES_MAX + 100
+    assert max(map(len, frames)) <= PARTITIONS_BYTES_MAX + 100
     assert sum(map(len, frames)) <= 4.1 * len(PARTITIONS)

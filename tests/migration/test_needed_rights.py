@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.migration.control_access import ProtectedNeedsLogin
+from bridge.migration.control_access import CheckLoginOfProtectedGroup
 from bridge.migration.copy import CopyOptions, copy_steps
 from bridge.migration.decisions import Decisions
-from bridge.migration.fences.rights import MayCarryOut
-from bridge.migration.login import RANDOM_USER
+from bridge.migration.fences.rights import CheckPermissions
+from bridge.migration.login import GENERATED_USER
 from bridge.migration.look import inspect_group
-from bridge.migration.needed_rights import Nodes
+from bridge.migration.needed_rights import GroupZnodes
 from bridge.migration.plan_file import plan_to_bytes
 from bridge.migration.preflight import next_command
-from bridge.migration.step import Done, Refused
+from bridge.migration.step import StepDone, StepRefused
 from tests.migration.fix_crowd import DualLab, dual
 from tests.migration.fix_move import DECISIONS, Cuts, Lab, lab
 from tests.migration.seen_groups import plan
@@ -21,7 +21,7 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ADMIN, PERM_ALL, PERM_CREATE, PERM_DELETE, PERM_READ, PERM_WRITE, Acl
-from zkconsumer.zk.security import Digest
+from zkconsumer.zk.security import DigestLogin
 
 __all__ = ["dual", "lab"]
 
@@ -29,8 +29,8 @@ T = [TopicPartition("t", number) for number in range(2)]
 MAKE = PERM_CREATE | PERM_DELETE
 
 
-def nodes(*, acl_fence: bool) -> Nodes:
-    return Nodes("g", ["t"], T, acl_fence)
+def nodes(*, acl_fence: bool) -> GroupZnodes:
+    return GroupZnodes("g", ["t"], T, acl_fence)
 
 
 def below(*names: str) -> set[str]:
@@ -69,7 +69,9 @@ def below(*names: str) -> set[str]:
 )  # fmt: skip
 def test_what_is_needed_of_what_is_there(acl_fence: bool, there: set[str], needed: dict[str, int]) -> None:
     assert nodes(acl_fence=acl_fence).required_perms(there) == needed
-    assert there.issubset({*nodes(acl_fence=acl_fence).all_paths, *nodes(acl_fence=acl_fence).written}), "each is looked at"
+    assert there.issubset({*nodes(acl_fence=acl_fence).all_paths, *nodes(acl_fence=acl_fence).written}), (
+        "each is looked at"
+    )
     assert nodes(acl_fence=acl_fence).written == ([] if acl_fence else [f"/consumers/g/offsets/t/{n}" for n in (0, 1)])
 
 
@@ -95,7 +97,7 @@ def test_a_plan_names_the_nodes_and_is_not_applied(lab: Lab) -> None:
 
 def test_the_refusal() -> None:
     lacking = tuple(f"/consumers/g1/owners/t{number} (create, delete)" for number in range(30))
-    [refusal] = plan(lacking=lacking).refusals
+    [refusal] = plan(missing_permissions=lacking).refusals
     assert "rights that we do not have on 30 nodes: /consumers/g1/owners/t0 (create, delete), " in refusal
     assert "t19 (create, delete) and 10 more. Log in as whom" in refusal
     assert next_command(refusal) == "zkconsumer migrate plan g1"
@@ -163,7 +165,7 @@ def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool
     with lab.process() as session:
         moving = lab.moving(session, made)
         for step in copy_steps(moving, CopyOptions(plan_to_bytes(made))):
-            if not isinstance(step, MayCarryOut | ProtectedNeedsLogin):
+            if not isinstance(step, CheckPermissions | CheckLoginOfProtectedGroup):
                 lab.carry_out(moving, iter([step]))
     with lab.process() as session, pytest.raises(PreconditionFailed, match=rf"1 node: {ids} \(delete\)\. Log in"):
         lab.rollback(session, made)
@@ -175,12 +177,12 @@ def test_a_group_that_never_had_a_member_comes_back_too(lab: Lab) -> None:
     group = lab.new_group()
     for path in (paths.ids(group), paths.owners_of_topic(group, "t"), paths.owners(group)):
         lab.zookeeper.remove(path)
-    lab.login = Digest(RANDOM_USER, "first")
+    lab.login = DigestLogin(GENERATED_USER, "first")
     made = lab.plan(group, DECISIONS)
     with lab.process() as session:
         lab.apply(session, made)
     assert lab.zookeeper.data(paths.ids(group)) is not None, "made for the fence"
-    lab.login = Digest(RANDOM_USER, "second")
+    lab.login = DigestLogin(GENERATED_USER, "second")
     with lab.process() as session:
         lab.rollback(session, made)
     assert lab.stands(group) == ("undone", "zookeeper")
@@ -189,8 +191,8 @@ def test_a_group_that_never_had_a_member_comes_back_too(lab: Lab) -> None:
 def test_one_look_says_it(lab: Lab) -> None:
     group = lab.new_group()
     with lab.process() as session:
-        step = MayCarryOut(session, Nodes(group, ["t"], [], True))
-        assert step.check() == Done()
+        step = CheckPermissions(session, GroupZnodes(group, ["t"], [], True))
+        assert step.check() == StepDone()
         lab.zookeeper.set_acl(paths.ids(group), world_but(PERM_CREATE))
-        assert isinstance(step.check(), Refused)
+        assert isinstance(step.check(), StepRefused)
         assert step.describe()

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.copied import CopiedOffsets
+from bridge.migration.copied import CopiedOffsetsStatus
 from bridge.migration.decisions import Decisions
 from bridge.migration.phases import Phase
-from bridge.migration.plan_file import plan_to_bytes, plan_from_bytes
+from bridge.migration.plan_file import plan_from_bytes, plan_to_bytes
 from bridge.migration.retention import DEFAULT_RETENTION_MS
-from bridge.migration.status import Status, read_migration_status
-from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, T0, Ground
+from bridge.migration.status import MigrationStatus, read_migration_status
+from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, T0, KillScenario
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.fix_shell import Shell, shell
 from tests.migration.seen_groups import plan
 from zkconsumer.kafka import versions
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
 from zkconsumer.kafka.releases import RELEASES
-from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_OF_0_9, ApiRanges
+from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
 from zkconsumer.testing.world import ADDRESS
 from zkconsumer.wire.frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT
@@ -59,7 +59,7 @@ class Noting:
         return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(name="t", partitions=rows)])
 
 
-def commit_with(ranges: ApiRanges, **how: Any) -> tuple[int, bytes]:
+def commit_with(ranges: SupportedVersions, **how: Any) -> tuple[int, bytes]:
     connection: Any = Noting()
     commit_offsets(connection, ranges, "g", {T0: OffsetAndMetadata(10)}, 1_000, **how)
     [sent] = connection.sent
@@ -74,7 +74,7 @@ def commit_with(ranges: ApiRanges, **how: Any) -> tuple[int, bytes]:
     ],
 )  # fmt: skip
 def test_a_retention_is_sent_to_brokers_before_2_1_and_to_no_other(release: str, version: int) -> None:
-    ranges = ASSUMED_OF_0_9 if release == "0.9.0.1" else ApiRanges(RELEASES[release].ranges)
+    ranges = ASSUMED_FOR_0_9 if release == "0.9.0.1" else SupportedVersions(RELEASES[release].ranges)
     sent_as, body = commit_with(ranges, retention_ms=30 * DAY_MS)
     assert (sent_as, THIRTY_DAYS in body) == (version, release in BEFORE_KIP_211)
     assert THIRTY_DAYS not in commit_with(ranges)[1]
@@ -90,12 +90,12 @@ def test_a_broker_of_0_8_is_sent_the_version_that_it_knows() -> None:
 @pytest.fixture(autouse=True)
 def quick_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker of 0.9 is silent on the question what it speaks; this clock does not wait."""
-    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
 
 
-def copied(folder: Path, release: str, decisions: Decisions = DECISIONS) -> Ground:
+def copied(folder: Path, release: str, decisions: Decisions = DECISIONS) -> KillScenario:
     """A group that was switched on a broker of this release, and a commit of another group at the same time."""
-    ground = Ground(folder, decisions, release)
+    ground = KillScenario(folder, decisions, release)
     made = ground.plan_it("copy")
     with ground.process() as session:
         ground.apply(session, made)
@@ -107,13 +107,13 @@ def copied(folder: Path, release: str, decisions: Decisions = DECISIONS) -> Grou
     return ground
 
 
-def days_pass(ground: Ground, days: float) -> None:
+def days_pass(ground: KillScenario, days: float) -> None:
     ground.pause(round(days * DAY_MS))
     while ground.broker.scheduler.run(ground.clock.now_ms()):
         pass
 
 
-def has(ground: Ground, group: str) -> bool:
+def has(ground: KillScenario, group: str) -> bool:
     """Whether the broker has an offset of t/0."""
     found = ground.broker.group(group)
     return found is not None and T0 in found.stored.offsets
@@ -185,7 +185,7 @@ def test_a_plan_without_a_decision_has_the_bytes_that_it_had_before() -> None:
     decided = plan(decisions=Decisions(offsets_retention_ms=DAY_MS))
     assert b'"offsets_retention_ms":86400000' in plan_to_bytes(decided)
     assert plan_from_bytes(plan_to_bytes(decided)) == decided
-    left = plan(fences_of="m0", fences_problem="why")
+    left = plan(fences_migration_id="m0", fences_error="why")
     assert plan_from_bytes(plan_to_bytes(left)) == left
 
 
@@ -210,22 +210,22 @@ def test_what_is_no_duration_or_out_of_bounds_is_refused(shell: Shell, given: st
 # --- what the status says ---------------------------------------------------------------------------------------
 
 
-def status(ground: Ground) -> Status:
+def status(ground: KillScenario) -> MigrationStatus:
     with ground.process() as session:
         return read_migration_status(session, GROUP)
 
 
-def found_of(ground: Ground) -> CopiedOffsets:
+def found_of(ground: KillScenario) -> CopiedOffsetsStatus:
     found = status(ground).copied
     assert found is not None
     return found
 
 
 def test_status_says_until_when_and_that_all_are_there(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, DECISIONS, "1.1.1")
+    ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:
-        ground.apply(session, made, hold_at=Phase.FENCED)
+        ground.apply(session, made, stop_after=Phase.FENCED)
     assert status(ground).copied is None, "nothing is copied yet"
     ground.pause(5_000)
     at_ms = ground.clock.wall_ms()
@@ -245,10 +245,10 @@ def test_status_says_until_when_and_that_all_are_there(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_does_not_make_it_later(tmp_path: Path) -> None:
     """Only what is missing is committed again, so the first commit counts."""
-    ground = Ground(tmp_path, DECISIONS, "1.1.1")
+    ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:
-        ground.apply(session, made, hold_at=Phase.COPIED)
+        ground.apply(session, made, stop_after=Phase.COPIED)
     first = found_of(ground).kept_until_ms
     days_pass(ground, 1)
     with ground.process() as session:
@@ -271,10 +271,10 @@ def test_a_journal_without_the_commit_is_said(tmp_path: Path) -> None:
 
 
 def test_what_has_expired_is_named_with_what_to_do_and_is_committed_again_before_the_switch(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, DECISIONS, "1.1.1")
+    ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:
-        ground.apply(session, made, hold_at=Phase.COPIED)
+        ground.apply(session, made, stop_after=Phase.COPIED)
     days_pass(ground, 31)
     found = found_of(ground)
     nothing = "Kafka has nothing, not {} or more, as was copied"

@@ -12,8 +12,8 @@ def at(phase: str, epoch: int, authority: h.Store = "zookeeper") -> h.ControlWri
     return h.ControlWritten(0, epoch, phase, authority, "m1", "dual")
 
 
-def offset(store: h.Store, offset: int) -> h.Committed:
-    return h.Committed(0, "t", 0, offset, "one", store=store)
+def offset(store: h.Store, offset: int) -> h.OffsetCommitted:
+    return h.OffsetCommitted(0, "t", 0, offset, "one", store=store)
 
 
 BEGUN = [at("planned", 1), at("armed", 2), at("ready", 2)]
@@ -45,6 +45,6 @@ def test_a_right_history_passes() -> None:
         ([*BEGUN[:-1], h.Fenced(0, "zookeeper", "t", 0), BEGUN[-1]], "members hold everything"),
     ],
 )
-def test_what_must_not_be_is_found(events: list[h.Event], words: str) -> None:
+def test_what_must_not_be_is_found(events: list[h.HistoryEvent], words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         judge_order(events)

@@ -6,16 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.migration.authority import Authority
-from bridge.migration.control_steps import HoldRun
-from bridge.migration.errors import PartlyDone, VerificationFailed
-from bridge.migration.fences.lifting import LiftOwnerFences
-from bridge.migration.fences.mark import Mark, format_fence_record, parse_fence_record
+from bridge.migration.authority import ControlZnode
+from bridge.migration.control_steps import AcquireLock
+from bridge.migration.errors import PartiallyDoneError, VerificationError
+from bridge.migration.fences.lifting import RemoveOwnerFences
+from bridge.migration.fences.mark import FenceRecord, format_fence_record, parse_fence_record
 from bridge.migration.fences.owner_nodes import read_group_partitions
-from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, LateOwnerFences, OwnerFences, owner_fence_steps
-from bridge.migration.fences.standing import FencesStand, NobodyOwns, NobodyRegistered
+from bridge.migration.fences.owners import (
+    CHUNK_PARTITIONS_MAX,
+    CreateLateOwnerFences,
+    CreateOwnerFences,
+    owner_fence_steps,
+)
+from bridge.migration.fences.standing import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepWaiting
 from tests.migration.fix_cuts import GROUP, WHO, Group, at_every_cut, carry_out
 from tests.migration.fix_fences import FENCING, PLANNED, UNDOING, lists_of, moved, run_of, stood, to
 from zkconsumer.types import TopicPartition
@@ -63,8 +68,8 @@ def register(group: Group, name: str = "g1_host-1") -> None:
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 10**18 - 1))
 def test_a_fence_names_its_migration_and_epoch(migration: str, epoch: int) -> None:
-    data = format_fence_record(Mark(migration, epoch))
-    assert parse_fence_record(data) == Mark(migration, epoch)
+    data = format_fence_record(FenceRecord(migration, epoch))
+    assert parse_fence_record(data) == FenceRecord(migration, epoch)
     assert "-" in data.decode(), "old tools cut there, and fail where there is none"
     assert consumer_of(data.decode()) != data.decode()
 
@@ -124,9 +129,11 @@ def test_a_chunk_fails_whole_where_somebody_owns_a_partition_and_names_him() -> 
     before = group.state()
     with group.process() as authority:
         steps = owner_fence_steps(authority, PLANNED)
-        with pytest.raises(PartlyDone, match=r"clicks/2 is owned by g1_host-1416246370000-55ddbc44-0 \(session 0x1"):
+        with pytest.raises(
+            PartiallyDoneError, match=r"clicks/2 is owned by g1_host-1416246370000-55ddbc44-0 \(session 0x1"
+        ):
             carry_out(authority, list(steps))
-        with pytest.raises(PartlyDone, match="stop that member"):
+        with pytest.raises(PartiallyDoneError, match="stop that member"):
             steps[0].do()
     assert group.state() == before
 
@@ -135,14 +142,14 @@ def test_an_owner_that_comes_between_look_and_write_fails_the_chunk_whole() -> N
     group = moved(*FENCING)
     with group.process() as authority:
         [step] = owner_fence_steps(authority, PLANNED)
-        assert isinstance(step.check(), Todo)
+        assert isinstance(step.check(), StepPending)
         held = authority.require_phase(Phase.FENCING)
         todo = step._pending_ops(held)
         claim(group, TopicPartition("clicks", 1))
         failed = authority.transact(held, [op for ops in todo.values() for op in ops])
         assert not isinstance(failed, MultiOk)
         assert fences_of(group) == {paths.owner(GROUP, TopicPartition("clicks", 1)): THREAD}
-        with pytest.raises(PartlyDone, match="clicks/1 is owned by"):
+        with pytest.raises(PartiallyDoneError, match="clicks/1 is owned by"):
             step.do()
 
 
@@ -150,13 +157,13 @@ def test_a_member_that_registers_between_two_steps_is_named() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         register(group, "g1_late-1")
-        with pytest.raises(PartlyDone, match="g1_late-1 registered in group g1 after everybody had left"):
+        with pytest.raises(PartiallyDoneError, match="g1_late-1 registered in group g1 after everybody had left"):
             carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     assert fences_of(group) == {}
 
 
 def test_our_own_claim_is_swapped_for_the_fence_in_the_same_multi() -> None:
-    def make(authority: Authority) -> OwnerFences:
+    def make(authority: ControlZnode) -> CreateOwnerFences:
         path = paths.owner(GROUP, CLICKS_0)
         made = authority.session.request([Multi((CreateOp(path, b"me-0", ephemeral=True), SetOp(path, b"me-0", 0)))])
         assert isinstance(made[0], MultiOk)
@@ -177,7 +184,7 @@ def test_a_claim_of_our_session_that_is_no_claim_of_ours_is_not_swapped(sets: in
     with group.process() as authority:
         path = paths.owner(GROUP, CLICKS_0)
         authority.session.request([Create(path, b"me-0", ephemeral=True), *[Multi((SetOp(path, b"me-0"),))] * sets])
-        with pytest.raises(PartlyDone, match="is owned by me-0"):
+        with pytest.raises(PartiallyDoneError, match="is owned by me-0"):
             carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
 
 
@@ -209,7 +216,7 @@ def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str)
     group = moved(*FENCING)
     group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), data)
     before = group.state()
-    with group.process() as authority, pytest.raises(PartlyDone, match=words):
+    with group.process() as authority, pytest.raises(PartiallyDoneError, match=words):
         carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     assert group.state() == before
 
@@ -217,7 +224,7 @@ def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str)
 def test_without_the_right_to_make_nodes_the_login_is_named() -> None:
     group = moved(*FENCING)
     group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
-    with group.process() as authority, pytest.raises(PartlyDone, match=r"\(NoAuth\).*--zookeeper-auth"):
+    with group.process() as authority, pytest.raises(PartiallyDoneError, match=r"\(NoAuth\).*--zookeeper-auth"):
         carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
 
 
@@ -225,19 +232,19 @@ def test_a_stale_run_fences_nothing() -> None:
     group = moved(*FENCING)
     with group.process() as stale, group.process() as other:
         [step] = owner_fence_steps(stale, PLANNED)
-        assert isinstance(step.check(), Todo)
+        assert isinstance(step.check(), StepPending)
         carry_out(other, [to(other, Phase.UNDOING)])
-        with pytest.raises(PartlyDone, match="phase undoing"):
+        with pytest.raises(PartiallyDoneError, match="phase undoing"):
             step.do()
     assert fences_of(group) == {}
 
 
 def test_behind_fenced_nothing_is_made_again() -> None:
-    """A fence that is gone then is no work to do, but somebody's doing: ``FencesStand`` says so."""
+    """A fence that is gone then is no work to do, but somebody's doing: ``CheckFences`` says so."""
     group = moved(Phase.FENCING, Phase.FENCED)
     with group.process() as authority:
-        for step in (*owner_fence_steps(authority, PLANNED), LateOwnerFences(authority, PLANNED)):
-            assert isinstance(step.check(), Done)
+        for step in (*owner_fence_steps(authority, PLANNED), CreateLateOwnerFences(authority, PLANNED)):
+            assert isinstance(step.check(), StepDone)
 
 
 # --- what came later --------------------------------------------------------------------------------------------
@@ -254,8 +261,8 @@ def test_partitions_and_topics_that_came_after_the_plan_are_fenced_too() -> None
         group.topic("owned", 1)
         return group
 
-    def steps(authority: Authority) -> list[LateOwnerFences]:
-        return [LateOwnerFences(authority, PLANNED)]
+    def steps(authority: ControlZnode) -> list[CreateLateOwnerFences]:
+        return [CreateLateOwnerFences(authority, PLANNED)]
 
     at_every_cut(make, run_of(lambda authority: list(steps(authority))), writes_min=2)
     group = make()
@@ -264,7 +271,7 @@ def test_partitions_and_topics_that_came_after_the_plan_are_fenced_too() -> None
             "make a fence for what came after the plan: clicks/3, clicks/4, late/0, late/1, owned/0"
         ]
         carry_out(authority, list(steps(authority)))
-        assert steps(authority)[0].check() == Done()
+        assert steps(authority)[0].check() == StepDone()
     assert {paths.partition_of(path) for path in fences_of(group) if not path.endswith("/fenced")} == {
         TopicPartition("clicks", 3), TopicPartition("clicks", 4), TopicPartition("late", 0), TopicPartition("late", 1),
         TopicPartition("owned", 0)
@@ -275,8 +282,8 @@ def test_a_live_owner_of_what_came_later_is_named() -> None:
     group = moved(*FENCING)
     group.zookeeper.ensure(paths.owners_of_topic(GROUP, "late"))
     claim(group, TopicPartition("late", 0))
-    with group.process() as authority, pytest.raises(PartlyDone, match="late/0 is owned by"):
-        carry_out(authority, [LateOwnerFences(authority, PLANNED)])
+    with group.process() as authority, pytest.raises(PartiallyDoneError, match="late/0 is owned by"):
+        carry_out(authority, [CreateLateOwnerFences(authority, PLANNED)])
 
 
 def test_nodes_that_are_no_partitions_are_passed_over() -> None:
@@ -299,10 +306,10 @@ def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_an
             carry_out(authority, [*owner_fence_steps(authority, PLANNED), to(authority, Phase.UNDOING)])
         return group
 
-    at_every_cut(make, run_of(lambda authority: [LiftOwnerFences(authority, planned)]), writes_min=4)
+    at_every_cut(make, run_of(lambda authority: [RemoveOwnerFences(authority, planned)]), writes_min=4)
     group = make()
     with group.process() as authority:
-        step = LiftOwnerFences(authority, planned)
+        step = RemoveOwnerFences(authority, planned)
         assert step.describe() == ["delete the fences of 4 partitions"]
         carry_out(authority, [step])
     assert lists_of(group) == planned
@@ -319,11 +326,11 @@ def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(
     group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))
     claim(group, TopicPartition("views", 0))
     with group.process() as authority:
-        with pytest.raises(PartlyDone, match="clicks/1 is fenced by migration m0"):
-            carry_out(authority, [LiftOwnerFences(authority, lists_of(group))])
+        with pytest.raises(PartiallyDoneError, match="clicks/1 is fenced by migration m0"):
+            carry_out(authority, [RemoveOwnerFences(authority, lists_of(group))])
         assert set(fences_of(group).values()) == {b"zkconsumer-migrate:1:m0:1", b"by hand", THREAD}
         group.zookeeper.remove(paths.owner(GROUP, TopicPartition("clicks", 1)))
-        carry_out(authority, [LiftOwnerFences(authority, lists_of(group))])
+        carry_out(authority, [RemoveOwnerFences(authority, lists_of(group))])
     assert set(fences_of(group).values()) == {b"by hand", THREAD}
 
 
@@ -335,18 +342,21 @@ def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> Non
         way = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED) if phase is Phase.SWITCHED else ()
         carry_out(authority, [to(authority, one) for one in way])
         before = group.state()
-        with pytest.raises(PartlyDone, match=f"in phase {phase.value}"):
-            carry_out(authority, [HoldRun(authority, WHO), LiftOwnerFences(authority, ())])
+        with pytest.raises(PartiallyDoneError, match=f"in phase {phase.value}"):
+            carry_out(authority, [AcquireLock(authority, WHO), RemoveOwnerFences(authority, ())])
         assert group.state() == before
 
 
 def test_fences_that_we_may_not_delete_are_told() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        carry_out(authority, [*owner_fence_steps(authority, PLANNED), to(authority, Phase.UNDOING), HoldRun(authority, WHO)])
+        carry_out(
+            authority,
+            [*owner_fence_steps(authority, PLANNED), to(authority, Phase.UNDOING), AcquireLock(authority, WHO)],
+        )
         group.zookeeper.set_acl(paths.owners_of_topic(GROUP, "clicks"), (Acl(PERM_READ, "world", "anyone"),))
-        with pytest.raises(PartlyDone, match=r"were not deleted.*NoAuth"):
-            carry_out(authority, [LiftOwnerFences(authority, ())])
+        with pytest.raises(PartiallyDoneError, match=r"were not deleted.*NoAuth"):
+            carry_out(authority, [RemoveOwnerFences(authority, ())])
 
 
 # --- who is still there -----------------------------------------------------------------------------------------
@@ -355,11 +365,11 @@ def test_fences_that_we_may_not_delete_are_told() -> None:
 def test_members_are_waited_for_by_name() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
-        step = NobodyRegistered(authority)
-        assert step.check() == Done()
+        step = WaitForMembersToLeave(authority)
+        assert step.check() == StepDone()
         for number in range(7):
             register(group, f"g1_host-{number}")
-        assert step.check() == Waiting(
+        assert step.check() == StepWaiting(
             "g1_host-0, g1_host-1, g1_host-2, g1_host-3, g1_host-4 and 2 more to leave: stop the old members"
         )
 
@@ -368,18 +378,18 @@ def test_claims_of_members_that_left_are_waited_for_as_long_as_a_session_may_las
     group = moved(*FENCING)
     claim(group)
     with group.process() as authority:
-        step = NobodyOwns(authority, acl_fence=True)
-        assert step.check() == Waiting("the claims of clicks/0 to end, at most 40 s")
+        step = WaitForOwnershipRelease(authority, acl_fence=True)
+        assert step.check() == StepWaiting("the claims of clicks/0 to end, at most 40 s")
         group.zookeeper.expire(group.zookeeper.stores[-2], reconnects=False)
-        assert step.check() == Done()
+        assert step.check() == StepDone()
 
 
 def test_a_claim_that_outlives_every_session_is_somebodys_who_is_alive() -> None:
     group = moved(*FENCING)
     claim(group)
     with group.process() as authority:
-        with pytest.raises(PartlyDone, match=r"clicks/0 is owned by g1_host.*stop that member"):
-            carry_out(authority, [NobodyOwns(authority, acl_fence=True)])
+        with pytest.raises(PartiallyDoneError, match=r"clicks/0 is owned by g1_host.*stop that member"):
+            carry_out(authority, [WaitForOwnershipRelease(authority, acl_fence=True)])
         assert group.clock.now_ms() >= 1_000_000 + 40_000
 
 
@@ -388,8 +398,8 @@ def test_without_access_lists_the_longest_session_is_waited_out_in_full() -> Non
     group = moved(*FENCING)
     with group.process() as authority:
         began_ms = group.clock.now_ms()
-        assert carry_out(authority, [NobodyOwns(authority, acl_fence=True)]) == []
-        waited = carry_out(authority, [NobodyOwns(authority, acl_fence=False)])
+        assert carry_out(authority, [WaitForOwnershipRelease(authority, acl_fence=True)]) == []
+        waited = carry_out(authority, [WaitForOwnershipRelease(authority, acl_fence=False)])
     assert group.clock.now_ms() - began_ms == 40_000
     assert waited[0] == "sessions of old members to end, at most 40 s"
 
@@ -398,11 +408,11 @@ def test_a_member_that_registers_while_claims_are_waited_for_is_named() -> None:
     group = moved(*FENCING)
     claim(group)
     with group.process() as authority:
-        step = NobodyOwns(authority, acl_fence=True)
-        assert isinstance(step.check(), Waiting)
+        step = WaitForOwnershipRelease(authority, acl_fence=True)
+        assert isinstance(step.check(), StepWaiting)
         register(group, "g1_late-1")
         standing = step.check()
-        assert isinstance(standing, Refused)
+        assert isinstance(standing, StepRefused)
         assert "g1_late-1 registered" in str(standing.error)
 
 
@@ -411,9 +421,9 @@ def test_our_fences_and_our_own_claims_are_no_claims_to_wait_for() -> None:
     with group.process() as authority:
         authority.session.request([Create(paths.owner(GROUP, TopicPartition("clicks", 2)), b"me-0", ephemeral=True)])
         [step] = owner_fence_steps(authority, PLANNED[:2])
-        carry_out(authority, [step, NobodyOwns(authority, acl_fence=True)])
+        carry_out(authority, [step, WaitForOwnershipRelease(authority, acl_fence=True)])
         group.zookeeper.ensure(paths.owner(GROUP, TopicPartition("views", 0)), b"by hand")
-        assert isinstance(NobodyOwns(authority, acl_fence=True).check(), Waiting)
+        assert isinstance(WaitForOwnershipRelease(authority, acl_fence=True).check(), StepWaiting)
 
 
 # --- the fences stand -------------------------------------------------------------------------------------------
@@ -430,14 +440,14 @@ def test_a_group_that_vanished_after_the_fence_is_told_with_the_copy() -> None:
     """Exit code 5: an old tool deletes a group that nobody is in."""
     group = fenced()
     with group.process() as authority:
-        step = FencesStand(authority, PLANNED, "plan.json")
+        step = CheckFences(authority, PLANNED, "plan.json")
         carry_out(authority, [step])
         for path in sorted(lists_of(group), reverse=True):
             group.zookeeper.remove(path)
         group.zookeeper.remove(paths.group_root(GROUP))
-        with pytest.raises(VerificationFailed, match=r"/consumers/g1 is gone.*are in plan\.json.*migrate rollback g1"):
+        with pytest.raises(VerificationError, match=r"/consumers/g1 is gone.*are in plan\.json.*migrate rollback g1"):
             carry_out(authority, [step])
-        assert VerificationFailed.exit_code == 5
+        assert VerificationError.exit_code == 5
 
 
 @pytest.mark.parametrize("instead", [None, b"by hand", b"zkconsumer-migrate:1:m0:2", b"zkconsumer-migrate:1:m1:9"])
@@ -447,8 +457,8 @@ def test_a_fence_that_is_not_there_any_more_is_told(instead: bytes | None) -> No
     group.zookeeper.remove(paths.owner(GROUP, CLICKS_0))
     if instead is not None:
         group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), instead)
-    with group.process() as authority, pytest.raises(VerificationFailed, match=r"fences of clicks/0 are gone"):
-        carry_out(authority, [FencesStand(authority, PLANNED, "plan.json")])
+    with group.process() as authority, pytest.raises(VerificationError, match=r"fences of clicks/0 are gone"):
+        carry_out(authority, [CheckFences(authority, PLANNED, "plan.json")])
 
 
 def test_fences_stand_at_later_epochs_too() -> None:
@@ -456,5 +466,5 @@ def test_fences_stand_at_later_epochs_too() -> None:
     with group.process() as authority:
         carry_out(authority, [to(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)])
         assert authority.require_phase(Phase.SWITCHED).control.epoch == 3
-        assert FencesStand(authority, PLANNED, "x").check() == Done()
-        assert FencesStand(authority, PLANNED, "x").describe()
+        assert CheckFences(authority, PLANNED, "x").check() == StepDone()
+        assert CheckFences(authority, PLANNED, "x").describe()

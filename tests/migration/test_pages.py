@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from bridge.commands.migrate_exit_codes import CODES, ERRORS, exit_code_texts
+from bridge.commands.migrate_exit_codes import EXIT_CODES, MIGRATION_ERRORS, exit_code_texts
 from bridge.migration.phases import FORWARD, Phase, Strategy, authority_of, can_reach
 from bridge.migration.phases_page import arrows, command, sentences
 
@@ -40,9 +40,9 @@ def test_every_command_says_its_exit_codes_and_the_table_has_them(name: str) -> 
     codes = [int(code) for code in re.findall(r"(?:^|[,;] )(\d+) ", exit_code_texts()[name])]
     assert codes, "the help says none"
     assert codes == sorted(set(codes))
-    assert set(codes) <= CODES.keys()
+    assert set(codes) <= EXIT_CODES.keys()
 
 
 def test_every_code_of_an_error_is_in_the_table() -> None:
-    assert {kind.exit_code for kind in ERRORS} <= CODES.keys()
-    assert list(CODES) == sorted(CODES)
+    assert {kind.exit_code for kind in MIGRATION_ERRORS} <= EXIT_CODES.keys()
+    assert list(EXIT_CODES) == sorted(EXIT_CODES)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.plan import Plan
+from bridge.migration.plan import MigrationPlan
 from tests.migration.fix_dual_kill import DualBackAfter, DualBackBefore, DualComplete, Forth
-from tests.migration.fix_kill import GROUP, Apply, BackAfter, BackBefore, Complete, Ground, Life, Way
+from tests.migration.fix_kill import GROUP, Apply, BackAfter, BackBefore, Complete, KillCase, KillScenario, Life
 from tests.migration.fix_pause import (
     GONE,
     OPERATORS,
@@ -24,10 +24,10 @@ from tests.migration.fix_pause import (
     operator,
     pause_at,
 )
-from zkconsumer.errors import Bug, ZkConsumerError
+from zkconsumer.errors import InternalError, ZkConsumerError
 
-MakeWay = Callable[[], Way]
-WAYS: tuple[type[Way], ...] = (
+MakeWay = Callable[[], KillCase]
+WAYS: tuple[type[KillCase], ...] = (
     Apply, BackBefore, BackAfter, Complete, Forth, DualBackBefore, DualBackAfter, DualComplete,
 )  # fmt: skip
 ACTS: tuple[Act, ...] = (nobody_acts, a_coordinator_client_commits, an_old_member_starts, *map(operator, OPERATORS))
@@ -49,7 +49,7 @@ def wrong(found: list[Outcome]) -> list[str]:
     return [
         f"{one.phase}, before {one.write}: {one.findings} {one.error!r}"
         for one in found
-        if one.findings or isinstance(one.error, Bug) or not isinstance(one.error, ZkConsumerError | None)
+        if one.findings or isinstance(one.error, InternalError) or not isinstance(one.error, ZkConsumerError | None)
     ]
 
 
@@ -88,7 +88,7 @@ def test_paused_at_any_write_while_another_operator_stops_at_any_of_his(
     for stop in count(1):
         lives: list[Life] = []
 
-        def act(ground: Ground, plan: Plan, stop: int = stop, lives: list[Life] = lives) -> None:
+        def act(ground: KillScenario, plan: MigrationPlan, stop: int = stop, lives: list[Life] = lives) -> None:
             lives.append(Life(stop, "before"))
             operator(operates, lives[-1])(ground, plan)
 

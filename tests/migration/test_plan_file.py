@@ -13,7 +13,14 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.plan_file import BadPlanFile, PlanNotWritten, check_plan_file_target, plan_to_bytes, plan_from_bytes, read_plan_file
+from bridge.migration.plan_file import (
+    InvalidPlanFileError,
+    PlanNotWrittenError,
+    check_plan_file_target,
+    plan_from_bytes,
+    plan_to_bytes,
+    read_plan_file,
+)
 from bridge.migration.plan_file import write_plan_file as write
 from bridge.migration.plan_json import digest_of_plan
 from tests.migration.seen_groups import at_end, partition, plan, rich_plan, tp
@@ -51,12 +58,12 @@ def test_only_the_user_can_read_it(tmp_path: Path) -> None:
 def test_a_file_that_was_cut_off_is_no_plan(tmp_path: Path) -> None:
     lines = plan_to_bytes(plan(partition(0), partition(1), partition(2))).splitlines(keepends=True)
     for count in range(len(lines)):
-        with pytest.raises(BadPlanFile):
+        with pytest.raises(InvalidPlanFileError):
             plan_from_bytes(b"".join(lines[:count]))
     for length in range(0, len(b"".join(lines)) - 1, 97):
-        with pytest.raises(BadPlanFile):
+        with pytest.raises(InvalidPlanFileError):
             plan_from_bytes(b"".join(lines)[:length])
-    with pytest.raises(BadPlanFile, match=r"p\.json cannot be read: No such file"):
+    with pytest.raises(InvalidPlanFileError, match=r"p\.json cannot be read: No such file"):
         read_plan_file(tmp_path / "p.json")
 
 
@@ -70,12 +77,12 @@ def test_a_file_that_was_changed_is_no_plan() -> None:
     ]
     for each in changed:
         assert each != data
-        with pytest.raises(BadPlanFile):
+        with pytest.raises(InvalidPlanFileError):
             plan_from_bytes(each)
-    with pytest.raises(BadPlanFile, match="its digest is another one"):
+    with pytest.raises(InvalidPlanFileError, match="its digest is another one"):
         plan_from_bytes(changed[0])
     lines = data.splitlines(keepends=True)
-    with pytest.raises(BadPlanFile):
+    with pytest.raises(InvalidPlanFileError):
         plan_from_bytes(b"".join([lines[0], lines[2], lines[1], lines[3]]))
 
 
@@ -89,7 +96,7 @@ def test_a_full_disk_leaves_the_old_plan_and_nothing_else(tmp_path: Path, monkey
     before = path.read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full_disk)
-        with pytest.raises(PlanNotWritten, match=rf"cannot be written to {path}: No space left on device") as it:
+        with pytest.raises(PlanNotWrittenError, match=rf"cannot be written to {path}: No space left on device") as it:
             write(path, rich_plan())
     assert it.value.exit_code == 1
     assert path.read_bytes() == before
@@ -103,7 +110,7 @@ def test_a_file_that_may_not_grow_is_not_left_half_written(tmp_path: Path) -> No
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
-        with pytest.raises(PlanNotWritten, match="File too large"):
+        with pytest.raises(PlanNotWrittenError, match="File too large"):
             write(tmp_path / "p.json", made)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -117,10 +124,10 @@ def test_a_folder_that_cannot_be_written(name: str, tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as patched:
         patched.setattr(f"tempfile.{name}" if name == "mkstemp" else f"os.{name}", refuse)
-        with pytest.raises(PlanNotWritten, match=r"p\.json: Read-only file system"):
+        with pytest.raises(PlanNotWrittenError, match=r"p\.json: Read-only file system"):
             write(tmp_path / "p.json", plan())
     assert os.listdir(tmp_path) == []
-    with pytest.raises(PlanNotWritten, match="No such file or directory"):
+    with pytest.raises(PlanNotWrittenError, match="No such file or directory"):
         write(tmp_path / "nowhere" / "p.json", plan())
 
 

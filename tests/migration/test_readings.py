@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.migration.connector.readings import AGAIN_MS, ANSWER_MS, Readings
+from bridge.migration.connector.readings import RESPONSE_TIMEOUT_MS, RETRY_BACKOFF_MS, CommittedOffsetReader
 from tests.coordinator.client_member import T
 
 
@@ -16,7 +16,7 @@ class Coordinator:
         self.asked: list[frozenset[object]] = []
         self.told: list[dict[str, int]] = []
         self.held = set(T[:2])
-        self.readings = Readings(
+        self.readings = CommittedOffsetReader(
             lambda: -len(self.asked) - 1,
             lambda _, partitions: self.asked.append(partitions),
             lambda offsets: self.told.append({str(tp): at for tp, at in offsets.items()}),
@@ -30,7 +30,7 @@ class Coordinator:
         """Looked at every 50 ms."""
         until_ms = self.at_ms + delay_ms
         while self.at_ms < until_ms:
-            self.at_ms += min(AGAIN_MS, until_ms - self.at_ms)
+            self.at_ms += min(RETRY_BACKOFF_MS, until_ms - self.at_ms)
             self.readings.poll(self.held)
 
     def answer(self, question: int, **offsets: int) -> None:
@@ -48,13 +48,13 @@ def coordinator() -> Coordinator:
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_told_once(coordinator: Coordinator) -> None:
-    coordinator.wait(ANSWER_MS - 1)
+    coordinator.wait(RESPONSE_TIMEOUT_MS - 1)
     assert len(coordinator.asked) == 1
     coordinator.wait(1)
     assert coordinator.asked == [frozenset(T[:2])] * 2
     coordinator.answer(2, t0=7, t1=8)
     coordinator.answer(1, t0=5, t1=6)
-    coordinator.wait(10 * ANSWER_MS)
+    coordinator.wait(10 * RESPONSE_TIMEOUT_MS)
     assert (len(coordinator.asked), coordinator.told) == (2, [{"t/0": 7, "t/1": 8}])
 
 
@@ -64,17 +64,17 @@ def test_a_refused_one_is_asked_again_after_pauses_that_grow_and_end_at_a_limit(
         coordinator.refuse(question)
         since_ms = coordinator.at_ms
         while len(coordinator.asked) == question:
-            coordinator.wait(AGAIN_MS)
+            coordinator.wait(RETRY_BACKOFF_MS)
         waited.append(coordinator.at_ms - since_ms)
-    assert waited[:4] == [AGAIN_MS, 2 * AGAIN_MS, 4 * AGAIN_MS, 8 * AGAIN_MS]
-    assert max(waited) == waited[-1] == ANSWER_MS
+    assert waited[:4] == [RETRY_BACKOFF_MS, 2 * RETRY_BACKOFF_MS, 4 * RETRY_BACKOFF_MS, 8 * RETRY_BACKOFF_MS]
+    assert max(waited) == waited[-1] == RESPONSE_TIMEOUT_MS
     coordinator.answer(13, t0=7, t1=8)
     assert coordinator.told == [{"t/0": 7, "t/1": 8}]
 
 
 def test_what_is_not_held_any_more_is_not_asked_again(coordinator: Coordinator) -> None:
     coordinator.held.discard(T[1])
-    coordinator.wait(ANSWER_MS)
+    coordinator.wait(RESPONSE_TIMEOUT_MS)
     assert coordinator.asked[1:] == [frozenset(T[:1])]
     coordinator.answer(1, t0=7, t1=8)
     assert coordinator.told == [{"t/0": 7}]

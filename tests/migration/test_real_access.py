@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.control import ABORT, MEMBERS, accepted_piece_name, acl_piece_name, plan_piece_name
+from bridge.migration.control import ABORT_CHILD, MEMBERS_CHILD, accepted_piece_name, acl_piece_name, plan_piece_name
 from bridge.migration.fences.lists import is_fence_acl_entry
 from bridge.migration.look_rights import unwritable
 from tests.fix_sandbox import Clusters
@@ -33,7 +33,7 @@ from zkconsumer.zk.requests import (
     Stat,
     StoreError,
 )
-from zkconsumer.zk.security import Login, ZkSecurity
+from zkconsumer.zk.security import ZkLogin, ZkSecurity
 from zkconsumer.zk.store import submit_and_wait
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(200)]
@@ -54,7 +54,7 @@ class Protected(RealGroup):
     def where(self) -> tuple[str, ...]:
         return ("--zookeeper", self.connect, "--bootstrap-server", self.sandbox.bootstrap)
 
-    def ask(self, login: Login | None, *requests: Request, connect: str | None = None) -> list[Result]:
+    def ask(self, login: ZkLogin | None, *requests: Request, connect: str | None = None) -> list[Result]:
         store = KazooStore(connect or self.connect, CONNECT_MS, security=ZkSecurity(login=login))
         store.listen(lambda _: None)
         store.start(CONNECT_MS)
@@ -134,7 +134,10 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
     for login in (None, MALLORY, ALICE):
         assert moving.ask(login, Get(kept)) == [NoAuth(kept)]
         requests: list[Request] = [
-            *(Create(f"{control}/{name}", b"x") for name in (accepted_piece_name(0), acl_piece_name(0), plan_piece_name(1), "leave")),
+            *(
+                Create(f"{control}/{name}", b"x")
+                for name in (accepted_piece_name(0), acl_piece_name(0), plan_piece_name(1), "leave")
+            ),
             *(SetData(path, b"x") for path in (control, kept, f"{control}/journal", moving.offsets[0])),
             *(SetAcl(path, OPEN_ACL) for path in (control, kept, paths.ids(group), moving.offsets[0])),
             *(Delete(path) for path in (control, kept, f"{control}/journal")),
@@ -143,8 +146,10 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
         ]
         answers = moving.ask(login, *requests)
         assert [type(one) for one in answers] == [NoAuth] * len(requests), answers
-        member = f"{control}/{MEMBERS}/c1"
-        [made, asked] = moving.ask(login, Create(member, b"{}", ephemeral=True), SetData(f"{control}/{ABORT}", b""))
+        member = f"{control}/{MEMBERS_CHILD}/c1"
+        [made, asked] = moving.ask(
+            login, Create(member, b"{}", ephemeral=True), SetData(f"{control}/{ABORT_CHILD}", b"")
+        )
         assert [isinstance(made, NoAuth), isinstance(asked, NoAuth)] == [login is not ALICE] * 2
 
     # As whom it goes on.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fix_sandbox import Clusters
 from tests.migration.test_real_dual import STAGE, Flips, group
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.testing.sandbox import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly]
@@ -34,7 +34,7 @@ REPEATED_MS_MAX = 1_500
 wall time: a machine that stops the member for a second before its death breaks it.  Before, it was 3,400."""
 
 
-def is_rebalancing(store: KafkaStore) -> bool:
+def is_rebalancing(store: KafkaOffsetAdmin) -> bool:
     found = store.coordinator_group()
     return found is not None and found.state == "PreparingRebalance"
 
@@ -64,7 +64,7 @@ def test_a_member_that_is_killed_while_the_group_rebalances_repeats_no_more_than
         time.sleep(JOINS_AFTER_S)
         moving.dual(STAGE, "late", SETTINGS)
         with moving.session() as session:
-            store = KafkaStore(session, moving.group)
+            store = KafkaOffsetAdmin(session, moving.group)
             wait_until(lambda: is_rebalancing(store), "the coordinator's group waits for the first member", SESSION_MS)
         time.sleep(KILLED_AFTER_S)
         assert moving.status()["phase"] == "returning"
@@ -74,9 +74,7 @@ def test_a_member_that_is_killed_while_the_group_rebalances_repeats_no_more_than
         moving.halt()
         moving.wait_drained()
         moving.stop(STAGE)
-        readers = Counter(
-            (one.partition, one.offset) for member in moving.stages[STAGE] for one in member.delivered
-        )
+        readers = Counter((one.partition, one.offset) for member in moving.stages[STAGE] for one in member.delivered)
         again = [one for one in second.delivered if readers[(one.partition, one.offset)] > 1]
         repeated_ms = second.delivered[-1].t_ms - min((one.t_ms for one in again), default=second.delivered[-1].t_ms)
         judged = moving.judge()

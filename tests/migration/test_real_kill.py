@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.fix_sandbox import Clusters
 from tests.migration.fix_real import PROGRAM, nodes_below
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.zk import paths
@@ -81,7 +81,7 @@ class KilledMoves:
         with AdminSession.open(self.sandbox.zookeeper_connect) as session:
             nodes = nodes_below(session, [paths.group_root(group)])
             status = json.loads(self.run("status", group, "-o", "json").stdout)
-            kafka = KafkaStore(session, group).read_offsets()
+            kafka = KafkaOffsetAdmin(session, group).read_offsets()
         in_kafka = {tp.partition: one.offset for tp, one in kafka.items()}
         in_zookeeper = self.sandbox.admin.offsets(group, self.topic)
         if self.way == "apply":
@@ -129,9 +129,7 @@ def test_killed_behind_every_step_the_same_command_goes_on(
     assert "take the seat in the modern group" in steps
     assert ("control znode: switched" if way == "apply" else "control znode: returned") in steps
     whole = moves.end(f"{group}-whole")
-    works = [
-        partial(moves.kill_and_go_on, f"{group}-{at}", whole, "step", str(at)) for at in range(1, len(steps) + 1)
-    ]
+    works = [partial(moves.kill_and_go_on, f"{group}-{at}", whole, "step", str(at)) for at in range(1, len(steps) + 1)]
     assert all(side_by_side(works)), "each was killed"
 
 

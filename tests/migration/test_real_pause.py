@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.fix_sandbox import require_releases
 from tests.migration.test_real_kill import COMMITTED, DECISIONS, EXPECTED, STORED, KilledMoves, side_by_side
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 
@@ -98,7 +98,7 @@ class PausedMoves(KilledMoves):
 
     def kafka(self, group: str) -> dict[int, int]:
         with AdminSession.open(self.sandbox.zookeeper_connect) as session:
-            return {tp.partition: one.offset for tp, one in KafkaStore(session, group).read_offsets().items()}
+            return {tp.partition: one.offset for tp, one in KafkaOffsetAdmin(session, group).read_offsets().items()}
 
     def stop_and_go_on(self, group: str, at: int) -> bool:
         """Whether it was stopped.  However it ends, no offset is lost, and ``rollback`` leads to the end."""

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fix_sandbox import require_releases
 from tests.migration.fix_real import RealGroup
-from zkconsumer.admin.kafka_offsets import KafkaStore
-from zkconsumer.admin.stores import WriteReport
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
+from zkconsumer.admin.stores import StoreWriteReport
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
 
@@ -42,16 +42,16 @@ def test_copied_offsets_survive_where_a_plain_commit_expires(group: RealGroup) -
     group.migrate("apply", group.plan("--offset-convention", "next"), "--execute")
     copied = group.in_kafka()
     assert copied == group.in_zookeeper() == {0: 50, 1: 50}
-    tp, report = TopicPartition(group.topic, 0), WriteReport()
+    tp, report = TopicPartition(group.topic, 0), StoreWriteReport()
     with group.session() as session:
-        KafkaStore(session, "plain").write_offsets({tp: 7}, {tp: None}, report)
-        assert KafkaStore(session, "plain").read_some([tp])[tp].offset == 7
+        KafkaOffsetAdmin(session, "plain").write_offsets({tp: 7}, {tp: None}, report)
+        assert KafkaOffsetAdmin(session, "plain").read_some([tp])[tp].offset == 7
     assert not report.stopped_by
 
     def is_gone() -> bool:
         time.sleep(2)
         with group.session() as session:
-            return not KafkaStore(session, "plain").read_some([tp])
+            return not KafkaOffsetAdmin(session, "plain").read_some([tp])
 
     wait_until(is_gone, "the plain commit expires", EXPIRES_MS)
     assert group.in_kafka() == copied

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 
-from bridge.migration.errors import PartlyDone, VerificationFailed
-from bridge.migration.seat import Seat
+from bridge.migration.errors import PartiallyDoneError, VerificationError
+from bridge.migration.seat import PlaceholderMember
 from bridge.migration.seat_rules import placeholder_subscription
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
-from bridge.migration.step import Done, Refused, Todo, Waiting
-from tests.broker.fix_talk import Talk
+from bridge.migration.seat_steps import JoinPlaceholder, RemovePlaceholder, WaitForEmptyCoordinatorGroup
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepWaiting
+from tests.broker.fix_talk import RawClient
 from tests.migration.fix_cuts import Killed
-from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, Desk, MakeDesk, Network
+from tests.migration.fix_seat import FAILURES, GROUP, RELEASES, MakeDesk, Network, PlaceholderFixture
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
@@ -29,11 +29,11 @@ HAS_STATIC = {"2.8.2", "3.9.1", "4.1.1"}
 SESSIONS_MS = {"0.9.0.1": 30_000} | dict.fromkeys(["0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1"], 300_000)
 
 
-def talk(desk: Desk, client_id: str = "stock") -> Talk:
-    return Talk(desk.broker.addresses()[0], client_id)
+def talk(desk: PlaceholderFixture, client_id: str = "stock") -> RawClient:
+    return RawClient(desk.broker.addresses()[0], client_id)
 
 
-def join_as_stock(desk: Desk) -> tuple[Talk, int, str]:
+def join_as_stock(desk: PlaceholderFixture) -> tuple[RawClient, int, str]:
     """A stock member that is in the group; its connection, generation and member id."""
     stock = talk(desk)
     while stock.find_coordinator(GROUP, version=0).error_code:
@@ -46,7 +46,7 @@ def join_as_stock(desk: Desk) -> tuple[Talk, int, str]:
     return stock, joined.generation_id, joined.member_id
 
 
-def leave(desk: Desk, member: str) -> None:
+def leave(desk: PlaceholderFixture, member: str) -> None:
     with talk(desk) as stock:
         assert stock.ask(LEAVE_GROUP, 0, LeaveGroupRequest(group_id=GROUP, member_id=member)).error_code == 0
 
@@ -56,7 +56,7 @@ def old(release: str) -> int:
     return 2 if release.startswith("4.") else 0
 
 
-def committed(desk: Desk, partition: int = 0) -> int:
+def committed(desk: PlaceholderFixture, partition: int = 0) -> int:
     with talk(desk) as stock:
         return stock.committed(GROUP, "t", partition, version=1)[0]
 
@@ -91,7 +91,9 @@ def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, 
         assert committed(desk) == 43
 
 
-def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(desk: Desk) -> None:
+def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(
+    desk: PlaceholderFixture,
+) -> None:
     """Which brokers do from 4.0 on with a share that has no bytes of an assignor's."""
     with desk.process() as session, talk(desk) as stock:
         desk.seat(session).join()
@@ -108,7 +110,7 @@ def test_a_run_that_was_killed_finds_its_seat_again(make_desk: MakeDesk, release
         desk.seat(session).join()
     with desk.process() as session, talk(desk) as stock:
         seat = desk.seat(session)
-        assert TakeSeat(seat, had_placeholder=True).check() == Todo()
+        assert JoinPlaceholder(seat, had_placeholder=True).check() == StepPending()
         seat.join()
         assert len(seat.read_occupants().placeholders) == 1, "taken back, and no second member made"
         assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}
@@ -132,7 +134,7 @@ def test_killed_at_any_write_the_next_run_sits_and_leaves(make_desk: MakeDesk, r
             assert len(seat.read_occupants().placeholders) == 1, cut
             assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}, cut
             seat.leave()
-            assert LeaveSeat(seat).check() == Done(), cut
+            assert RemovePlaceholder(seat).check() == StepDone(), cut
     assert 3 <= cut[0] <= 5, "so many writes are made"
 
 
@@ -149,33 +151,33 @@ def test_an_answer_that_is_lost_makes_no_second_member(make_desk: MakeDesk, rele
             assert not seat.read_occupants().placeholders, drop
 
 
-def test_the_seat_of_another_migration_is_somebody_else(desk: Desk) -> None:
+def test_the_seat_of_another_migration_is_somebody_else(desk: PlaceholderFixture) -> None:
     with desk.process() as one, desk.process() as two:
         desk.seat(one).join()
         other = desk.seat(two, "m-2")
-        assert TakeSeat(other, had_placeholder=False).check() == Waiting(
+        assert JoinPlaceholder(other, had_placeholder=False).check() == StepWaiting(
             "zkconsumer-m-1 (zkconsumer-m-1, /127.0.0.1) to leave the modern group"
         )
-        with pytest.raises(VerificationFailed, match=r"seat in group g is not free: zkconsumer-m-1 .* is alive there"):
+        with pytest.raises(VerificationError, match=r"seat in group g is not free: zkconsumer-m-1 .* is alive there"):
             other.join()
 
 
 def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_ended_it_is_an_interference(
-    desk: Desk,
+    desk: PlaceholderFixture,
 ) -> None:
     stock, _, member = join_as_stock(desk)
     with stock, desk.process() as session:
         seat = desk.seat(session)
         named = f"{member} (stock, /127.0.0.1)"
-        assert NoModernMembers(seat).check() == Waiting(f"{named} to leave the modern group")
-        assert TakeSeat(seat, had_placeholder=False).check() == Waiting(f"{named} to leave the modern group")
-        refused = TakeSeat(seat, had_placeholder=True).check()
-        assert isinstance(refused, Refused)
+        assert WaitForEmptyCoordinatorGroup(seat).check() == StepWaiting(f"{named} to leave the modern group")
+        assert JoinPlaceholder(seat, had_placeholder=False).check() == StepWaiting(f"{named} to leave the modern group")
+        refused = JoinPlaceholder(seat, had_placeholder=True).check()
+        assert isinstance(refused, StepRefused)
         assert "came since: stop it" in str(refused.error)
         assert getattr(refused.error, "exit_code", None) == 5
 
 
-def expire(desk: Desk, seat: Seat) -> None:
+def expire(desk: PlaceholderFixture, seat: PlaceholderMember) -> None:
     """The session of the seat ends; so the coordinator sees it."""
     sitting = seat.joined
     with desk.process() as session:
@@ -194,7 +196,7 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release
             stock, generation, member = join_as_stock(desk)
             with stock:
                 with pytest.raises(
-                    VerificationFailed, match=r"stock, /127\.0\.0\.1.* is alive there and may commit"
+                    VerificationError, match=r"stock, /127\.0\.0\.1.* is alive there and may commit"
                 ) as it:
                     lose()
                 assert it.value.exit_code == 5
@@ -205,23 +207,25 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release
             seat.join()
 
 
-def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: Desk) -> None:
+def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: PlaceholderFixture) -> None:
     with desk.process() as session:
         seat = desk.seat(session)
         seat.join()
         expire(desk, seat)
-        with pytest.raises(PartlyDone, match=r"the group is empty: the session ended.*every offset is compared"):
+        with pytest.raises(
+            PartiallyDoneError, match=r"the group is empty: the session ended.*every offset is compared"
+        ):
             seat.heartbeat()
         seat.join()
         seat.heartbeat()
 
 
-def test_two_runs_of_one_migration_cannot_both_sit(desk: Desk) -> None:
+def test_two_runs_of_one_migration_cannot_both_sit(desk: PlaceholderFixture) -> None:
     with desk.process() as one, desk.process() as two:
         first, second = desk.seat(one), desk.seat(two)
         first.join()
         second.join()
-        with pytest.raises(VerificationFailed, match="another run of this migration sits there now"):
+        with pytest.raises(VerificationError, match="another run of this migration sits there now"):
             first.commit({T0: OffsetAndMetadata(1)})
         second.heartbeat()
 
@@ -246,7 +250,7 @@ def test_a_coordinator_that_moves_is_found_again(make_desk: MakeDesk, loading_ms
 
 
 @pytest.mark.parametrize("at", ["sit", "beat", "commit", "leave"])
-def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -> None:
+def test_brokers_that_are_away_for_a_while_are_waited_for(desk: PlaceholderFixture, at: str) -> None:
     network = Network()
     with desk.process(network) as session:
         seat = desk.seat(session)
@@ -267,22 +271,22 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(desk: Desk, at: str) -
         assert desk.clock.now_ms() - gone_at_ms >= 50_000
         network.is_away, desk.on_pause = True, lambda: None
         begun_ms = desk.clock.now_ms()
-        with pytest.raises((PartlyDone, BrokerUnreachable)):
+        with pytest.raises((PartiallyDoneError, BrokerUnreachable)):
             seat.leave()
         assert 60_000 <= desk.clock.now_ms() - begun_ms < 130_000, "not for ever"
 
 
-def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(desk: Desk) -> None:
+def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(desk: PlaceholderFixture) -> None:
     with desk.process() as session:
         seat = desk.seat(session)
         seat.join()
         desk.broker.move_coordinator(GROUP, None)
         desk.broker.move_coordinator(GROUP, 0)
         seat.heartbeat()
-        assert TakeSeat(seat, had_placeholder=True).check() == Done()
+        assert JoinPlaceholder(seat, had_placeholder=True).check() == StepDone()
 
 
-def test_it_beats_when_it_is_due_and_not_before(desk: Desk) -> None:
+def test_it_beats_when_it_is_due_and_not_before(desk: PlaceholderFixture) -> None:
     network = Network()
     with desk.process(network) as session:
         seat = desk.seat(session)
@@ -303,7 +307,7 @@ def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_desk: Make
     desk = make_desk(properties={"group.max.session.timeout.ms": "20000"})
     with (
         desk.process() as session,
-        pytest.raises(PartlyDone, match=r"raise their group\.max.session.timeout\.ms to 300"),
+        pytest.raises(PartiallyDoneError, match=r"raise their group\.max.session.timeout\.ms to 300"),
     ):
         desk.seat(session).join()
 
@@ -330,7 +334,7 @@ def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: Mak
         allowed[0] = False
         assert seat.join_error().startswith("the brokers' ACLs do not let this user into the group")
         with pytest.raises(
-            PartlyDone, match=r"GROUP_AUTHORIZATION_FAILED \(30\).*allow it READ and DESCRIBE on Group:g"
+            PartiallyDoneError, match=r"GROUP_AUTHORIZATION_FAILED \(30\).*allow it READ and DESCRIBE on Group:g"
         ):
             seat.join()
 

@@ -13,8 +13,8 @@ from kafka.errors import InconsistentGroupProtocolError
 
 from bridge import CoordinatorConsumerConnector
 from bridge.client.errors import InconsistentGroupProtocolException
-from bridge.migration.seat import Seat
-from tests.migration.fix_seat import GROUP, Desk
+from bridge.migration.seat import PlaceholderMember
+from tests.migration.fix_seat import GROUP, PlaceholderFixture
 from zkconsumer import ConsumerConfig
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
@@ -23,7 +23,7 @@ PATIENCE_S = 20
 T0 = TopicPartition("t", 0)
 
 
-def ours(desk: Desk) -> None:
+def ours(desk: PlaceholderFixture) -> None:
     config = ConsumerConfig(
         group_id=GROUP, zookeeper_connect="nowhere:2181", bootstrap_servers=desk.broker.bootstrap
     )  # fmt: skip
@@ -31,7 +31,7 @@ def ours(desk: Desk) -> None:
         next(connector.create_message_streams({"t": 1})["t"][0])
 
 
-def kafka_python(desk: Desk) -> None:
+def kafka_python(desk: PlaceholderFixture) -> None:
     consumer = KafkaConsumer("t", bootstrap_servers=desk.broker.bootstrap, group_id=GROUP)
     try:
         with pytest.raises(InconsistentGroupProtocolError):
@@ -41,7 +41,7 @@ def kafka_python(desk: Desk) -> None:
         consumer.close()
 
 
-def librdkafka(desk: Desk) -> None:
+def librdkafka(desk: PlaceholderFixture) -> None:
     consumer = Consumer({"bootstrap.servers": desk.broker.bootstrap, "group.id": GROUP, "session.timeout.ms": 6_000})
     consumer.subscribe(["t"])
     deadline = time.monotonic() + PATIENCE_S
@@ -56,10 +56,10 @@ def librdkafka(desk: Desk) -> None:
 
 @pytest.mark.parametrize("start", [ours, kafka_python, librdkafka])
 def test_a_client_that_is_started_too_early_is_told_and_changes_nothing(
-    desk: Desk, start: Callable[[Desk], None]
+    desk: PlaceholderFixture, start: Callable[[PlaceholderFixture], None]
 ) -> None:
     with desk.process() as session:
-        seat: Seat = desk.seat(session)
+        seat: PlaceholderMember = desk.seat(session)
         seat.join()
         seat.commit({T0: OffsetAndMetadata(42, "ours")})
         desk.broker.append("t", 0, [b"x"])

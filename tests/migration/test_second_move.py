@@ -12,21 +12,28 @@ import pytest
 
 from bridge.migration import pieces as pieces_module
 from bridge.migration.accepted import accepted_plan_error
-from bridge.migration.access import RunAccess
-from bridge.migration.control import RETURNED_PIECES, returned_piece_name
+from bridge.migration.access import RunAclPolicy
+from bridge.migration.control import RETURNED_PIECE_PREFIX, returned_piece_name
 from bridge.migration.decisions import Decisions, OffsetConvention
-from bridge.migration.json_members import Wrong
+from bridge.migration.json_members import InvalidJsonError
 from bridge.migration.look import inspect_group
-from bridge.migration.pieces import Damaged, pack
-from bridge.migration.plan import Plan
+from bridge.migration.pieces import DamagedPiecesError, pack
+from bridge.migration.plan import MigrationPlan
 from bridge.migration.plan_file import read_plan_file
 from bridge.migration.provenance import Provenance, format_provenance, parse_provenance
-from bridge.migration.returned import Ended, fingerprint, format_returned_record, parse_returned_record, read_returned_record, returned_offsets
-from bridge.migration.seat import Seat
-from bridge.migration.seen import KafkaValue
+from bridge.migration.returned import (
+    EndedMigration,
+    fingerprint,
+    format_returned_record,
+    parse_returned_record,
+    read_returned_record,
+    returned_offsets,
+)
+from bridge.migration.seat import PlaceholderMember
+from bridge.migration.seen import CommittedOffset
 from bridge.migration.targets import make_plan
-from tests.broker.fix_talk import Talk
-from tests.migration.fix_crowd import PARTITIONS, Crowd, DualLab, dual
+from tests.broker.fix_talk import RawClient
+from tests.migration.fix_crowd import PARTITIONS, DualLab, DualMembers, dual
 from tests.migration.fix_move import Lab, lab
 from tests.migration.fix_shell import Shell, command_in, moved, shell, told
 from zkconsumer.admin.groups import OffsetNode
@@ -36,7 +43,7 @@ from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Stat
-from zkconsumer.zk.security import SECURE_ACL, Digest
+from zkconsumer.zk.security import SECURE_ACL, DigestLogin
 
 __all__ = ["dual", "lab", "shell"]
 
@@ -56,7 +63,7 @@ def committed(lab: Lab, group: str, tp: TopicPartition, offset: int, metadata: s
     row = OffsetCommitPartition(partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata)
     topics = [OffsetCommitTopic(name=tp.topic, partitions=[row])]
     body = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    with Talk(lab.broker.addresses()[0]) as talk:
+    with RawClient(lab.broker.addresses()[0]) as talk:
         assert talk.ask(OFFSET_COMMIT, 2, body).topics[0].partitions[0].error_code == 0
 
 
@@ -230,7 +237,9 @@ def test_a_run_that_is_cut_off_between_the_copy_and_the_check_recognises_the_pla
     assert lab.stands(group) == ("switched", "kafka")
 
 
-@pytest.mark.parametrize("data", [b"", b"x", pack(b"{}")[0], pack(format_returned_record("other", Ended(NEXT)))[0]])
+@pytest.mark.parametrize(
+    "data", [b"", b"x", pack(b"{}")[0], pack(format_returned_record("other", EndedMigration(NEXT)))[0]]
+)
 def test_a_record_that_is_none_or_another_migration_s_leaves_the_question(
     lab: Lab, shell: Shell, came_back: tuple[str, Path], data: bytes
 ) -> None:
@@ -267,8 +276,8 @@ def test_a_rollback_that_is_cut_off_before_the_record_writes_it_when_it_goes_on(
 def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: Lab, shell: Shell) -> None:
     """The session of the seat ended before the run went on, so the group lets clients commit."""
     group, file, again = cut_off_before_the_record(lab, shell)
-    with lab.process() as session, Talk(lab.broker.addresses()[0]) as talk:
-        [seat] = Seat(session, group, f"m{group}").read_occupants().placeholders
+    with lab.process() as session, RawClient(lab.broker.addresses()[0]) as talk:
+        [seat] = PlaceholderMember(session, group, f"m{group}").read_occupants().placeholders
         body = LeaveGroupRequest(group_id=group, member_id=seat.member_id)
         assert talk.ask(LEAVE_GROUP, 0, body).error_code == 0
     committed(lab, group, T0, 35)
@@ -346,8 +355,8 @@ def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> No
 
 
 def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
-    values = {T0: KafkaValue(33), T1: KafkaValue(2**63 - 1, "a password\u00e9")}
-    ended = Ended(LAST, {tp: fingerprint(value) for tp, value in values.items()})
+    values = {T0: CommittedOffset(33), T1: CommittedOffset(2**63 - 1, "a password\u00e9")}
+    ended = EndedMigration(LAST, {tp: fingerprint(value) for tp, value in values.items()})
     text = format_returned_record("m1", ended)
     assert b"password" not in text
     record = parse_returned_record(text)
@@ -355,7 +364,7 @@ def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
     assert all(ended.has_returned(tp, value) for tp, value in values.items())
     assert not any(ended.has_returned(tp, value._replace(offset=7)) for tp, value in values.items())
     assert not any(ended.has_returned(tp, value._replace(metadata="x")) for tp, value in values.items())
-    assert not ended.has_returned(T2, KafkaValue(33))
+    assert not ended.has_returned(T2, CommittedOffset(33))
     assert not ended.has_returned(T0, None)
 
 
@@ -363,14 +372,14 @@ def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
     "text",
     [
         b"", b"[]", b"\xff", b"{}", b'{"schema":"x","migration_id":"m","convention":null,"offsets":[]}',
-        *(format_returned_record("m1", Ended(NEXT, {T0: (1, "")})).replace(old, new) for old, new in (
+        *(format_returned_record("m1", EndedMigration(NEXT, {T0: (1, "")})).replace(old, new) for old, new in (
             (b'"m1"', b'"m 1"'), (b'"next"', b'"both"'), (b'"t",0', b'"t",-1'), (b",1,", b",-1,"), (b",1,", b","),
             (b'"offsets"', b'"more":1,"offsets"'),
         )),
     ],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(text: bytes) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidJsonError):
         parse_returned_record(text)
 
 
@@ -380,17 +389,17 @@ def test_only_what_a_client_committed_and_zookeeper_has_is_recorded() -> None:
 
     ours = format_provenance(Provenance("m1", 3, 1))
     kafka = {
-        TopicPartition("t", 0): KafkaValue(33, "app"),  # as ZooKeeper has
-        TopicPartition("t", 1): KafkaValue(34),  # another one
-        TopicPartition("t", 2): KafkaValue(33, ours),  # known by its metadata
-        TopicPartition("t", 3): KafkaValue(33),  # ZooKeeper has no offset
-        TopicPartition("t", 4): KafkaValue(33),  # nor a znode
+        TopicPartition("t", 0): CommittedOffset(33, "app"),  # as ZooKeeper has
+        TopicPartition("t", 1): CommittedOffset(34),  # another one
+        TopicPartition("t", 2): CommittedOffset(33, ours),  # known by its metadata
+        TopicPartition("t", 3): CommittedOffset(33),  # ZooKeeper has no offset
+        TopicPartition("t", 4): CommittedOffset(33),  # nor a znode
     }
     stored = {0: 33, 1: 33, 2: 33, 3: None}
     nodes = {tp: node(tp, offset) for tp, offset in ((TopicPartition("t", n), at) for n, at in stored.items())}
     assert returned_offsets(kafka, nodes, NEXT) == {T0: fingerprint(kafka[T0])}
     assert returned_offsets(kafka, nodes, LAST) == {T1: (34, "")}
-    nothing_read = {T0: KafkaValue(0)}
+    nothing_read = {T0: CommittedOffset(0)}
     assert returned_offsets(nothing_read, {T0: node(T0, None)}, LAST) == {}
 
 
@@ -402,19 +411,21 @@ def test_a_long_record_is_kept_in_pieces_and_may_be_cut_off_at_each(
     for number in range(9):
         lab.zookeeper.ensure(paths.control_child(group, returned_piece_name(number)), b"old")
     monkeypatch.setattr(pieces_module, "CHILD_BYTES_MAX", 30)
-    with lab.process() as session, pytest.raises(Damaged):
+    with lab.process() as session, pytest.raises(DamagedPiecesError):
         read_returned_record(session, group)
     assert shell(*again).exit_code == 0
     with lab.process() as session:
         record = read_returned_record(session, group)
     assert record is not None
     assert record.ended.returned == {T0: (33, "")}
-    names = [path for path in lab.zookeeper.tree.dump() if path.startswith(paths.control_child(group, RETURNED_PIECES))]
+    names = [
+        path for path in lab.zookeeper.tree.dump() if path.startswith(paths.control_child(group, RETURNED_PIECE_PREFIX))
+    ]
     assert 1 < len(names) < 9
 
 
 def test_everybody_may_read_the_record_and_only_the_login_of_the_run_writes_it() -> None:
-    access = RunAccess(Digest("mover", "secret"))
+    access = RunAclPolicy(DigestLogin("mover", "secret"))
     assert access.acl_of_child(returned_piece_name(0)) == SECURE_ACL
 
 
@@ -427,7 +438,7 @@ def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
     assert shell("plan", group, "-f", file, "--existing", "keep-source").exit_code == 0
     first = read_plan_file(file)
     one = first.snapshot.partitions[T0]
-    for forged in (replace(one, is_returned=True), replace(one, is_returned=True, kafka=KafkaValue(36))):
+    for forged in (replace(one, is_returned=True), replace(one, is_returned=True, kafka=CommittedOffset(36))):
         partitions = {**first.snapshot.partitions, T0: forged}
         accepted = replace(first, snapshot=replace(first.snapshot, partitions=partitions))
         words = "it says that a way back left Kafka's offset of t/0, and the first plan does not"
@@ -437,7 +448,7 @@ def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
 # --- dual -----------------------------------------------------------------------------------------------------------
 
 
-def there_and_back(dual: DualLab, crowd: Crowd) -> None:
+def there_and_back(dual: DualLab, crowd: DualMembers) -> None:
     plan = dual.dual_plan(crowd)
     with dual.process() as session:
         dual.move(session, plan)
@@ -448,7 +459,7 @@ def there_and_back(dual: DualLab, crowd: Crowd) -> None:
     assert dual.stands(crowd.group)[0] == "undone"
 
 
-def planned_anew(dual: DualLab, crowd: Crowd, decisions: Decisions | None = None) -> Plan:
+def planned_anew(dual: DualLab, crowd: DualMembers, decisions: Decisions | None = None) -> MigrationPlan:
     """A second plan; without any decision, if none is given."""
     with dual.process() as session:
         seen = inspect_group(session, crowd.group, with_acls=False)

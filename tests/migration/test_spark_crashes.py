@@ -1,9 +1,9 @@
 """A Spark query dies at each of its crash points, its group moves, another member reads, it is started again.
 
-    kafka    it dies in Kafka's group, and is started there
-    out      it dies in ZooKeeper's group, and is started in Kafka's
-    back     it dies in Kafka's group, and is started in ZooKeeper's, where the group was moved back
-    fenced   it dies in ZooKeeper's group, and is started between the two
+kafka    it dies in Kafka's group, and is started there
+out      it dies in ZooKeeper's group, and is started in Kafka's
+back     it dies in Kafka's group, and is started in ZooKeeper's, where the group was moved back
+fenced   it dies in ZooKeeper's group, and is started between the two
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 
 from bridge.migration.phases import Phase
-from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, Row
+from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, OutputRow
 from tests.migration.fix_move import EXPECTED, Lab, lab
 from tests.migration.fix_spark import Query, modern_member, move, move_back, old_member, query_of, records
 
@@ -47,7 +47,7 @@ def die(query: Query, point: str) -> None:
     query.crash()
 
 
-def live_through(lab: Lab, query: Query, way: str, point: str, count: int) -> list[Row]:
+def live_through(lab: Lab, query: Query, way: str, point: str, count: int) -> list[OutputRow]:
     """Everything up to the end of the log; what the other member was given."""
     if way in ("kafka", "back"):
         move(lab, query)
@@ -64,7 +64,7 @@ def live_through(lab: Lab, query: Query, way: str, point: str, count: int) -> li
         given = old_member(lab, query.group, count)
         query.start()
     else:
-        move(lab, query, hold_at=Phase.VERIFIED)
+        move(lab, query, stop_after=Phase.VERIFIED)
         query.start()
         query.triggers_until(query.waits, "it waits")
         move(lab, query, resume=True)

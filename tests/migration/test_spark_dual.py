@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from bridge.migration.dual.roster import NO_QUERIES
+from bridge.migration.dual.roster import SPARK_QUERY_HINT
 from bridge.migration.status import read_migration_status
 from tests.migration.fix_dual import GROUP, Dual, dual
 from tests.migration.fix_spark import Query
-from tests.migration.fix_spark_dual import Company, company
+from tests.migration.fix_spark_dual import DualSparkGroup, company
 from tests.migration.test_dual_whole import stands, tool
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 
 __all__ = ["dual"]
 
@@ -47,7 +47,7 @@ PLACES = {"planned": "nowhere", "locked": "nowhere", "switched": "kafka", "retur
 WAY = ["planned", "armed", "ready", "locked", "copied", "switched", "returning", "returned", "undone"]
 
 
-def where(group: Company) -> str:
+def where(group: DualSparkGroup) -> str:
     seen = group.query.following.observe()
     return "nowhere" if seen["waits_for_move"] else "kafka" if seen["in_kafka"] else "zookeeper"
 
@@ -86,7 +86,7 @@ def test_completed_it_offers_what_members_offer_then_and_nothing_moves(dual: Dua
         group.run("complete")
         group.reads_on("completed")
         with tool(dual) as session:
-            modern = KafkaStore(session, GROUP).coordinator_group()
+            modern = KafkaOffsetAdmin(session, GROUP).coordinator_group()
         assert modern is not None
         assert (modern.protocol, len(modern.members)) == ("range", 3)
         group.end()
@@ -133,6 +133,6 @@ def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None
         query.triggers_until(query.waits, "it steps aside")
         with tool(dual) as session:
             [words] = read_migration_status(session, GROUP).waiting_for
-        assert words == f"a member to register: nobody is in the group{NO_QUERIES}"
+        assert words == f"a member to register: nobody is in the group{SPARK_QUERY_HINT}"
     finally:
         query.crash()

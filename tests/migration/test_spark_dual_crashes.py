@@ -17,7 +17,7 @@ import pytest
 
 from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL
 from tests.migration.fix_dual import Dual, dual, wait_until
-from tests.migration.fix_spark_dual import Company, company
+from tests.migration.fix_spark_dual import DualSparkGroup, company
 
 __all__ = ["dual"]
 
@@ -36,7 +36,7 @@ def cells() -> Iterator[object]:
         yield pytest.param(mode, way, point, marks=marks)
 
 
-def die(group: Company, point: str) -> None:
+def die(group: DualSparkGroup, point: str) -> None:
     """In the next batch that has anything; members read on what it had."""
     group.reads_on("it reads before it dies")
     reached = ""
@@ -47,7 +47,7 @@ def die(group: Company, point: str) -> None:
     group.query.crash()
 
 
-def others_read_all(group: Company) -> None:
+def others_read_all(group: DualSparkGroup) -> None:
     """Members are given something of every partition."""
     before = [len(reader.read) for reader in group.readers]
 
@@ -58,7 +58,7 @@ def others_read_all(group: Company) -> None:
     wait_until(read, "members read every partition")
 
 
-def live_through(group: Company, way: str, point: str) -> None:
+def live_through(group: DualSparkGroup, way: str, point: str) -> None:
     group.plan()
     if way != "out":
         group.run("apply")

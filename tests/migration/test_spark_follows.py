@@ -17,7 +17,7 @@ from bridge.spark.offsets import decode
 from bridge.spark.progress import lag
 from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.fix_spark import ids_of, modern_member, move, move_back, query_of, records
-from zkconsumer.errors import GroupNotExclusive, WorldError
+from zkconsumer.errors import GroupNotExclusive, UnavailableError
 
 __all__ = ["lab"]
 
@@ -128,8 +128,8 @@ def test_who_died_between_the_commit_and_its_record_reads_the_range_and_says_whe
 def test_a_seat_that_is_still_there_is_waited_for(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(whereabouts, "TRY_AGAIN_MS", 50)
-    monkeypatch.setattr(planning, "FIRST_SHARE_WAIT_MS", 100)
+    monkeypatch.setattr(whereabouts, "RETRY_BACKOFF_MS", 50)
+    monkeypatch.setattr(planning, "FIRST_ASSIGNMENT_WAIT_MS", 100)
     group = lab.new_group()
     with query_of(lab, group, "claim") as query:
         plan = lab.plan(group, DECISIONS)
@@ -184,11 +184,11 @@ def test_a_whole_group_is_one_querys_in_kafka_too(lab: Lab) -> None:
 def test_a_run_of_available_now_waits_and_then_says_when_to_start_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "LAST_SHARE_WAIT_MS", 600)
+    monkeypatch.setattr(planning, "AVAILABLE_NOW_ASSIGNMENT_WAIT_MS", 600)
     with query_of(lab, lab.new_group(), "claim") as query:
-        move(lab, query, hold_at=Phase.VERIFIED)
+        move(lab, query, stop_after=Phase.VERIFIED)
         engine = query.start(available_now=True)
-        with pytest.raises(WorldError, match=r"would leave records unread: start the query again"):
+        with pytest.raises(UnavailableError, match=r"would leave records unread: start the query again"):
             list(engine.trigger())
 
 
@@ -196,10 +196,16 @@ def test_a_query_says_in_its_progress_that_it_waits(lab: Lab) -> None:
     with query_of(lab, lab.new_group(), "claim") as query:
         query.start()
         query.triggers_until(lambda: len(query.checkpoint.sink) == 2, "two batches")
-        move(lab, query, hold_at=Phase.VERIFIED)
-        query.triggers_until(lambda: decode(query.engine.last_planned_offset(), query.group).stats.waiting_for_migration, "it says so")
+        move(lab, query, stop_after=Phase.VERIFIED)
+        query.triggers_until(
+            lambda: decode(query.engine.last_planned_offset(), query.group).stats.waiting_for_migration, "it says so"
+        )
         batches = len(query.checkpoint.offsets)
-        shown = {"sources": [{"description": "", "endOffset": query.engine.last_planned_offset(), "latestOffset": {"t": {"0": 50}}}]}
+        shown = {
+            "sources": [
+                {"description": "", "endOffset": query.engine.last_planned_offset(), "latestOffset": {"t": {"0": 50}}}
+            ]
+        }
         found = lag(shown | {"id": "i", "runId": "r", "timestamp": "", "batchId": batches}).metrics
         assert (found["waitsForMove"], found["ownedPartitions"]) == (1, 0)
         list(query.engine.trigger())

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bridge.migration.errors import GaveUpWaiting, PartlyDone
-from bridge.migration.performers import Real
-from bridge.migration.step import Done, Refused, Run, Standing, Step, Todo, Waiting
-from zkconsumer.errors import MayNotRead, PreconditionFailed, UsageError, ZkConsumerError
+from bridge.migration.errors import PartiallyDoneError, WaitTimeoutError
+from bridge.migration.performers import ApplyExecutor
+from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner, StepStatus, StepWaiting
+from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError, ZkReadNotAuthorized
 from zkconsumer.testing.manual_clock import ManualClock
 
 
@@ -18,14 +18,14 @@ class OneStep:
     """Gives its answers one after the other, the last for ever."""
 
     name: str
-    answers: list[Standing]
+    answers: list[StepStatus]
     changes: bool = True
     did: int = 0
 
     def describe(self) -> list[str]:
         return [f"does {self.name}"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def do(self) -> None:
@@ -35,33 +35,33 @@ class OneStep:
 @dataclass
 class Doer:
     clock: ManualClock
-    looks_again: bool = True
+    rechecks_steps: bool = True
     said: list[str] = field(default_factory=list)
 
-    def perform(self, step: Step) -> None:
+    def execute(self, step: MigrationStep) -> None:
         self.said.append(f"do {step.name}")
-        if self.looks_again:
+        if self.rechecks_steps:
             step.do()
 
-    def passed(self, step: Step) -> None:
+    def on_already_done(self, step: MigrationStep) -> None:
         self.said.append(f"done {step.name}")
 
-    def waits(self, step: Step, waiting: Waiting, left_ms: int) -> bool:
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
         self.said.append(f"wait {waiting.waits_for} {left_ms}")
         self.clock.move(400)
-        return self.looks_again
+        return self.rechecks_steps
 
-    def refused(self, step: Step, error: ZkConsumerError) -> None:
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
         self.said.append(f"refused {step.name}")
-        if self.looks_again:
+        if self.rechecks_steps:
             raise error
 
 
-def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) -> tuple[list[str], Run]:
+def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) -> tuple[list[str], StepRunner]:
     clock = ManualClock()
     doer = Doer(clock, for_real)
     looks = iter(range(100))
-    it = Run(doer, clock, 1_000, "zkconsumer migrate apply p.json --execute", lambda: next(looks) >= aborted_at)
+    it = StepRunner(doer, clock, 1_000, "zkconsumer migrate apply p.json --execute", lambda: next(looks) >= aborted_at)
     try:
         it.run_steps(steps)
     except ZkConsumerError as error:
@@ -70,7 +70,7 @@ def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) ->
 
 
 def test_what_is_done_is_passed_and_what_is_not_is_done_once() -> None:
-    steps = [OneStep("a", [Done()]), OneStep("b", [Todo(), Done()])]
+    steps = [OneStep("a", [StepDone()]), OneStep("b", [StepPending(), StepDone()])]
     said, it = run(steps)
     assert said == ["done a", "do b", "done b"]
     assert [step.did for step in steps] == [0, 1]
@@ -78,65 +78,67 @@ def test_what_is_done_is_passed_and_what_is_not_is_done_once() -> None:
 
 
 def test_a_step_that_does_nothing_is_a_bug() -> None:
-    said, _ = run([OneStep("a", [Todo()]), OneStep("b", [Todo(), Done()])])
-    assert said == ["do a", "Bug: step 'a' was done, and is still to do"]
+    said, _ = run([OneStep("a", [StepPending()]), OneStep("b", [StepPending(), StepDone()])])
+    assert said == ["do a", "InternalError: step 'a' was done, and is still to do"]
 
 
 def test_waiting_ends_when_the_other_has_gone() -> None:
-    said, it = run([OneStep("a", [Waiting("m1"), Waiting("m1"), Done()], changes=False)])
+    said, it = run([OneStep("a", [StepWaiting("m1"), StepWaiting("m1"), StepDone()], changes=False)])
     assert said == ["wait m1 1000", "wait m1 600", "done a"]
     assert not it.has_changed
 
 
 def test_waiting_too_long_before_and_after_the_first_change() -> None:
     """Exit code 7 says that nothing was changed, 6 that the command goes on."""
-    said, _ = run([OneStep("a", [Waiting("m1")])])
-    assert said[-1].startswith("GaveUpWaiting: a: waited long enough for m1; nothing was changed")
-    said, _ = run([OneStep("a", [Todo(), Done()]), OneStep("b", [Waiting("m1")])])
-    assert said[-1].startswith("PartlyDone: b: waited long enough for m1. What was done stands; go on with: zkconsumer")
-    assert (GaveUpWaiting.exit_code, PartlyDone.exit_code) == (7, 6)
+    said, _ = run([OneStep("a", [StepWaiting("m1")])])
+    assert said[-1].startswith("WaitTimeoutError: a: waited long enough for m1; nothing was changed")
+    said, _ = run([OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepWaiting("m1")])])
+    assert said[-1].startswith(
+        "PartiallyDoneError: b: waited long enough for m1. What was done stands; go on with: zkconsumer"
+    )
+    assert (WaitTimeoutError.exit_code, PartiallyDoneError.exit_code) == (7, 6)
 
 
-@pytest.mark.parametrize("error", [PreconditionFailed("no"), MayNotRead("no"), UsageError("no")])
+@pytest.mark.parametrize("error", [PreconditionFailed("no"), ZkReadNotAuthorized("no"), UsageError("no")])
 def test_a_refusal_behind_the_first_change_does_not_say_that_nothing_was_changed(error: ZkConsumerError) -> None:
-    did, refuses = OneStep("a", [Todo(), Done()]), OneStep("b", [Refused(error)])
+    did, refuses = OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepRefused(error)])
     said, it = run([did, refuses])
     resume = "zkconsumer migrate apply p.json --execute"
-    assert said[-1] == f"PartlyDone: no\nWhat was done stands; then go on with: {resume}"
+    assert said[-1] == f"PartiallyDoneError: no\nWhat was done stands; then go on with: {resume}"
     assert it.has_changed_in_this_run
-    said, _ = run([OneStep("a", [Todo(), Done()], changes=False), refuses])
+    said, _ = run([OneStep("a", [StepPending(), StepDone()], changes=False), refuses])
     assert said[-1] == f"{type(error).__name__}: no", "a look is no change"
     said, _ = run([did, refuses], for_real=False)
     assert said[-1] == "refused b"
 
 
 def test_a_refusal_ends_it() -> None:
-    later = OneStep("b", [Todo(), Done()])
-    said, _ = run([OneStep("a", [Refused(PreconditionFailed("no"))]), later])
+    later = OneStep("b", [StepPending(), StepDone()])
+    said, _ = run([OneStep("a", [StepRefused(PreconditionFailed("no"))]), later])
     assert said == ["refused a", "PreconditionFailed: no"]
     assert later.did == 0
 
 
 def test_an_abort_is_seen_between_two_steps() -> None:
-    steps = [OneStep("a", [Todo(), Done()]), OneStep("b", [Todo(), Done()])]
+    steps = [OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepPending(), StepDone()])]
     said, _ = run(steps, aborted_at=1)
     assert [step.did for step in steps] == [1, 0]
-    assert said[-1].startswith("PartlyDone: stopped before 'b'")
+    assert said[-1].startswith("PartiallyDoneError: stopped before 'b'")
 
 
 def test_an_abort_is_seen_while_a_step_waits() -> None:
     """Old members that do not leave are waited for longest, and that is when somebody asks."""
-    said, _ = run([OneStep("a", [Waiting("m1")], changes=False)], aborted_at=2)
+    said, _ = run([OneStep("a", [StepWaiting("m1")], changes=False)], aborted_at=2)
     assert said[:-1] == ["wait m1 1000", "wait m1 600"]
-    assert said[-1].startswith("PartlyDone: stopped before 'a'")
+    assert said[-1].startswith("PartiallyDoneError: stopped before 'a'")
 
 
 def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
     steps = [
-        OneStep("a", [Todo()]),
-        OneStep("b", [Waiting("m1")]),
-        OneStep("c", [Refused(PreconditionFailed("no"))]),
-        OneStep("d", [Done()]),
+        OneStep("a", [StepPending()]),
+        OneStep("b", [StepWaiting("m1")]),
+        OneStep("c", [StepRefused(PreconditionFailed("no"))]),
+        OneStep("d", [StepDone()]),
     ]
     said, _ = run(steps, for_real=False)
     assert said == ["do a", "wait m1 1000", "refused c", "done d"]
@@ -146,9 +148,9 @@ def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
 def test_a_store_that_is_away_is_told_every_ten_seconds_and_not_at_each_try() -> None:
     """Each try begins with the first step again: that steps pass is no news of the store."""
     clock, told = ManualClock(), list[str]()
-    real = Real(told.append, lambda: None, clock.move, clock)
+    real = ApplyExecutor(told.append, lambda: None, clock.move, clock)
     away = ZkConsumerError("no broker answers")
     for left_ms in range(25_000, 0, -1_000):
-        real.on_already_done(OneStep("looks", [Done()]))
+        real.on_already_done(OneStep("looks", [StepDone()]))
         real.on_unavailable(away, left_ms)
     assert told == [f"no broker answers; it is tried again ({left} s left)" for left in (25, 15, 5)]

@@ -75,16 +75,14 @@ MUTATIONS = [
         "bridge/migration/mover.py",
         "looked is None or looked[:2] != (seat.sitting.generation, epoch)",
         "looked is None or looked[1] != epoch",
-        "tests/migration/test_mover.py::"
-        "test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
+        "tests/migration/test_mover.py::test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
     ),
     Mutation(
         "offsets that Kafka refused are written to ZooKeeper by a member that migrates",
         "bridge/migration/connector/commits.py",
         "for tp, at in ours.items() if tp not in refused and tp in call.locked}",
         "for tp, at in ours.items() if tp in call.locked}",
-        "tests/migration/test_commit_desk.py::"
-        "test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
+        "tests/migration/test_commit_desk.py::test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
     ),
     Mutation(
         "offsets of lost partitions are committed to Kafka",

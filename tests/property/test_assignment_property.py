@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkconsumer.core.assignment import (
-    Assignment,
     AssignmentContext,
-    AssignmentRefused,
-    Form,
+    AssignmentError,
+    AssignorVariant,
+    GroupAssignment,
     create_instance,
-    explain_mismatch,
     detect_variants,
+    explain_mismatch,
 )
 from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
 from zkconsumer.core.subscription import construct_topic_count
@@ -29,8 +29,8 @@ TOPICS = st.lists(NAME | COLLIDING, min_size=1, max_size=16, unique=True)
 CONSUMERS = st.lists(NAME, min_size=1, max_size=6, unique=True)
 PARTITIONS = st.integers(0, 20).map(range) | st.lists(st.integers(0, 2**31 - 1), max_size=5, unique=True)
 THREADS = st.integers(1, 4)
-FORMS = st.sampled_from(list(Form))
-ROUNDROBINS = st.sampled_from([form for form in Form if form.strategy == "roundrobin"])
+FORMS = st.sampled_from(list(AssignorVariant))
+ROUNDROBINS = st.sampled_from([form for form in AssignorVariant if form.strategy == "roundrobin"])
 
 Members = dict[str, tuple[str, dict[str, int]]]
 Group = tuple[Members, dict[str, Any]]
@@ -68,11 +68,11 @@ def seen_by(me: str, group: Group) -> AssignmentContext:
     )
 
 
-def computed(form: Form, context: AssignmentContext) -> Assignment:
+def computed(form: AssignorVariant, context: AssignmentContext) -> GroupAssignment:
     return create_instance(form.strategy, form.compatibility).assign(context)
 
 
-def claims(form: Form, group: Group) -> list[tuple[TopicPartition, str]]:
+def claims(form: AssignorVariant, group: Group) -> list[tuple[TopicPartition, str]]:
     """What all members take, each computing for itself."""
     return [(tp, str(thread)) for me in group[0] for tp, thread in computed(form, seen_by(me, group)).own.items()]
 
@@ -84,44 +84,44 @@ def wanted(group: Group) -> set[TopicPartition]:
 
 
 @given(group=alike() | filtering() | unlike(), form=FORMS)
-def test_each_partition_has_one_owner_and_nothing_else_is_owned(group: Group, form: Form) -> None:
+def test_each_partition_has_one_owner_and_nothing_else_is_owned(group: Group, form: AssignorVariant) -> None:
     ties_are_seen_alike = len({tuple(topics) for _, topics in group[0].values()}) == 1
-    if form is Form.ROUNDROBIN_0_8_2 and not ties_are_seen_alike:
+    if form is AssignorVariant.ROUNDROBIN_0_8_2 and not ties_are_seen_alike:
         return  # Up to 0.10.1 topics of equal hash come in the order of each member's own registration.
     try:
         taken = claims(form, group)
-    except AssignmentRefused:
-        assert form is Form.ROUNDROBIN_0_8_2
+    except AssignmentError:
+        assert form is AssignorVariant.ROUNDROBIN_0_8_2
         return
     assert Counter(tp for tp, _ in taken) == Counter(wanted(group))
 
 
 @given(group=alike() | filtering() | unlike(), form=FORMS)
-def test_every_member_sees_the_same_assignment_and_takes_its_own_part(group: Group, form: Form) -> None:
+def test_every_member_sees_the_same_assignment_and_takes_its_own_part(group: Group, form: AssignorVariant) -> None:
     views = [seen_by(me, group) for me in group[0]]
     try:
         assignments = [computed(form, view) for view in views]
-    except AssignmentRefused:
+    except AssignmentError:
         return
     for assignment in assignments:
         assert assignment.own == assignment.of_member(assignment.consumer_id)
-        if form is not Form.ROUNDROBIN_0_8_2 or not assignment.topics_with_hash_collision:
+        if form is not AssignorVariant.ROUNDROBIN_0_8_2 or not assignment.topics_with_hash_collision:
             assert assignment.owners == assignments[0].owners
 
 
 @given(group=alike() | filtering() | unlike(), form=FORMS)
-def test_only_threads_of_subscribers_own_anything(group: Group, form: Form) -> None:
+def test_only_threads_of_subscribers_own_anything(group: Group, form: AssignorVariant) -> None:
     context = seen_by("", group)
     try:
         owners = computed(form, context).owners
-    except AssignmentRefused:
+    except AssignmentError:
         return
     for tp, thread in owners.items():
         assert thread in context.consumers_for_topic[tp.topic]
 
 
 @given(group=alike() | filtering(), form=ROUNDROBINS)
-def test_roundrobin_among_members_that_are_alike_differs_by_one_at_most(group: Group, form: Form) -> None:
+def test_roundrobin_among_members_that_are_alike_differs_by_one_at_most(group: Group, form: AssignorVariant) -> None:
     context = seen_by("", group)
     loads = Counter(dict.fromkeys(context.ordered_threads, 0))
     loads.update(computed(form, context).owners.values())
@@ -131,7 +131,7 @@ def test_roundrobin_among_members_that_are_alike_differs_by_one_at_most(group: G
 @given(group=alike() | filtering() | unlike())
 def test_range_gives_each_topic_in_runs_that_differ_by_one_at_most(group: Group) -> None:
     context = seen_by("", group)
-    owners = computed(Form.RANGE, context).owners
+    owners = computed(AssignorVariant.RANGE, context).owners
     for topic, threads in context.consumers_for_topic.items():
         in_order = [owners[TopicPartition(topic, n)] for n in context.partitions_for_topic[topic]]
         assert in_order == sorted(in_order, key=threads.index), "runs in the order of the threads"
@@ -141,19 +141,21 @@ def test_range_gives_each_topic_in_runs_that_differ_by_one_at_most(group: Group)
 
 
 @given(group=unlike(), form=ROUNDROBINS)
-def test_the_deal_is_what_walking_the_ring_step_by_step_gives(group: Group, form: Form) -> None:
+def test_the_deal_is_what_walking_the_ring_step_by_step_gives(group: Group, form: AssignorVariant) -> None:
     context = seen_by("", group)
     try:
         assignment = computed(form, context)
-    except AssignmentRefused:
+    except AssignmentError:
         return
     cursor = 0
     for tp, owner in assignment.owners.items():
-        while context.ordered_threads[cursor % len(context.ordered_threads)] not in context.consumers_for_topic[tp.topic]:
+        while (
+            context.ordered_threads[cursor % len(context.ordered_threads)] not in context.consumers_for_topic[tp.topic]
+        ):
             cursor += 1
         assert owner == context.ordered_threads[cursor % len(context.ordered_threads)]
         cursor += 1
-    text = "{0}-{1}" if form is Form.ROUNDROBIN_1_0 else "[{0},{1}]"
+    text = "{0}-{1}" if form is AssignorVariant.ROUNDROBIN_1_0 else "[{0},{1}]"
     hashes = [java_hash(text.format(*tp)) for tp in assignment.owners]
     assert hashes == sorted(hashes)
 
@@ -161,17 +163,20 @@ def test_the_deal_is_what_walking_the_ring_step_by_step_gives(group: Group, form
 @given(group=alike() | filtering())
 def test_where_the_oldest_form_deals_and_nothing_ties_it_agrees_with_the_next(group: Group) -> None:
     context = seen_by("", group)
-    oldest, following = computed(Form.ROUNDROBIN_0_8_2, context), computed(Form.ROUNDROBIN_0_10_2, context)
+    oldest, following = (
+        computed(AssignorVariant.ROUNDROBIN_0_8_2, context),
+        computed(AssignorVariant.ROUNDROBIN_0_10_2, context),
+    )
     if not oldest.topics_with_hash_collision:
         assert oldest.owners == following.owners
 
 
 @given(group=alike() | filtering() | unlike(), form=FORMS, me=NAME)
-def test_what_a_form_gave_is_recognised_and_no_mismatch(group: Group, form: Form, me: str) -> None:
+def test_what_a_form_gave_is_recognised_and_no_mismatch(group: Group, form: AssignorVariant, me: str) -> None:
     context = seen_by(me, group)
     try:
         assignment = computed(form, context)
-    except AssignmentRefused:
+    except AssignmentError:
         return
     owners = {tp: str(thread) for tp, thread in assignment.owners.items()}
     told = any(thread.consumer_id != me for thread in assignment.owners.values())
@@ -187,8 +192,8 @@ def test_maps_give_back_every_key_once(keys: list[str]) -> None:
     assert sorted(mutable_map_order(keys)) == distinct
 
 
-@pytest.mark.parametrize("form", Form)
-def test_owners_of_any_text_are_taken_without_complaint(form: Form) -> None:
+@pytest.mark.parametrize("form", AssignorVariant)
+def test_owners_of_any_text_are_taken_without_complaint(form: AssignorVariant) -> None:
     context = seen_by("g_a", ({"g_a": ("static", {"t": 1}), "g_b": ("static", {"t": 1})}, {"t": range(3)}))
     owners = {TopicPartition("t", n): text for n, text in enumerate(["", "g_b", "g_b-00"])}
     assert detect_variants(owners, context) == frozenset()

@@ -14,30 +14,30 @@ from hypothesis import strategies as st
 
 from zkconsumer.testing.checker import (
     AssignmentExpected,
-    Claimed,
-    Committed,
-    Consumed,
     Continued,
-    Drained,
-    Event,
     Expired,
-    Handed,
+    FullReadExpected,
+    GroupSettled,
+    HistoryEvent,
+    InitialOffset,
     Joined,
     Killed,
     Leaving,
     Left,
-    LogHeld,
-    MemberKnown,
-    OwnerSeen,
+    LogRangeReported,
+    MemberAcquiredPartition,
+    MemberDeclared,
+    MemberReleasedPartition,
+    OffsetCommitted,
+    OwnerObserved,
     Paused,
     Policy,
-    Released,
-    Settled,
-    StartedAt,
+    RecordConsumed,
+    RecordDelivered,
     Verdict,
+    check_history,
     dump_line,
     in_order,
-    check_history,
     parse_line,
 )
 
@@ -73,11 +73,11 @@ class Group:
     random: Random
     t: int = 1_000_000
     seen_t: int = 0
-    events: list[Event] = field(default_factory=list)
+    events: list[HistoryEvent] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
     down: set[str] = field(default_factory=set)
 
-    def play(self, steps: int) -> list[Event]:
+    def play(self, steps: int) -> list[HistoryEvent]:
         self.begin()
         for _ in range(steps):
             step = self.random.choices([self.hand, self.commit, self.move, self.kill, self.pause], [12, 5, 4, 1, 1])[0]
@@ -87,11 +87,11 @@ class Group:
 
     # --- telling ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: HistoryEvent) -> None:
         self.t += self.random.randint(2, 12)
         self.events.append(replace(event, t=self.t))
 
-    def see(self, event: Event) -> None:
+    def see(self, event: HistoryEvent) -> None:
         """By the observer: late, but in order."""
         self.seen_t = max(self.seen_t, self.t + self.random.randint(0, LATE_MS))
         self.events.append(replace(event, t=self.seen_t))
@@ -107,12 +107,12 @@ class Group:
             end = start + self.random.randint(0, 60)
             missing = sorted(self.random.sample(range(start, end), (end - start) // 5))
             existing = [offset for offset in range(start, end) if offset not in missing]
-            self.tell(LogHeld(0, TOPIC, number, start, end, tuple((offset, offset) for offset in missing)))
+            self.tell(LogRangeReported(0, TOPIC, number, start, end, tuple((offset, offset) for offset in missing)))
             stored = self.random.randint(start, end)
-            self.tell(StartedAt(0, TOPIC, number, stored))
+            self.tell(InitialOffset(0, TOPIC, number, stored))
             self.shares.append(Share(number, existing, stored, stored, before=stored))
         for name in OURS + SCALA:
-            self.tell(MemberKnown(0, name, "ours" if name in OURS else "scala", consumer_id=f"g_{name}"))
+            self.tell(MemberDeclared(0, name, "ours" if name in OURS else "scala", consumer_id=f"g_{name}"))
             self.tell(Joined(0, name))
         for share in self.shares:
             self.give(share, self.random.choice(OURS + SCALA))
@@ -120,36 +120,36 @@ class Group:
     def give(self, share: Share, owner: str) -> None:
         share.owner, share.at = owner, share.stored
         if owner in OURS:
-            self.tell(Claimed(0, owner, TOPIC, share.number, share.stored))
+            self.tell(MemberAcquiredPartition(0, owner, TOPIC, share.number, share.stored))
         elif self.t - share.committed_t < READ_WINDOW_MS and self.random.random() < 0.3:
             share.at = share.before  # An original member may have read the offset before the last commit.
         share.checkpoint = share.at
-        self.see(OwnerSeen(0, TOPIC, share.number, f"g_{owner}-0"))
+        self.see(OwnerObserved(0, TOPIC, share.number, f"g_{owner}-0"))
 
     def hand(self, share: Share) -> None:
         for _ in range(self.random.randint(1, 6)):
             offset = share.next()
             if offset is None or share.owner is None:
                 return
-            self.tell(Handed(0, share.owner, TOPIC, share.number, offset))
+            self.tell(RecordDelivered(0, share.owner, TOPIC, share.number, offset))
             share.at = offset + 1
             if share.owner == "a":
-                self.tell(Consumed(0, "a", TOPIC, share.number, offset))
+                self.tell(RecordConsumed(0, "a", TOPIC, share.number, offset))
 
     def commit(self, share: Share) -> None:
         if share.at == share.checkpoint:
             return
         share.before, share.stored, share.checkpoint = share.stored, share.at, share.at
         share.committed_t = self.t
-        self.see(Committed(0, TOPIC, share.number, share.at))
+        self.see(OffsetCommitted(0, TOPIC, share.number, share.at))
 
     def move(self, share: Share) -> None:
         """A clean hand-over, perhaps to the same member."""
         assert share.owner is not None, "every partition has an owner between two steps"
         self.commit(share)
         if share.owner in OURS:
-            self.tell(Released(0, share.owner, TOPIC, share.number))
-        self.see(OwnerSeen(0, TOPIC, share.number, None))
+            self.tell(MemberReleasedPartition(0, share.owner, TOPIC, share.number))
+        self.see(OwnerObserved(0, TOPIC, share.number, None))
         self.give(share, self.random.choice(OURS + SCALA))
 
     def kill(self, share: Share) -> None:
@@ -174,7 +174,7 @@ class Group:
         others = [name for name in OURS + SCALA if name != victim]
         for share in self.shares:
             if share.owner == victim:
-                self.see(OwnerSeen(0, TOPIC, share.number, None))
+                self.see(OwnerObserved(0, TOPIC, share.number, None))
                 share.before = share.stored
                 self.give(share, self.random.choice(others))
 
@@ -185,12 +185,12 @@ class Group:
             self.commit(share)
         self.wait(1_000)
         owners = {f"{TOPIC}/{share.number}": f"g_{share.owner}-0" for share in self.shares}
-        self.tell(Settled(0))
+        self.tell(GroupSettled(0))
         self.tell(AssignmentExpected(0, owners))
         for name in OURS + SCALA:
             self.tell(Leaving(0, name))
             self.tell(Left(0, name))
-        self.tell(Drained(0))
+        self.tell(FullReadExpected(0))
 
 
 # A seed is drawn, not each decision: a history takes hundreds of them.  What shrinks is the number of steps.
@@ -201,7 +201,7 @@ busy_histories = st.builds(
 places = st.integers(0, 2**16)
 
 
-def found(events: list[Event]) -> frozenset[str]:
+def found(events: list[HistoryEvent]) -> frozenset[str]:
     return check_history(events).codes
 
 
@@ -210,24 +210,24 @@ def pick(events: list[int], place: int) -> int:
     return events[place % len(events)]
 
 
-def handed(events: list[Event], *members: str) -> list[int]:
-    return [i for i, e in enumerate(events) if isinstance(e, Handed) and (not members or e.member in members)]
+def handed(events: list[HistoryEvent], *members: str) -> list[int]:
+    return [i for i, e in enumerate(events) if isinstance(e, RecordDelivered) and (not members or e.member in members)]
 
 
-def at(events: list[Event], index: int) -> Handed:
+def at(events: list[HistoryEvent], index: int) -> RecordDelivered:
     event = events[index]
-    assert isinstance(event, Handed)
+    assert isinstance(event, RecordDelivered)
     return event
 
 
-def explain(verdict: Verdict, events: list[Event]) -> str:
+def explain(verdict: Verdict, events: list[HistoryEvent]) -> str:
     lines = "\n".join(f"{number} {dump_line(event)}" for number, event in enumerate(events, 1))
     return f"{verdict.findings}\n{lines}"
 
 
 @given(histories)
 @settings(max_examples=150, deadline=None)
-def test_a_correct_history_passes(events: list[Event]) -> None:
+def test_a_correct_history_passes(events: list[HistoryEvent]) -> None:
     verdict = check_history(events)
     assert verdict.ok, explain(verdict, events)
     counts = verdict.counts
@@ -237,13 +237,13 @@ def test_a_correct_history_passes(events: list[Event]) -> None:
 
 @given(histories)
 @settings(max_examples=30, deadline=None)
-def test_a_history_is_the_same_after_it_was_written_and_read(events: list[Event]) -> None:
+def test_a_history_is_the_same_after_it_was_written_and_read(events: list[HistoryEvent]) -> None:
     assert [parse_line(dump_line(event).encode(), 1) for event in events] == events
 
 
 @given(histories, places)
 @settings(max_examples=150, deadline=None)
-def test_a_record_that_is_taken_away_is_lost(events: list[Event], place: int) -> None:
+def test_a_record_that_is_taken_away_is_lost(events: list[HistoryEvent], place: int) -> None:
     times: dict[tuple[int, int], int] = {}
     for index in handed(events):  # Not of an original member: one record of those may go unwritten at its end.
         key = (at(events, index).partition, at(events, index).offset)
@@ -258,7 +258,7 @@ def test_a_record_that_is_taken_away_is_lost(events: list[Event], place: int) ->
 
 @given(histories, places)
 @settings(max_examples=150, deadline=None)
-def test_two_records_that_change_places_are_reordered(events: list[Event], place: int) -> None:
+def test_two_records_that_change_places_are_reordered(events: list[HistoryEvent], place: int) -> None:
     pairs = []
     for one, two in zip(handed(events, *OURS), handed(events, *OURS)[1:], strict=False):
         first, second = at(events, one), at(events, two)
@@ -266,7 +266,7 @@ def test_two_records_that_change_places_are_reordered(events: list[Event], place
         if (
             (first.member, first.partition) == (second.member, second.partition)
             and first.offset < second.offset
-            and not any(isinstance(e, Claimed) and e.partition == first.partition for e in between)
+            and not any(isinstance(e, MemberAcquiredPartition) and e.partition == first.partition for e in between)
         ):
             pairs.append((one, two))
     one, two = pairs[pick(list(range(len(pairs))), place)]
@@ -280,7 +280,7 @@ def test_two_records_that_change_places_are_reordered(events: list[Event], place
 
 @given(histories, places)
 @settings(max_examples=150, deadline=None)
-def test_a_record_that_comes_twice_is_duplicated(events: list[Event], place: int) -> None:
+def test_a_record_that_comes_twice_is_duplicated(events: list[HistoryEvent], place: int) -> None:
     index = pick(handed(events, *OURS), place)
     verdict = check_history([*events[: index + 1], events[index], *events[index + 1 :]])
     assert verdict.codes == {"duplicated"}
@@ -290,12 +290,12 @@ def test_a_record_that_comes_twice_is_duplicated(events: list[Event], place: int
 
 @given(busy_histories, places)
 @settings(max_examples=150, deadline=None)
-def test_a_commit_of_what_was_not_yet_handed_out_is_ahead(events: list[Event], place: int) -> None:
+def test_a_commit_of_what_was_not_yet_handed_out_is_ahead(events: list[HistoryEvent], place: int) -> None:
     chances = []
     for index, event in enumerate(events):
-        if not isinstance(event, Committed):
+        if not isinstance(event, OffsetCommitted):
             continue
-        seen = [e for e in events if isinstance(e, Handed) and e.partition == event.partition]
+        seen = [e for e in events if isinstance(e, RecordDelivered) and e.partition == event.partition]
         known = {e.offset for e in seen if e.t <= event.t + 101}
         fresh = sorted({e.offset for e in seen} - known)
         if len(fresh) >= 2:
@@ -308,11 +308,13 @@ def test_a_commit_of_what_was_not_yet_handed_out_is_ahead(events: list[Event], p
 
 @given(histories, places)
 @settings(max_examples=100, deadline=None)
-def test_a_member_of_ours_that_puts_the_stored_offset_back_is_found(events: list[Event], place: int) -> None:
-    index = pick([i for i, e in enumerate(events) if isinstance(e, Committed)], place)
+def test_a_member_of_ours_that_puts_the_stored_offset_back_is_found(events: list[HistoryEvent], place: int) -> None:
+    index = pick([i for i, e in enumerate(events) if isinstance(e, OffsetCommitted)], place)
     commit = events[index]
-    assert isinstance(commit, Committed)
-    stored = [e.offset for e in events[: index + 1] if isinstance(e, Committed) and e.partition == commit.partition][-1]
+    assert isinstance(commit, OffsetCommitted)
+    stored = [
+        e.offset for e in events[: index + 1] if isinstance(e, OffsetCommitted) and e.partition == commit.partition
+    ][-1]
     assume(stored > 0)
     back = replace(commit, offset=stored - 1, by="b")
     codes = found([*events[: index + 1], back, *events[index + 1 :]])
@@ -321,60 +323,64 @@ def test_a_member_of_ours_that_puts_the_stored_offset_back_is_found(events: list
 
 @given(busy_histories, places)
 @settings(max_examples=150, deadline=None)
-def test_a_member_of_ours_that_goes_on_after_the_claim_of_another_is_found(events: list[Event], place: int) -> None:
+def test_a_member_of_ours_that_goes_on_after_the_claim_of_another_is_found(
+    events: list[HistoryEvent], place: int
+) -> None:
     chances = []
     for index, event in enumerate(events):
-        if isinstance(event, Claimed):
-            claims = [e for e in events[:index] if isinstance(e, Claimed) and e.partition == event.partition]
+        if isinstance(event, MemberAcquiredPartition):
+            claims = [
+                e for e in events[:index] if isinstance(e, MemberAcquiredPartition) and e.partition == event.partition
+            ]
             earlier = [e.member for e in claims if e.member != event.member]
             if earlier:
                 chances.append((index, earlier[-1]))
     index, member = chances[pick(list(range(len(chances))), place)]
     claim = events[index]
-    assert isinstance(claim, Claimed)
-    late = Handed(claim.t + 1, member, TOPIC, claim.partition, claim.offset or 0)
+    assert isinstance(claim, MemberAcquiredPartition)
+    late = RecordDelivered(claim.t + 1, member, TOPIC, claim.partition, claim.offset or 0)
     codes = check_history([*events, late], Policy(in_hand_at_pause=0)).codes
     assert codes & {"two_owners", "after_close"}
 
 
 @given(busy_histories, places)
 @settings(max_examples=150, deadline=None)
-def test_a_start_one_record_below_the_stored_offset_is_duplicated(events: list[Event], place: int) -> None:
+def test_a_start_one_record_below_the_stored_offset_is_duplicated(events: list[HistoryEvent], place: int) -> None:
     chances = []
     for index, event in enumerate(events):
-        if isinstance(event, Claimed):
-            stored = [e for e in events[:index] if isinstance(e, Committed) and e.partition == event.partition]
+        if isinstance(event, MemberAcquiredPartition):
+            stored = [e for e in events[:index] if isinstance(e, OffsetCommitted) and e.partition == event.partition]
             below = [
                 e.offset
                 for e in events[:index]
-                if isinstance(e, Handed) and e.partition == event.partition and e.offset < (event.offset or 0)
+                if isinstance(e, RecordDelivered) and e.partition == event.partition and e.offset < (event.offset or 0)
             ]
             seen_later = [
                 e.offset
                 for e in events[index:]
-                if isinstance(e, Committed) and e.partition == event.partition and e.t < event.t + 1_000
+                if isinstance(e, OffsetCommitted) and e.partition == event.partition and e.t < event.t + 1_000
             ]
             is_sure = stored and stored[-1].offset == event.offset and stored[-1].t < event.t - 1_000
             if below and is_sure and min(seen_later, default=max(below) + 1) > max(below):
                 chances.append((index, max(below)))
     index, offset = chances[pick(list(range(len(chances))), place)]
     claim = events[index]
-    assert isinstance(claim, Claimed)
-    again = Handed(claim.t + 1, claim.member, TOPIC, claim.partition, offset)
+    assert isinstance(claim, MemberAcquiredPartition)
+    again = RecordDelivered(claim.t + 1, claim.member, TOPIC, claim.partition, offset)
     changed = [replace(event, offset=None) if event is claim else event for event in events]
     assert "duplicated" in found(in_order([*changed, again]))
 
 
 @given(histories, places)
 @settings(max_examples=50, deadline=None)
-def test_a_record_after_the_end_is_found(events: list[Event], place: int) -> None:
+def test_a_record_after_the_end_is_found(events: list[HistoryEvent], place: int) -> None:
     event = at(events, pick(handed(events), place))
     assert "after_close" in found([*events, replace(event, t=events[-1].t + 1)])
 
 
 @given(histories, places)
 @settings(max_examples=50, deadline=None)
-def test_another_owner_than_the_expected_one_is_found(events: list[Event], place: int) -> None:
+def test_another_owner_than_the_expected_one_is_found(events: list[HistoryEvent], place: int) -> None:
     changed = [
         replace(event, expected={**event.expected, f"{TOPIC}/0": "g_stranger-0"})
         if isinstance(event, AssignmentExpected)

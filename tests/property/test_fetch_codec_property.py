@@ -16,14 +16,14 @@ from zkconsumer.wire import compiled
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import (
-    LEAN_FETCH,
-    UNSOUND,
+    CORRUPT_HEADERS,
+    FAST_FETCH,
     VERSION_MAX,
-    FetchAnswer,
-    FetchedRow,
-    FetchQuestion,
-    response_body_of,
+    FetchedPartition,
+    FetchRequestBody,
+    FetchResponseBody,
     partition_encoder,
+    response_body_of,
 )
 from zkconsumer.wire.frames import SIZE_BYTES, decode_response, encode_request, encode_response
 from zkconsumer.wire.primitives import MalformedMessage
@@ -69,14 +69,14 @@ def answers(draw: st.DrawFn, version: int) -> FetchResponse:
     return response
 
 
-def normal(answer: FetchAnswer) -> Any:
+def normal(answer: FetchResponseBody) -> Any:
     """To compare: records as bytes, and of an unsound record set only that it is."""
-    rows = [FetchedRow(*row) for row in answer.rows]
+    rows = [FetchedPartition(*row) for row in answer.rows]
     rows = [
         row._replace(
             records=None if row.records is None else bytes(row.records),
-            complete_bytes=0 if row.entries == UNSOUND else row.complete_bytes,
-            next_offset=-1 if row.entries == UNSOUND else row.next_offset,
+            complete_bytes=0 if row.entries == CORRUPT_HEADERS else row.complete_bytes,
+            next_offset=-1 if row.entries == CORRUPT_HEADERS else row.next_offset,
         )
         for row in rows
     ]
@@ -87,7 +87,7 @@ def read(frame: bytes, version: int, *, lean: bool) -> Any:
     """What comes of an answer's bytes, or the error."""
     try:
         if lean:
-            return normal(decode_response(LEAN_FETCH, version, memoryview(bytearray(frame)))[1])
+            return normal(decode_response(FAST_FETCH, version, memoryview(bytearray(frame)))[1])
         return normal(response_body_of(decode_response(FETCH, version, frame)[1]))
     except MalformedMessage as error:
         return str(error)
@@ -125,7 +125,7 @@ def test_any_bytes_are_read_or_refused_as_by_the_table(noise: bytes, version: in
 
 def test_sound_answers_are_read_by_the_compiled_reader() -> None:
     """Else the tests above compare the table with itself."""
-    if compiled.RECORDS is None:
+    if compiled.RECORD_DECODER is None:
         pytest.skip("installed without a compiler")
     records = build_record_set([Record(5, 0, 0, None, b"v")], 2)
     part = FetchPartitionResponse(partition_index=3, high_watermark=6, records=records)
@@ -133,7 +133,7 @@ def test_sound_answers_are_read_by_the_compiled_reader() -> None:
         body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
         frame = encode_response(FETCH, version, 7, body)[SIZE_BYTES:]
         start = 5 if FETCH.is_flexible(version) else 4
-        found = compiled.RECORDS.fetched(memoryview(frame), start, version)
+        found = compiled.RECORD_DECODER.fetched(memoryview(frame), start, version)
         assert found is not None, version
         [row] = found[3]
         assert row[:4] == ("t", 3, 0, 6)
@@ -149,7 +149,7 @@ def test_no_object_is_made_for_a_message() -> None:
         records = build_record_set([Record(offset, 0, 0, None, b"v") for offset in range(count)], 2)
         part = FetchPartitionResponse(partition_index=0, high_watermark=6, records=records * 3)
         body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
-        answer = decode_response(LEAN_FETCH, 12, encode_response(FETCH, 12, 7, body)[SIZE_BYTES:])[1]
+        answer = decode_response(FAST_FETCH, 12, encode_response(FETCH, 12, 7, body)[SIZE_BYTES:])[1]
         made.append([type(value) for row in answer.rows for value in row])
     assert made[0] == made[1]
 
@@ -167,7 +167,7 @@ def test_a_request_is_written_as_the_table_writes_it(
 ) -> None:
     topics, forgotten = list(dict(topics).items()), list(dict(forgotten).items()) if version >= 7 else []
     encode = partition_encoder(version)
-    lean = FetchQuestion(
+    lean = FetchRequestBody(
         *numbers,
         {topic: [encode(*row) for row in rows] for topic, rows in topics},
         {topic: list(gone) for topic, gone in forgotten},
@@ -189,32 +189,32 @@ def test_a_request_is_written_as_the_table_writes_it(
         ],
         forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=list(gone)) for topic, gone in forgotten],
     )
-    assert encode_request(LEAN_FETCH, version, 5, "c", lean) == encode_request(FETCH, version, 5, "c", table)
+    assert encode_request(FAST_FETCH, version, 5, "c", lean) == encode_request(FETCH, version, 5, "c", table)
 
 
 def test_what_does_not_fit_into_a_request_is_named() -> None:
     with pytest.raises(UsageError, match="a row of Fetch v12 cannot hold partition 0, offset"):
         partition_encoder(12)(0, 2**63, 1)
     with pytest.raises(UsageError, match="Fetch v3 cannot hold"):
-        encode_request(LEAN_FETCH, 3, 0, "c", FetchQuestion(2**31, 1, 1, 0, 0, {}, {}))
+        encode_request(FAST_FETCH, 3, 0, "c", FetchRequestBody(2**31, 1, 1, 0, 0, {}, {}))
     with pytest.raises(UsageError, match="Fetch v6 knows no sessions"):
-        encode_request(LEAN_FETCH, 6, 0, "c", FetchQuestion(1, 1, 1, 0, 0, {}, {"t": [0]}))
+        encode_request(FAST_FETCH, 6, 0, "c", FetchRequestBody(1, 1, 1, 0, 0, {}, {"t": [0]}))
 
 
 def test_a_request_of_a_session_is_small_however_many_partitions_it_has() -> None:
     """512 partitions, one of which has moved on: its row, and a head."""
     encode = partition_encoder(12)
     rows = {TopicPartition("clicks", number): encode(number, 0, 2**20) for number in range(512)}
-    full = FetchQuestion(100, 1, 2**20, 0, 0, {"clicks": list(rows.values())}, {})
-    changed = FetchQuestion(100, 1, 2**20, 77, 5, {"clicks": [encode(3, 17, 2**20)]}, {})
-    assert len(encode_request(LEAN_FETCH, 12, 1, "group", full)) > 512 * 30
-    assert len(encode_request(LEAN_FETCH, 12, 1, "group", changed)) < 100
+    full = FetchRequestBody(100, 1, 2**20, 0, 0, {"clicks": list(rows.values())}, {})
+    changed = FetchRequestBody(100, 1, 2**20, 77, 5, {"clicks": [encode(3, 17, 2**20)]}, {})
+    assert len(encode_request(FAST_FETCH, 12, 1, "group", full)) > 512 * 30
+    assert len(encode_request(FAST_FETCH, 12, 1, "group", changed)) < 100
 
 
 def test_the_scan_of_a_row_is_that_of_its_record_set() -> None:
     records = build_record_set([Record(offset, 0, 0, None, b"v" * 10) for offset in range(9)], 1)
     part = FetchPartitionResponse(partition_index=0, high_watermark=9, records=records[:-3])
     body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
-    [row] = decode_response(LEAN_FETCH, 3, encode_response(FETCH, 3, 7, body)[SIZE_BYTES:])[1].rows
+    [row] = decode_response(FAST_FETCH, 3, encode_response(FETCH, 3, 7, body)[SIZE_BYTES:])[1].rows
     found = scan_record_set(records[:-3])
     assert row[5:] == (found.complete_bytes, found.entries, found.next_offset)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.fix_seeds import Seeds, is_one_seed
 from tests.property.group_model.process import SESSION_TIMEOUT_MS
-from tests.property.group_model.weather import CALM, Weather, storm
+from tests.property.group_model.weather import CALM, FaultProfile, storm
 from tests.property.group_model.world import World
-from zkconsumer.core.stores import Stores
+from zkconsumer.core.stores import OffsetStoreSelection
 
 STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 2_000
 KAFKA_SEEDS, CALM_KAFKA_SEEDS = 60, 10
@@ -34,7 +34,7 @@ is waited for with a watch on the owners, which costs no reading.
 READS_MORE_FOR_KAFKA = 2
 """What Kafka did not tell in time is asked for again with an attempt, which reads the group."""
 
-SEEDS = {stores: Seeds(f"group-{stores.name}") for stores in Stores}
+SEEDS = {stores: Seeds(f"group-{stores.name}") for stores in OffsetStoreSelection}
 
 MUST_HAPPEN_WITH_KAFKA = {
     "a release does not wait for Kafka any longer",
@@ -57,24 +57,24 @@ MUST_HAPPEN = {
     "a session ends with a partition releasing",
     "a topic grows in the middle of an attempt",
     "an earlier session holds the id",
-    "the outcome of a write is unknown: ClaimSettled",
-    "the outcome of a write is unknown: CommitSettled",
-    "the outcome of a write is unknown: ReleaseSettled",
+    "the outcome of a write is unknown: AcquireOwnershipCompleted",
+    "the outcome of a write is unknown: CommitToZooKeeperCompleted",
+    "the outcome of a write is unknown: ReleaseOwnershipCompleted",
     "two members race for one node",
 }
 
 
 def test_a_stormy_group_is_safe_and_settles() -> None:
     happened: set[str] = set()
-    seeds = SEEDS[Stores.ZOOKEEPER]
+    seeds = SEEDS[OffsetStoreSelection.ZOOKEEPER]
     numbers = [*seeds.first(STORMY_SEEDS), *([] if is_one_seed() else RARE_SEEDS)]
     seeds.live(numbers, lambda seed: happened.update(live(seed, storm(seed)).sometimes))
     if not is_one_seed():
         assert happened >= MUST_HAPPEN, f"no history has: {sorted(MUST_HAPPEN - happened)}"
 
 
-@pytest.mark.parametrize("stores", [Stores.KAFKA, Stores.BOTH])
-def test_a_stormy_group_with_offsets_in_kafka_is_safe_and_settles(stores: Stores) -> None:
+@pytest.mark.parametrize("stores", [OffsetStoreSelection.KAFKA, OffsetStoreSelection.BOTH])
+def test_a_stormy_group_with_offsets_in_kafka_is_safe_and_settles(stores: OffsetStoreSelection) -> None:
     happened: set[str] = set()
     seeds = SEEDS[stores]
     seeds.live(seeds.first(KAFKA_SEEDS), lambda seed: happened.update(live(seed, storm(seed), stores).sometimes))
@@ -82,17 +82,17 @@ def test_a_stormy_group_with_offsets_in_kafka_is_safe_and_settles(stores: Stores
         assert happened >= MUST_HAPPEN_WITH_KAFKA, f"no history has: {sorted(MUST_HAPPEN_WITH_KAFKA - happened)}"
 
 
-@pytest.mark.parametrize("stores", list(Stores))
-def test_without_faults_nothing_is_handed_out_twice(stores: Stores) -> None:
+@pytest.mark.parametrize("stores", list(OffsetStoreSelection))
+def test_without_faults_nothing_is_handed_out_twice(stores: OffsetStoreSelection) -> None:
     seeds = Seeds(f"calm-group-{stores.name}")
-    count = CALM_SEEDS if stores is Stores.ZOOKEEPER else CALM_KAFKA_SEEDS
+    count = CALM_SEEDS if stores is OffsetStoreSelection.ZOOKEEPER else CALM_KAFKA_SEEDS
     seeds.live(seeds.first(count), lambda seed: live(seed, CALM, stores))
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("stores", list(Stores))
-def test_more_groups_are_safe_and_settle(stores: Stores) -> None:
+@pytest.mark.parametrize("stores", list(OffsetStoreSelection))
+def test_more_groups_are_safe_and_settle(stores: OffsetStoreSelection) -> None:
     stormy, calm = SEEDS[stores], Seeds(f"calm-group-{stores.name}")
     stormy.live(stormy.new(NIGHTLY_SEEDS * 4 // 5), lambda seed: live(seed, storm(seed), stores))
     calm.live(calm.new(NIGHTLY_SEEDS // 5), lambda seed: live(seed, CALM, stores))
@@ -114,7 +114,7 @@ def test_what_was_due_in_a_pause_comes_with_its_end_also_when_that_is_early() ->
     assert min(paused.timers.values()) > world.now_ms
 
 
-def live(seed: int, weather: Weather, stores: Stores = Stores.ZOOKEEPER) -> World:
+def live(seed: int, weather: FaultProfile, stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER) -> World:
     """One history: a storm, then calm, in which everything must be in its place soon, and stay there."""
     world = World(seed, weather, stores=stores)
     try:

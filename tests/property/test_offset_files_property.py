@@ -7,7 +7,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkconsumer.admin.offset_files import BadOffsetFile, Exported, Format, format_file, parse_file
+from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileError, OffsetFileFormat, format_file, parse_file
 from zkconsumer.admin.offset_plan import offsets_of_group
 from zkconsumer.admin.offset_targets import parse_datetime, parse_duration, parse_scope
 from zkconsumer.errors import UsageError, ZkConsumerError
@@ -27,11 +27,13 @@ NEARLY = st.lists(
 
 
 @settings(max_examples=100, deadline=None)
-@given(groups=GROUPS, format_=st.sampled_from(Format), windows=st.booleans(), marked=st.booleans())
+@given(groups=GROUPS, format_=st.sampled_from(OffsetFileFormat), windows=st.booleans(), marked=st.booleans())
 def test_what_is_written_is_read_again(
-    groups: dict[str, dict[TopicPartition, int]], format_: Format, windows: bool, marked: bool
+    groups: dict[str, dict[TopicPartition, int]], format_: OffsetFileFormat, windows: bool, marked: bool
 ) -> None:
-    exported = [Exported(group, tp, offset) for group, offsets in groups.items() for tp, offset in offsets.items()]
+    exported = [
+        ExportedOffset(group, tp, offset) for group, offsets in groups.items() for tp, offset in offsets.items()
+    ]
     text = format_file(format_, exported, store="zookeeper", exported_ms=0, with_group=True)
     text = text.replace("\n", "\r\n") if windows else text
     parsed = parse_file(("\ufeff" + text if marked else text).encode())
@@ -41,11 +43,11 @@ def test_what_is_written_is_read_again(
 
 
 @settings(max_examples=500, deadline=None)
-@given(data=st.binary(max_size=200) | NEARLY.map(str.encode), format_=st.none() | st.sampled_from(Format))
-def test_any_bytes_are_a_file_or_refused(data: bytes, format_: Format | None) -> None:
+@given(data=st.binary(max_size=200) | NEARLY.map(str.encode), format_=st.none() | st.sampled_from(OffsetFileFormat))
+def test_any_bytes_are_a_file_or_refused(data: bytes, format_: OffsetFileFormat | None) -> None:
     try:
         parsed = parse_file(data, format_)
-    except BadOffsetFile as error:
+    except OffsetFileError as error:
         odd = [char for char in str(error) if not char.isprintable() and char != "\n"]
         if odd:
             raise AssertionError(f"a terminal might obey {odd}") from error

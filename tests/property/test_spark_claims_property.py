@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.spark.claims import OnRewind, claim, next_position
-from bridge.spark.membership import NO_OFFSET, Taken, Wanted
+from bridge.spark.membership import NO_OFFSET, ClaimedRange, RangeToClaim
 from tests.fix_claims import GROUP, claimant, epochs, run_stands
-from tests.fix_procedures import Party
+from tests.fix_procedures import ProcedureSession
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
@@ -38,7 +38,7 @@ class Scala:
 @dataclass
 class Batch:
     number: int
-    ranges: dict[TopicPartition, Wanted]
+    ranges: dict[TopicPartition, RangeToClaim]
 
 
 class World:
@@ -49,10 +49,10 @@ class World:
         for path in (paths.ids(GROUP), paths.owners_of_topic(GROUP, "clicks"), paths.offsets_of_topic(GROUP, "clicks")):
             self.server.ensure(path)
         self.on_rewind, self.has_late_writes = on_rewind, has_late_writes
-        self.scala_session = Party(self.server)
+        self.scala_session = ProcedureSession(self.server)
         self.scala = {tp: Scala() for tp in PARTITIONS}
         self.log_end = dict.fromkeys(PARTITIONS, 0)
-        self.query: Party | None = None
+        self.query: ProcedureSession | None = None
         self.lives = 0
         self.is_losing = False
         self.logged: list[Batch] = []
@@ -110,7 +110,7 @@ class World:
 
     def query_takes(self, tp: TopicPartition) -> None:
         if self.query is None:
-            self.query = Party(self.server)
+            self.query = ProcedureSession(self.server)
             self.lives += 1
         if self.server.data(paths.owner(GROUP, tp)) is None:
             self.query.claim(tp)
@@ -166,7 +166,7 @@ class World:
         self.scala_reads(tp)
         self.scala_writes(tp)
 
-    def _plan(self, query: Party) -> None:
+    def _plan(self, query: ProcedureSession) -> None:
         held = epochs(query, PARTITIONS)
         stands = run_stands(query, *held).result()
         ranges = {}
@@ -176,11 +176,11 @@ class World:
             first = max(first, 0)
             end = min(self.log_end[tp], first + BATCH_RECORDS_MAX)
             if first < end:
-                ranges[tp] = Wanted(first, end, epoch)
+                ranges[tp] = RangeToClaim(first, end, epoch)
         if ranges:
             self.logged.append(Batch(len(self.logged), ranges))
 
-    def _claim(self, query: Party, batch: Batch, fault: str) -> dict[TopicPartition, range] | None:
+    def _claim(self, query: ProcedureSession, batch: Batch, fault: str) -> dict[TopicPartition, range] | None:
         before = {tp: self._offset(tp) for tp in PARTITIONS}
         if fault in ("lost", "not done"):
             self._lose(query, is_done=fault == "lost")
@@ -191,7 +191,7 @@ class World:
             return None
         finally:
             self.is_losing = False
-        taken = {tp: range(one.first, one.end) for tp, one in answers.items() if isinstance(one, Taken)}
+        taken = {tp: range(one.first, one.end) for tp, one in answers.items() if isinstance(one, ClaimedRange)}
         for tp, records in taken.items():
             if self._offset(tp) != before[tp] and not self.has_late_writes:
                 assert records.start >= self.high[tp], "what the group has committed is not claimed again"
@@ -199,7 +199,7 @@ class World:
             self.high[tp] = max(self.high[tp], self._offset(tp))
         return taken
 
-    def _lose(self, query: Party, *, is_done: bool) -> None:
+    def _lose(self, query: ProcedureSession, *, is_done: bool) -> None:
         """The next multi's answer, or the multi itself; nothing, when the claim needs none."""
         self.is_losing = True
         self.server.lose_connection_on_next(

@@ -27,9 +27,9 @@ RUNS = settings(deadline=None, max_examples=200)
 EXPANDED_MAX = 1 << 20
 
 
-def rows(record_set: bytes, first: int = 0, end: int = NO_END, rows_most: int = 3) -> Iterator[Record]:
+def rows(record_set: bytes, first: int = 0, end: int = NO_END, max_rows: int = 3) -> Iterator[Record]:
     """The records as they come out of Arrow."""
-    into = target(rows_most=rows_most)
+    into = target(max_rows=max_rows)
     return rows_of(batches_of(record_set, first, end, into, decompressed_bytes_max=EXPANDED_MAX))
 
 
@@ -52,8 +52,8 @@ def outcome(records: Iterable[Record]) -> tuple[list[Record], object]:
 
 @RUNS
 @given(record_sets(), st.sampled_from([1, 3, 1000]))
-def test_the_same_records_come_out_in_every_format(made: tuple[bytes, list[Record], int], rows_most: int) -> None:
-    assert list(rows(made[0], rows_most=rows_most)) == list(expected(made[0]))
+def test_the_same_records_come_out_in_every_format(made: tuple[bytes, list[Record], int], max_rows: int) -> None:
+    assert list(rows(made[0], max_rows=max_rows)) == list(expected(made[0]))
 
 
 @RUNS
@@ -66,9 +66,7 @@ def test_the_same_records_are_within_the_limits(made: tuple[bytes, list[Record],
 
 
 @RUNS
-@given(
-    st.integers(1, 60), st.integers(0, 300), st.sampled_from([0, 1, 2]), st.booleans(), st.integers(0, 2**32)
-)
+@given(st.integers(1, 60), st.integers(0, 300), st.sampled_from([0, 1, 2]), st.booleans(), st.integers(0, 2**32))
 def test_many_batches_of_any_length_come_out(number: int, size: int, magic: int, packed: bool, seed: int) -> None:
     """Large and small ones, compressed and not, in any order: small tables are joined, large ones are not."""
     record_set, records, offset = b"", [], 0
@@ -82,8 +80,8 @@ def test_many_batches_of_any_length_come_out(number: int, size: int, magic: int,
             offset += 1
         record_set += build_record_set(made, magic, codec)
         records += made
-    assert list(rows(record_set, rows_most=100)) == records
-    assert list(rows_of(batches_of(record_set, into=target(rows_most=1000, bytes_most=2_000)))) == records
+    assert list(rows(record_set, max_rows=100)) == records
+    assert list(rows_of(batches_of(record_set, into=target(max_rows=1000, max_bytes=2_000)))) == records
 
 
 @RUNS

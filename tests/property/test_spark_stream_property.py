@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.spark.doors import Doors
-from bridge.spark.faults import Faults
+from bridge.spark.doors import SourceDependencies
+from bridge.spark.faults import FaultPoint
 from bridge.spark.membership import CommitMode
 from bridge.spark.options import read_options
-from bridge.spark.plan import Log
+from bridge.spark.plan import LogBounds
 from bridge.spark.stream import ZkConsumerStreamReader
-from bridge.testing.fake_group import FakeGroup, FakeLogs, FakeMembership, FakePeer
-from bridge.testing.micro_batches import POINTS, Checkpoint, MicroBatches
+from bridge.testing.fake_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from bridge.testing.micro_batches import CRASH_POINTS, FakeSparkCheckpoint, MicroBatchEngine
 from zkconsumer.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]
@@ -31,9 +31,9 @@ actions = st.one_of(
 )
 steps = st.lists(
     st.tuples(
-        st.dictionaries(st.sampled_from(POINTS), st.lists(actions, max_size=3), max_size=3),
+        st.dictionaries(st.sampled_from(CRASH_POINTS), st.lists(actions, max_size=3), max_size=3),
         st.lists(actions, max_size=3),
-        st.one_of(st.none(), st.none(), st.sampled_from(POINTS)),
+        st.one_of(st.none(), st.none(), st.sampled_from(CRASH_POINTS)),
     ),
     max_size=12,
 )
@@ -51,12 +51,12 @@ class World:
             },
             is_stream=True,
         )  # fmt: skip
-        self.group = FakeGroup({"t": len(PARTITIONS)})
+        self.group = FakeSparkGroup({"t": len(PARTITIONS)})
         if group is not None:
             self.group.offsets.update(dict.fromkeys(PARTITIONS, group))
-        self.logs = FakeLogs({tp: Log(0, 5) for tp in PARTITIONS})
-        self.peer = FakePeer(self.group, "peer")
-        self.checkpoint = Checkpoint()
+        self.logs = FakeLogReader({tp: LogBounds(0, 5) for tp in PARTITIONS})
+        self.peer = FakeScalaMember(self.group, "peer")
+        self.checkpoint = FakeSparkCheckpoint()
         self.runs = 0
         self.crashes = 0
         self.group.assign(dict.fromkeys(PARTITIONS, "query"))
@@ -67,16 +67,16 @@ class World:
         """Every record."""
         return {(tp, offset) for tp, log in self.logs.ranges.items() for offset in range(log.first, log.end)}
 
-    def start(self) -> MicroBatches:
+    def start(self) -> MicroBatchEngine:
         self.runs += 1
-        doors = Doors(
+        doors = SourceDependencies(
             membership=lambda _: FakeMembership(self.group, "query", self.mode),
             logs=lambda *_: self.logs,
             pause=lambda _: None,
             new_query=lambda: f"{self.runs:032x}",
-            fault_point=lambda _: Faults(),
+            fault_point=lambda _: FaultPoint(),
         )
-        return MicroBatches(lambda: ZkConsumerStreamReader(self.options, ("value",), doors), self.checkpoint)
+        return MicroBatchEngine(lambda: ZkConsumerStreamReader(self.options, ("value",), doors), self.checkpoint)
 
     def crash(self) -> None:
         self.crashes += 1

@@ -29,7 +29,7 @@ from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, messages
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import group_records
 from zkconsumer.wire.consumer_protocol import (
-    HIGHEST,
+    HIGHEST_VERSION,
     Assignment,
     Subscription,
     decode_assignment,
@@ -49,7 +49,7 @@ from zkconsumer.wire.frames import (
     response_header_version,
 )
 from zkconsumer.wire.kinds import NO_UUID
-from zkconsumer.wire.primitives import Reader, put_uvarint
+from zkconsumer.wire.primitives import MessageReader, put_uvarint
 from zkconsumer.wire.schemas import API_VERSIONS, Api
 from zkconsumer.wire.schemas.table import encoder, fields
 
@@ -167,7 +167,7 @@ def _same(mine: Any, other: Any, version: int) -> None:
 def test_a_variable_length_number_is_read_as_it_was_written(value: int) -> None:
     out = bytearray()
     put_uvarint(out, value)
-    reader = Reader(bytes(out))
+    reader = MessageReader(bytes(out))
     assert reader.uvarint("number") == value
     reader.check_end()
 
@@ -195,7 +195,7 @@ subscriptions = st.builds(
     generation_id=st.integers(-(2**31), 2**31 - 1),
     rack_id=st.none() | names.filter(bool),
 )
-member_versions = st.integers(0, HIGHEST)
+member_versions = st.integers(0, HIGHEST_VERSION)
 
 
 def java_order(word: str) -> bytes:
@@ -232,22 +232,26 @@ def test_an_assignment_is_read_as_it_was_written_and_as_kafka_python_writes_it(
     assert oracle_members.ConsumerProtocolAssignment.decode(ours).encode() == ours
 
 
-keys = st.builds(group_records.OffsetKey, names, names, partition_numbers) | st.builds(group_records.GroupKey, names)
+keys = st.builds(group_records.OffsetCommitKey, names, names, partition_numbers) | st.builds(
+    group_records.GroupMetadataKey, names
+)
 value_versions = st.integers(0, group_records.VALUE_HIGHEST)
 
 
 @given(key=keys)
-def test_a_record_key_is_read_as_it_was_written(key: group_records.OffsetKey | group_records.GroupKey) -> None:
+def test_a_record_key_is_read_as_it_was_written(
+    key: group_records.OffsetCommitKey | group_records.GroupMetadataKey,
+) -> None:
     assert group_records.read_key(group_records.write_key(key)) == key
 
 
 @given(version=value_versions, data=st.data())
 def test_a_stored_offset_is_read_as_it_was_written(version: int, data: st.DataObject) -> None:
-    value = data.draw(messages(group_records.OffsetValue, version))
+    value = data.draw(messages(group_records.OffsetCommitValue, version))
     assert group_records.read_offset_value(group_records.write_offset_value(value, version)) == value
 
 
 @given(version=value_versions, data=st.data())
 def test_a_stored_group_is_read_as_it_was_written(version: int, data: st.DataObject) -> None:
-    value = data.draw(messages(group_records.GroupValue, version))
+    value = data.draw(messages(group_records.GroupMetadataValue, version))
     assert group_records.read_group_value(group_records.write_group_value(value, version)) == value

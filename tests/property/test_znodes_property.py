@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zkconsumer.errors import MalformedZnode, UnsafeName
+from zkconsumer.errors import InvalidNameError, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.java_json import Refused, read_scala_json, read_jackson_json
+from zkconsumer.zk.java_json import JavaJsonError, read_jackson_json, read_scala_json
 from zkconsumer.zk.znodes import (
-    Control,
+    ControlRecord,
     Registration,
     consumer_of,
     format_control,
@@ -88,7 +88,7 @@ def test_any_bytes_give_a_value_or_malformed_znode(data: bytes) -> None:
 def test_where_both_parsers_take_a_text_they_read_the_same(text: str) -> None:
     try:
         old, strict = read_scala_json(text), read_jackson_json(text)
-    except Refused:
+    except JavaJsonError:
         return
     assert old == strict
 
@@ -136,7 +136,7 @@ def test_an_offset_is_read_only_when_it_is_a_long(text: str) -> None:
 
 @given(TEXT.filter(bool), st.integers(0, 2**63 - 1), TEXT.filter(bool), st.sampled_from(["zookeeper", "kafka"]))
 def test_a_control_znode_that_was_written_is_read_back(name: str, epoch: int, phase: str, authority: str) -> None:
-    control = Control(name, epoch, phase, authority, "copy")  # type: ignore[arg-type]
+    control = ControlRecord(name, epoch, phase, authority, "copy")  # type: ignore[arg-type]
     assert parse_control(format_control(control)) == control
 
 
@@ -160,7 +160,7 @@ def test_no_name_leads_out_of_its_folder(name: str, number: int) -> None:
     for make, parts in folders.items():
         try:
             path = make(name)  # type: ignore[no-untyped-call]
-        except UnsafeName:
+        except InvalidNameError:
             continue
         assert path.count("/") == parts - 1
         assert not {"", ".", ".."} & set(path.split("/")[1:])
@@ -170,5 +170,5 @@ def test_no_name_leads_out_of_its_folder(name: str, number: int) -> None:
 @pytest.mark.parametrize("separator", [",", ":"])
 def test_a_dangling_separator_is_refused_by_both_parsers(separator: str) -> None:
     for read in (read_scala_json, read_jackson_json):
-        with pytest.raises(Refused):
+        with pytest.raises(JavaJsonError):
             read(f'{{"a"{separator}}}')

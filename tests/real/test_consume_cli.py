@@ -159,12 +159,11 @@ def test_it_goes_on_where_the_original_console_consumer_stopped_with_its_file(
     assert shared_cluster.admin.offsets(topic, topic) == dict.fromkeys(range(PARTITIONS), RECORDS)
 
 
-def test_two_of_it_share_a_topic_and_one_takes_over_when_the_other_goes(
-    shared_cluster: Sandbox, topic: str
-) -> None:
+def test_two_of_it_share_a_topic_and_one_takes_over_when_the_other_goes(shared_cluster: Sandbox, topic: str) -> None:
     words = command(shared_cluster, topic, "--topic", topic, "--from-beginning", "--format", r"%p %o\n")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, **pipes) as one, subprocess.Popen(words, **pipes) as two:  # type: ignore[call-overload]
+
         def owners() -> set[str]:
             return {owner.rpartition("-")[0] for owner in shared_cluster.admin.owners(topic, topic).values()}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fix_sandbox import Clusters
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.checker import Claimed, Continued, Handed, read_history
+from zkconsumer.testing.checker import Continued, MemberAcquiredPartition, RecordDelivered, read_history
 from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import PythonMember, wait_until
 from zkconsumer.types import TopicPartition
@@ -74,9 +74,9 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
         woken = next(at for at, event in enumerate(history) if isinstance(event, Continued))
         claimed: set[tuple[str, int]] = set()
         for event in history[woken:]:
-            if isinstance(event, Claimed):
+            if isinstance(event, MemberAcquiredPartition):
                 claimed.add((event.topic, event.partition))
-            elif isinstance(event, Handed):
+            elif isinstance(event, RecordDelivered):
                 assert (event.topic, event.partition) in claimed
         assert len(lines_of(lab, "ours-1", "session-lost")) == 1
 
@@ -230,9 +230,7 @@ def test_a_topic_that_grows_is_shared_out_again(clusters: Clusters, names: tuple
         lab.finish()
 
 
-def test_the_restart_of_a_broker_moves_no_partition(
-    clusters: Clusters, names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_the_restart_of_a_broker_moves_no_partition(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
     group, topic = names
     cluster = clusters.get(BROKER)
     with GroupLab(cluster, group, {topic: 6}, folder=tmp_path, ours=SETTLING) as lab:

@@ -49,7 +49,7 @@ def sanitized_tree(tmp_path: Path, *options: str) -> Path:
             shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         else:
             shutil.copy(source, tree / name)
-    for name in extensions.NAMES:
+    for name in extensions.EXTENSION_MODULES:
         path = name.replace(".", "/")
         build(f"{path}.c", tree / f"{path}.abi3.so", "-O1", "-fno-omit-frame-pointer", *options)
     return tree

@@ -119,7 +119,7 @@ def decoders(spark: Any, _: dict[str, Any]) -> list[str]:
 
         status = "in use" if python_decoder_reason() is None else "not in use"
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"found": [f"{extensions.ROOT.name}: {status}"]})
+            yield pa.RecordBatch.from_pydict({"found": [f"{extensions.PACKAGE_ROOT.name}: {status}"]})
 
     rows = spark.range(0, 4, numPartitions=4).mapInArrow(look, "found string").collect()
     return sorted({row.found for row in rows})

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as Theirs
 
-from bridge.spark.cluster import Clusters
+from bridge.spark.cluster import ClusterConnectionPool
 from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -34,7 +34,7 @@ def task(
     return RangePartition(wanted, addresses(bootstrap), settings=settings)
 
 
-def ours(task: RangePartition, clusters: Clusters) -> list[Row]:
+def ours(task: RangePartition, clusters: ClusterConnectionPool) -> list[Row]:
     """The rows of a task, out of Arrow."""
     rows: list[Row] = []
     for batch in read_partition(task, clusters):

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from bridge.spark import register
 from tests.fix_sandbox import require_releases
-from zkconsumer.testing.sandbox import Sandbox, Security, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, zookeeper_release
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -75,7 +75,7 @@ def test_transactions_in_zstd_over_tls_and_scram(spark: SparkSession, fresh_name
     release, number = "3.9.1", 20
     require_releases(release, zookeeper_release("3.8"))
     with Sandbox() as sandbox:
-        security = Security()
+        security = SandboxSecurity()
         sandbox.start_zookeeper()
         sandbox.start_broker(release, chroot="/kafka", security=security)
         sandbox.create_topic(fresh_name, 1)

@@ -64,7 +64,7 @@ def cluster_settings(folder: Path) -> dict[str, str]:
 
 def check_decoders(found: list[str], name: str = "zkconsumer.zip") -> None:
     """The executors have the package out of the zip, with its compiled decoder."""
-    assert found == [f"{name}: {'in use' if compiled.RECORDS is not None else 'not in use'}"]
+    assert found == [f"{name}: {'in use' if compiled.RECORD_DECODER is not None else 'not in use'}"]
 
 
 def check_missing(answer: Any, python: str) -> None:

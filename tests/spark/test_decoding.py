@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient
 
-from bridge.spark.cluster import Clusters
+from bridge.spark.cluster import ClusterConnectionPool
 from bridge.spark.ranges import DataLost
 from bridge.spark.read import read_partition
-from tests.fix_sandbox import Clusters as Servers
+from tests.fix_sandbox import ClusterConnectionPool as Servers
 from tests.fix_sandbox import require_releases
 from tests.spark.reading import QUICK, TIMEOUT_S, ours, produce, task, theirs
 from zkconsumer.testing.sandbox import Sandbox, wait_until, zookeeper_release
@@ -32,14 +32,16 @@ TIMES = {False: "CreateTime", True: "LogAppendTime"}
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[Clusters]:
+def kept() -> Iterator[ClusterConnectionPool]:
     """Connections are kept over the tests, as in a worker."""
-    made = Clusters()
+    made = ClusterConnectionPool()
     yield made
     made.close()
 
 
-def compare(sandbox: Sandbox, topic: str, partition: int, number: int, kept: Clusters, **settings: object) -> set[int]:
+def compare(
+    sandbox: Sandbox, topic: str, partition: int, number: int, kept: ClusterConnectionPool, **settings: object
+) -> set[int]:
     """Whole, and a few ranges that begin and end anywhere; gives the kinds of time that were there."""
     expected = theirs(sandbox.bootstrap, topic, partition, number, **settings)
     end = expected[-1][0] + 1
@@ -54,7 +56,7 @@ def compare(sandbox: Sandbox, topic: str, partition: int, number: int, kept: Clu
 
 @pytest.mark.parametrize(("magic", "append"), [(0, False), (1, False), (1, True), (2, False), (2, True)])
 def test_a_broker_that_keeps_every_format(
-    shared_cluster: Sandbox, fresh_name: str, kept: Clusters, magic: int, append: bool
+    shared_cluster: Sandbox, fresh_name: str, kept: ClusterConnectionPool, magic: int, append: bool
 ) -> None:
     config = {"message.format.version": FORMATS[magic], "message.timestamp.type": TIMES[append]}
     shared_cluster.create_topic(fresh_name, len(CODECS) + 1, config=config)
@@ -66,7 +68,7 @@ def test_a_broker_that_keeps_every_format(
 
 
 def test_what_was_deleted_is_data_lost_or_passed_over(
-    shared_cluster: Sandbox, fresh_name: str, kept: Clusters, caplog: pytest.LogCaptureFixture
+    shared_cluster: Sandbox, fresh_name: str, kept: ClusterConnectionPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     bootstrap = shared_cluster.bootstrap
     shared_cluster.create_topic(fresh_name, 1)
@@ -108,7 +110,7 @@ def cluster(release: str, servers: Servers) -> Iterator[Sandbox]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("release", RELEASES)
-def test_brokers_of_every_age(release: str, clusters: Servers, fresh_name: str, kept: Clusters) -> None:
+def test_brokers_of_every_age(release: str, clusters: Servers, fresh_name: str, kept: ClusterConnectionPool) -> None:
     fallback = {"api.version.request": False, "broker.version.fallback": ASSUMED[release]} if release in ASSUMED else {}
     codecs = [*CODECS[: 3 if release == "0.8.2.2" else 4], *(["zstd"] if release in ("3.9.1", "4.1.1") else [])]
     has_headers = release not in ("0.8.2.2", "0.9.0.1", "0.10.2.2")
@@ -124,7 +126,7 @@ def test_brokers_of_every_age(release: str, clusters: Servers, fresh_name: str, 
 @pytest.mark.nightly
 @pytest.mark.parametrize("release", RELEASES[:-1])
 def test_a_broker_that_dies_in_the_middle_of_a_range(
-    release: str, clusters: Servers, fresh_name: str, kept: Clusters
+    release: str, clusters: Servers, fresh_name: str, kept: ClusterConnectionPool
 ) -> None:
     with cluster(release, clusters) as sandbox:
         sandbox.create_topic(fresh_name, 1)
@@ -171,7 +173,7 @@ def is_clean(folder: Path) -> bool:
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "1.1.1", "3.9.1"])
-def test_gaps_that_compaction_left(release: str, codec: str, fresh_name: str, kept: Clusters) -> None:
+def test_gaps_that_compaction_left(release: str, codec: str, fresh_name: str, kept: ClusterConnectionPool) -> None:
     """What the broker kept, which its rule tells, is what librdkafka finds, and what comes out of ranges with gaps."""
     require_releases(release)
     fallback = {"api.version.request": False, "broker.version.fallback": ASSUMED[release]} if release in ASSUMED else {}
@@ -204,7 +206,7 @@ def test_gaps_that_compaction_left(release: str, codec: str, fresh_name: str, ke
 
 
 @pytest.mark.nightly
-def test_a_leader_that_goes_away_for_good(fresh_name: str, kept: Clusters) -> None:
+def test_a_leader_that_goes_away_for_good(fresh_name: str, kept: ClusterConnectionPool) -> None:
     require_releases("1.1.1", zookeeper_release("3.8"))
     with Sandbox() as sandbox:
         sandbox.start_zookeeper()

@@ -17,13 +17,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from bridge.spark.keeper.client import KeeperClient
-from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.membership import CommitMode, Ended, Held, Stand, Taken, Wanted
+from bridge.spark.keeper.client import MembershipProcessClient
+from bridge.spark.keeper.settings import MembershipProcessSettings
+from bridge.spark.membership import BatchEnd, ClaimedRange, CommitMode, GroupOffset, LeasedPartition, RangeToClaim
 from tests.fix_sandbox import require_zookeeper
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.core.view import STATIC
-from zkconsumer.errors import ChrootMissing, UsageError, WorldError, ZkTimeoutException
+from zkconsumer.core.view import STATIC_SUBSCRIPTION
+from zkconsumer.errors import ChrootMissing, UnavailableError, UsageError, ZkTimeoutException
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.member import ScalaMember
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
@@ -39,15 +39,15 @@ CHROOT = "/keeper"
 
 PARENT = """
 import json, os, sys, threading
-from bridge.spark.keeper.client import KeeperClient
-from bridge.spark.keeper.settings import KeeperSettings
-client = KeeperClient(KeeperSettings.from_json(json.loads(sys.stdin.readline())))
+from bridge.spark.keeper.client import MembershipProcessClient
+from bridge.spark.keeper.settings import MembershipProcessSettings
+client = MembershipProcessClient(MembershipProcessSettings.from_json(json.loads(sys.stdin.readline())))
 held = client.begin_batch({}, 15000)
 sibling = os.fork()
 if sibling == 0:
     threading.Event().wait(60)
     os._exit(0)
-print(json.dumps([len(held.partitions), client.keeper_pid, sibling]), flush=True)
+print(json.dumps([len(held.partitions), client.process_pid, sibling]), flush=True)
 threading.Event().wait(60)
 """
 """A query's process that has a fork of itself, which holds the pipe open as well."""
@@ -70,19 +70,21 @@ class Place:
         self.group = group
         self.zookeeper = sandbox.zookeeper
         self.admin: ZooKeeperAdmin = self.zookeeper.admin(CHROOT)
-        self.clients: list[KeeperClient] = []
+        self.clients: list[MembershipProcessClient] = []
         self.members: list[ScalaMember] = []
 
-    def settings(self, mode: CommitMode = CommitMode.AFTER_BATCH, **properties: str) -> KeeperSettings:
+    def settings(self, mode: CommitMode = CommitMode.AFTER_BATCH, **properties: str) -> MembershipProcessSettings:
         given = {
             "group.id": self.group,
             "zookeeper.connect": self.zookeeper.connect_string(CHROOT),
             "zookeeper.session.timeout.ms": str(SESSION_MS),
         }
-        return KeeperSettings(given | properties, STATIC, ("t",), f"{self.group}_a-spark", mode=mode)
+        return MembershipProcessSettings(
+            given | properties, STATIC_SUBSCRIPTION, ("t",), f"{self.group}_a-spark", mode=mode
+        )
 
-    def client(self, mode: CommitMode = CommitMode.AFTER_BATCH) -> KeeperClient:
-        self.clients.append(KeeperClient(self.settings(mode)))
+    def client(self, mode: CommitMode = CommitMode.AFTER_BATCH) -> MembershipProcessClient:
+        self.clients.append(MembershipProcessClient(self.settings(mode)))
         return self.clients[-1]
 
     def scala(self) -> ScalaMember:
@@ -146,8 +148,8 @@ def test_in_claim_mode_an_original_member_gets_its_share_in_milliseconds_and_it_
     client = place.client(CommitMode.CLAIM)
     held = client.begin_batch({}, WAIT_MS).partitions
     assert len(held) == PARTITIONS
-    ranges = {one: Wanted(0, 5, owned.epoch) for one, owned in held.items()}
-    assert client.claim("q", 0, ranges) == dict.fromkeys(held, Taken(0, 5))
+    ranges = {one: RangeToClaim(0, 5, owned.epoch) for one, owned in held.items()}
+    assert client.claim("q", 0, ranges) == dict.fromkeys(held, ClaimedRange(0, 5))
     scala = place.scala()
     scala.start(wait=False)
     registered_ms = until_true(lambda: len(place.registered()) == 2, "the original member registers", 60_000)
@@ -162,7 +164,9 @@ def test_in_claim_mode_an_original_member_gets_its_share_in_milliseconds_and_it_
     again = client.begin_batch({}, WAIT_MS)
     assert again.is_complete
     assert again.rebalances == 2
-    assert again.partitions[tp(0)] == Held(held[tp(0)].epoch, 5), "the same ownership, where the claim put it"
+    assert again.partitions[tp(0)] == LeasedPartition(held[tp(0)].epoch, 5), (
+        "the same ownership, where the claim put it"
+    )
     assert again.partitions[tp(3)].epoch != held[tp(3)].epoch
 
 
@@ -176,7 +180,7 @@ def test_after_a_batch_what_an_original_member_waits_for_is_given_back_with_its_
     until_true(lambda: client.metrics()["leaving_partitions"] == 2, "its share is asked for")
     assert len(place.ours()) == PARTITIONS, "the batch is not over"
     began_ms = SYSTEM_CLOCK.now_ms()
-    left = client.begin_batch({one: Ended(owned.epoch, 9) for one, owned in held.items()}, 0)
+    left = client.begin_batch({one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}, 0)
     assert left.partitions.keys() == {tp(0), tp(1)}, "what leaves is in no plan"
 
     def is_given_back() -> bool:
@@ -228,7 +232,7 @@ def test_what_a_keeper_holds_is_served_as_text(place: Place) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
-    client = KeeperClient(replace(place.settings(), metrics_listen=listen))
+    client = MembershipProcessClient(replace(place.settings(), metrics_listen=listen))
     place.clients.append(client)
     client.begin_batch({}, WAIT_MS)
     with urlopen(f"http://{listen}/metrics", timeout=5) as answer:
@@ -241,19 +245,21 @@ def test_what_a_keeper_holds_is_served_as_text(place: Place) -> None:
 def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session(place: Place) -> None:
     client = place.client(CommitMode.CLAIM)
     held = client.begin_batch({}, WAIT_MS).partitions
-    assert client.claim("q", 0, {tp(0): Wanted(0, 5, held[tp(0)].epoch)}) == {tp(0): Taken(0, 5)}
+    assert client.claim("q", 0, {tp(0): RangeToClaim(0, 5, held[tp(0)].epoch)}) == {tp(0): ClaimedRange(0, 5)}
     first = client.process_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     killed_ms = SYSTEM_CLOCK.now_ms()
-    assert client.claim("q", 0, {tp(0): Wanted(0, 5, held[tp(0)].epoch)}) == {tp(0): Taken(0, 5)}, "a replay"
+    assert client.claim("q", 0, {tp(0): RangeToClaim(0, 5, held[tp(0)].epoch)}) == {tp(0): ClaimedRange(0, 5)}, (
+        "a replay"
+    )
     again = client.begin_batch({}, WAIT_MS)
     told(f"SIGKILL of the keeper: everything is held again after {SYSTEM_CLOCK.now_ms() - killed_ms} ms")
     assert client.process_pid != first
     assert again.is_complete
     assert again.partitions.keys() == held.keys()
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
-    assert client.group_offsets([tp(0), tp(1)], "q") == {tp(0): Stand(5, 5), tp(1): Stand(-1, None)}
+    assert client.group_offsets([tp(0), tp(1)], "q") == {tp(0): GroupOffset(5, 5), tp(1): GroupOffset(-1, None)}
 
 
 def test_a_session_that_expired_gives_other_epochs(place: Place) -> None:
@@ -264,7 +270,7 @@ def test_a_session_that_expired_gives_other_epochs(place: Place) -> None:
     os.kill(keeper, signal.SIGSTOP)
     until_true(lambda: not place.registered(), "the session expires")
     os.kill(keeper, signal.SIGCONT)
-    ended = {one: Ended(owned.epoch, 9) for one, owned in held.items()}
+    ended = {one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}
     again = client.begin_batch(ended, WAIT_MS)
     assert client.process_pid == keeper
     assert again.is_complete
@@ -279,7 +285,7 @@ def test_zookeeper_may_be_started_again(place: Place, server: Sandbox) -> None:
     held = client.begin_batch({}, WAIT_MS).partitions
     place.zookeeper.stop()
     place.zookeeper.start()
-    ended = {one: Ended(owned.epoch, 9) for one, owned in held.items()}
+    ended = {one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}
     again = client.begin_batch(ended, WAIT_MS)
     assert again.is_complete
     assert again.partitions.keys() == held.keys()
@@ -297,7 +303,7 @@ def test_a_keeper_that_does_not_answer_is_killed_and_another_one_does(
     first = client.process_pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
-    with pytest.raises(WorldError, match="did not answer within its deadline and was killed"):
+    with pytest.raises(UnavailableError, match="did not answer within its deadline and was killed"):
         client.brokers()
     monkeypatch.undo()
     client.brokers()
@@ -307,12 +313,12 @@ def test_a_keeper_that_does_not_answer_is_killed_and_another_one_does(
 def test_what_stands_in_the_way_is_the_same_error_as_of_a_connector(place: Place) -> None:
     away = {"zookeeper.connect": "127.0.0.1:1", "zookeeper.connection.timeout.ms": "400"}
     with pytest.raises(ZkTimeoutException, match=r"no session with ZooKeeper at 127\.0\.0\.1:1 within 400 ms"):
-        KeeperClient(place.settings(**away)).start()
+        MembershipProcessClient(place.settings(**away)).start()
     nowhere = place.zookeeper.connect_string("/nowhere")
     with pytest.raises(ChrootMissing, match="/nowhere"):
-        KeeperClient(place.settings(**{"zookeeper.connect": nowhere})).start()
+        MembershipProcessClient(place.settings(**{"zookeeper.connect": nowhere})).start()
     with pytest.raises(UsageError, match="there is no topic 'tt'"):
-        KeeperClient(replace(place.settings(), topics=("tt",))).start()
+        MembershipProcessClient(replace(place.settings(), topics=("tt",))).start()
     assert place.registered() == []
 
 
@@ -325,5 +331,5 @@ def test_a_keeper_that_cannot_live_is_not_started_for_ever(place: Place) -> None
         client.brokers()
     assert client.process_pid is not None
     os.kill(client.process_pid, signal.SIGKILL)
-    with pytest.raises(WorldError, match="ended 4 times within 10 minutes"):
+    with pytest.raises(UnavailableError, match="ended 4 times within 10 minutes"):
         client.brokers()

@@ -21,7 +21,7 @@ from pyspark.errors import StreamingQueryException
 from tests.fix_sandbox import require_releases
 from tests.fix_spark import checkpoint_of, run_available_now, start_query, started, sunk
 from tests.whole_consumer.kafka_store import KafkaStore
-from zkconsumer.testing.sandbox import Sandbox, Security, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.security import USER_PASSWORD
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_a_stream_over_sasl_ssl_whose_password_stands_nowhere(
     """Driver, keeper and executors log in; neither the checkpoint nor the arguments of a process show the password."""
     require_releases("3.9.1", zookeeper_release("3.8"))
     with Sandbox() as sandbox:
-        security = Security()
+        security = SandboxSecurity()
         sandbox.start_zookeeper()
         sandbox.start_broker("3.9.1", chroot="/kafka", security=security)
         sandbox.create_topic(fresh_name, PARTITIONS)

@@ -1,4 +1,4 @@
-"""Conversations with a bare ``Group``: read a transcript, run it, write it down again.
+"""Conversations with a bare ``MemberStateMachine``: read a transcript, run it, write it down again.
 
 A transcript is a text file.  Its inputs are lines that begin with ``>``; everything indented by two spaces is what
 the group answered, one command a line; a line that begins with ``=`` shows the state at that point.  Inputs and
@@ -23,11 +23,18 @@ import pytest
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core import invariants
-from zkconsumer.core.events import Claimed, KafkaWritten, Outcome, StoredOffset, Timer, Written
-from zkconsumer.core.group import Group, GroupSettings
-from zkconsumer.core.planner import SharePlanner
-from zkconsumer.core.stores import Stores
-from zkconsumer.core.view import Control, GroupView, Subscription
+from zkconsumer.core.events import (
+    AcquireResult,
+    KafkaCommitResult,
+    MemberTimer,
+    StoredOffset,
+    WriteOutcome,
+    ZooKeeperWriteResult,
+)
+from zkconsumer.core.group import GroupSettings, MemberStateMachine
+from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
+from zkconsumer.core.stores import OffsetStoreSelection
+from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
 from zkconsumer.types import TopicPartition
 
 HERE = Path(__file__).parent
@@ -35,17 +42,17 @@ ME = "me"
 CZXID_FIRST = 100
 NOTE_LINES_MAX = 30
 OUTCOMES = {
-    "refused": Outcome.CONFLICT,
-    "not-ours": Outcome.NOT_OWNER,
-    "failed": Outcome.FAILED,
-    "unknown": Outcome.UNKNOWN,
+    "refused": WriteOutcome.CONFLICT,
+    "not-ours": WriteOutcome.NOT_OWNER,
+    "failed": WriteOutcome.FAILED,
+    "unknown": WriteOutcome.UNKNOWN,
 }
 SETTINGS = {
-    "member": "member",
+    "member": "member_id",
     "backoff": "rebalance_backoff_ms",
     "debounce": "debounce_ms",
     "drain": "drain_timeout_ms",
-    "settle": "settle_ms",
+    "settle": "release_settle_ms",
     "auto-commit": "auto_commit",
     "commit-interval": "auto_commit_interval_ms",
     "diagnose": "diagnose_after_ms",
@@ -53,13 +60,13 @@ SETTINGS = {
     "listener": "listener_timeout_ms",
     "new-from-beginning": "new_from_beginning",
     "ignore-older-offsets": "ignores_older_offsets",
-    "stores": "stores",
+    "stores": "offset_stores",
     "kafka-timeout": "kafka_timeout_ms",
     "kafka-close-timeout": "kafka_close_timeout_ms",
     "kafka-close-attempts": "kafka_close_attempts",
-    "follows-control": "follows_control",
+    "follows-control": "follows_control_znode",
 }
-READERS: dict[str, Callable[[str], Any]] = {"member": str, "stores": Stores}
+READERS: dict[str, Callable[[str], Any]] = {"member": str, "stores": OffsetStoreSelection}
 
 
 class BadTranscript(Exception):
@@ -126,20 +133,22 @@ class Conversation:
     now_ms: int = 0
 
     def __post_init__(self) -> None:
-        self._group: Group | None = None
-        self._timers: dict[Timer, int] = {}
+        self._group: MemberStateMachine | None = None
+        self._timers: dict[MemberTimer, int] = {}
         self._asked: dict[type, list[Any]] = {}
         self._czxid = CZXID_FIRST
         self._calls = 0
         self._last_session = 0
 
     @property
-    def group(self) -> Group:
+    def group(self) -> MemberStateMachine:
         """The group; made when it is first spoken to."""
         if self._group is None:
-            settings = GroupSettings(**({"member": ME} | self.settings))
-            planner = SharePlanner(settings.member_id, self.strategy, self.compatibility, exclude_internal_topics=True)
-            self._group = Group(settings, planner)
+            settings = GroupSettings(**({"member_id": ME} | self.settings))
+            planner = ZooKeeperAssignmentPlanner(
+                settings.member_id, self.strategy, self.compatibility, exclude_internal_topics=True
+            )
+            self._group = MemberStateMachine(settings, planner)
             if "listener_timeout_ms" in self.settings:
                 self._group.handle(ev.ListenerSet(), self.now_ms)
         return self._group
@@ -271,25 +280,25 @@ class Conversation:
         return ev.SessionClosed()
 
     def _hear_ended(self, rest: str) -> ev.Event:
-        return ev.Ended(rest)
+        return ev.MembershipEnded(rest)
 
     def _hear_answered(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
         return ev.SessionAnswered(int(given.get("session", self._last_session)), int(given.get("sent", self.now_ms)))
 
     def _hear_join(self, rest: str) -> ev.Event:
-        return ev.JoinWanted(_subscription(rest.replace(" ", ",")))
+        return ev.JoinRequested(_subscription(rest.replace(" ", ",")))
 
     def _hear_given(self, rest: str) -> ev.Event:
         """``given t/0=me-0 [new t/0]``, or ``given nothing``, or ``given back``: it is computed again."""
         threads, _, new = rest.partition(" new ")
         if threads == "back":
-            return ev.ShareGiven(None)
+            return ev.ExternalAssignmentSet(None)
         given = {} if threads == "nothing" else {_partition(name): who for name, who in _pairs(threads.split())}
-        return ev.ShareGiven(given, frozenset(_partition(name) for name in new.split()))
+        return ev.ExternalAssignmentSet(given, frozenset(_partition(name) for name in new.split()))
 
     def _hear_leave(self, _: str) -> ev.Event:
-        return ev.LeaveWanted()
+        return ev.LeaveRequested()
 
     def _hear_registered(self, _: str) -> ev.Event:
         return ev.Registered(self._answered(do.Register).ticket)
@@ -297,7 +306,9 @@ class Conversation:
     def _hear_held_by(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
         ticket = self._answered(do.Register).ticket
-        return ev.RegistrationHeld(ticket, int(given["session"]), int(given.get("age", 0)), given.get("host", "other"))
+        return ev.RegistrationConflict(
+            ticket, int(given["session"]), int(given.get("age", 0)), given.get("host", "other")
+        )
 
     def _hear_not_registered(self, rest: str) -> ev.Event:
         return ev.RegistrationFailed(self._answered(do.Register).ticket, rest)
@@ -326,19 +337,19 @@ class Conversation:
         return ev.OwnersListed(command.ticket, owned)
 
     def _hear_claimed(self, rest: str) -> ev.Event:
-        command = self._answered(do.Claim)
+        command = self._answered(do.AcquireOwnership)
         items = dict(_pairs(shlex.split(rest)))
         unwatched = frozenset(filter(None, items.pop("unwatched", "").split(",")))
         given = self._per_partition(items, command.owners)
-        results: dict[TopicPartition, Claimed] = {}
+        results: dict[TopicPartition, AcquireResult] = {}
         for tp in command.owners:
             kind, _, why = given.get(tp, "done").partition(":")
             if kind in OUTCOMES:
-                results[tp] = Claimed(OUTCOMES[kind], why=why or "another member holds it")
+                results[tp] = AcquireResult(OUTCOMES[kind], why=why or "another member holds it")
             else:
                 self._czxid += 1
-                results[tp] = Claimed(Outcome.DONE, self._czxid)
-        return ev.ClaimSettled(command.ticket, results, unwatched)
+                results[tp] = AcquireResult(WriteOutcome.DONE, self._czxid)
+        return ev.AcquireOwnershipCompleted(command.ticket, results, unwatched)
 
     def _hear_positions(self, rest: str) -> ev.Event:
         command = self._answered(do.ReadPositions)
@@ -356,20 +367,20 @@ class Conversation:
         return ev.PositionsRead(command.ticket, stored, failed)
 
     def _hear_released(self, rest: str) -> ev.Event:
-        command = self._answered(do.Release)
+        command = self._answered(do.ReleaseOwnership)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.partitions)
-        results: dict[TopicPartition, Written] = {}
+        results: dict[TopicPartition, ZooKeeperWriteResult] = {}
         for tp, part in command.partitions.items():
             written = _written(given.get(tp, "done"), part.offset, part.stored)
-            handed_over = written.outcome is Outcome.DONE and part.next_owner is not None
+            handed_over = written.outcome is WriteOutcome.DONE and part.next_owner is not None
             results[tp] = replace(written, is_thread_changed=handed_over, czxid=command.ticket if handed_over else 0)
-        return ev.ReleaseSettled(command.ticket, results)
+        return ev.ReleaseOwnershipCompleted(command.ticket, results)
 
     def _hear_committed(self, rest: str) -> ev.Event:
-        command = self._answered(do.Commit)
+        command = self._answered(do.CommitToZooKeeper)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
         results = {tp: _written(given.get(tp, "done"), of.offset, of.stored) for tp, of in command.offsets.items()}
-        return ev.CommitSettled(command.ticket, results)
+        return ev.CommitToZooKeeperCompleted(command.ticket, results)
 
     def _hear_returned(self, _: str) -> ev.Event:
         return self._listener_came_back("")
@@ -398,7 +409,7 @@ class Conversation:
         command = self._answered(do.CommitToKafka)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
         results = {tp: _written_to_kafka(given.get(tp, "done")) for tp in command.offsets}
-        return ev.KafkaCommitSettled(command.ticket, results)
+        return ev.CommitToKafkaCompleted(command.ticket, results)
 
     def _hear_drained(self, rest: str) -> ev.Event:
         return ev.PartitionsDrained(_positions(rest))
@@ -410,7 +421,7 @@ class Conversation:
         self._calls += 1
         positions, _, within_ms = rest.partition(" within ")
         until_ms = self.now_ms + int(within_ms) if within_ms else None
-        return ev.CommitWanted(self._calls, _positions(positions), until_ms)
+        return ev.CommitRequested(self._calls, _positions(positions), until_ms)
 
     def _hear_reset(self, rest: str) -> ev.Event:
         [(tp, offset)] = _positions(rest).items()
@@ -419,7 +430,7 @@ class Conversation:
     def _hear_timer(self, rest: str) -> ev.Event:
         """The timer must run; the clock moves to the time at which it is due.  ``late`` fires one that was stopped."""
         name, _, late = rest.partition(" ")
-        timer = Timer(name)
+        timer = MemberTimer(name)
         if late != "late":
             if timer not in self._timers:
                 raise BadTranscript(f"the timer {name} does not run; running: {[t.value for t in self._timers]}")
@@ -431,7 +442,7 @@ class Conversation:
     def _view(self, text: str) -> GroupView:
         """``me{t:2} bad{white_list=a.*:1} | t=0..3 u=0,1 | owners t/0=me-0 | control zookeeper@4:fenced | …``"""
         head, *parts = (part.strip() for part in text.split(" | "))
-        members: dict[str, Subscription] = {}
+        members: dict[str, TopicSubscription] = {}
         for item in shlex.split(head):
             name, _, inside = item.partition("{")
             members[name] = _subscription(inside.removesuffix("}"))
@@ -444,13 +455,13 @@ class Conversation:
                     more["owners"] = {_partition(name): who for name, who in _pairs(rest.split())}
                 case "control":
                     authority, version, phase = re.split("[@:]", rest)
-                    more["control"] = Control(int(version), authority, phase)
+                    more["control"] = GroupControl(int(version), authority, phase)
                 case "left-out":
-                    more["left_out"] = dict(_pairs(shlex.split(rest)))
+                    more["ignored_registrations"] = dict(_pairs(shlex.split(rest)))
                 case "births":
-                    more["births"] = {topic: int(zxid) for topic, zxid in _pairs(rest.split())}
+                    more["topic_czxids"] = {topic: int(zxid) for topic, zxid in _pairs(rest.split())}
                 case "missing":
-                    more["missing"] = frozenset(rest.split())
+                    more["missing_topics"] = frozenset(rest.split())
                 case _:
                     topics |= {topic: tuple(_numbers(numbers)) for topic, numbers in _pairs(part.split())}
         if any(wanted.pattern != "static" for wanted in members.values()):
@@ -478,11 +489,11 @@ def show(command: do.Command) -> str:
             return f"stop timer {timer.value}"
         case do.SetLease(until_ms):
             return f"lease until {until_ms}" if until_ms else "no lease"
-        case do.Tell(level, name, words):
+        case do.LogEvent(level, name, words):
             return f"tell {level} {name}: {' / '.join(words.splitlines())}"
-        case do.Count(name, by):
+        case do.IncrementCounter(name, by):
             return f"count {name} {by}"
-        case do.Probe():
+        case do.ProbeSession():
             return "probe"
         case do.Register(subscription=subscription):
             return f"register {_show_subscription(subscription)}"
@@ -501,27 +512,27 @@ def show(command: do.Command) -> str:
             words = [f"{tp}={offset}" for tp, offset in offsets.items()]
             told = f"tell kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
             return "; ".join([told, *_control(command)])
-        case do.CancelKafka():
+        case do.CancelKafkaRequest():
             return "cancel kafka"
-        case do.Claim():
-            flags = [name for name in ("look_first", "look_closely") if getattr(command, name)]
+        case do.AcquireOwnership():
+            flags = [name for name in ("list_owners_first", "identify_owners") if getattr(command, name)]
             words = [f"{tp}={thread}" for tp, thread in command.owners.items()]
             return " ".join(["claim", *words, *(f.replace("_", "-") for f in flags), *_control(command)])
-        case do.Release():
+        case do.ReleaseOwnership():
             words = [_show_release(tp, part) for tp, part in command.partitions.items()]
             return "; ".join(["release " + words[0], *words[1:], *_control(command)])
-        case do.Commit():
+        case do.CommitToZooKeeper():
             words = [f"{tp} {of.stored.offset}->{of.offset}" for tp, of in command.offsets.items()]
             return "; ".join(["commit " + words[0], *words[1:], *_control(command)])
         case do.Drain(partitions):
             return f"drain {_names(partitions)}"
-        case do.GiveUpDrain(partitions):
+        case do.ForceDrain(partitions):
             return f"give up drain {_names(partitions)}"
-        case do.Drop(partitions, why):
+        case do.DropPartitions(partitions, why):
             return f"drop {_names(partitions)}: {why}"
         case do.StartFetching(positions, threads):
             return "fetch " + " ".join(f"{tp}@{at}>{threads[tp]}" for tp, at in positions.items())
-        case do.MoveThread(threads):
+        case do.MoveToThread(threads):
             return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())
         case do.CollectPositions():
             return "collect positions"
@@ -529,12 +540,12 @@ def show(command: do.Command) -> str:
             return f"call before releasing {_names(partitions) or 'nothing'}"
         case do.CallBeforeStarting(assignment=assignment):
             return "call before starting " + " ".join(f"{tp}>{thread}" for tp, thread in assignment.items())
-        case do.CallLost(partitions):
+        case do.CallPartitionsLost(partitions):
             return f"call lost {_names(partitions)}"
         case do.CompleteCommit(call, refused):
             told = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
             return f"answer commit {call}: {f'not written: {told}' if told else 'written'}"
-        case do.AnnounceShare(partitions):
+        case do.AnnounceAssignment(partitions):
             return f"share held: {partitions}"
         case do.AnnounceLeft(not_released):
             return f"left{', not released: ' + _names(not_released) if not_released else ''}"
@@ -546,7 +557,7 @@ def show(command: do.Command) -> str:
             return f"FAIL {kind}: {' / '.join(words.splitlines())}"
 
 
-def _show_release(tp: TopicPartition, part: do.ReleaseOf) -> str:
+def _show_release(tp: TopicPartition, part: do.PartitionToRelease) -> str:
     words = [str(tp)]
     if part.verify_owner:
         words.append("(if it is ours)")
@@ -557,7 +568,7 @@ def _show_release(tp: TopicPartition, part: do.ReleaseOf) -> str:
     return " ".join(words)
 
 
-def _control(command: do.Claim | do.Release | do.Commit | do.CommitToKafka) -> list[str]:
+def _control(command: do.AcquireOwnership | do.ReleaseOwnership | do.CommitToZooKeeper | do.CommitToKafka) -> list[str]:
     return [] if command.control_version is None else [f"control@{command.control_version}"]
 
 
@@ -591,15 +602,15 @@ def _count(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _subscription(text: str) -> Subscription:
+def _subscription(text: str) -> TopicSubscription:
     """``t1:2,t2:1``, or ``white_list=PATTERN:1``."""
     kind, is_list, pattern = text.partition("=")
     if is_list and kind in ("white_list", "black_list"):
-        return Subscription(kind, dict([_count(pattern)]))
-    return Subscription("static", dict(_count(of) for of in text.split(",") if of))
+        return TopicSubscription(kind, dict([_count(pattern)]))
+    return TopicSubscription("static", dict(_count(of) for of in text.split(",") if of))
 
 
-def _show_subscription(subscription: Subscription, between: str = " ") -> str:
+def _show_subscription(subscription: TopicSubscription, between: str = " ") -> str:
     words = between.join(f"{topic}:{n}" for topic, n in subscription.topics.items())
     return f"{subscription.pattern}={words}" if subscription.is_filter else words
 
@@ -613,30 +624,32 @@ def _stored(text: str) -> StoredOffset:
     return StoredOffset(int(offset), int(version or 0), written_zxid=int(zxid or 0))
 
 
-def _written(text: str, offset: int | None, stored: StoredOffset) -> Written:
+def _written(text: str, offset: int | None, stored: StoredOffset) -> ZooKeeperWriteResult:
     """``done``, ``rewound:3`` (a 3 was found and written over), ``taken:20@9`` (was ahead already), or an outcome."""
     kind, _, rest = text.partition(":")
     if kind in OUTCOMES:
-        return Written(OUTCOMES[kind], stored, rest or kind)
+        return ZooKeeperWriteResult(OUTCOMES[kind], stored, rest or kind)
     if kind == "taken":
-        return Written(Outcome.DONE, _stored(rest))
+        return ZooKeeperWriteResult(WriteOutcome.DONE, _stored(rest))
     after = stored if offset is None else StoredOffset(offset, stored.version + 1)
     if kind == "done":
-        return Written(Outcome.DONE, after)
+        return ZooKeeperWriteResult(WriteOutcome.DONE, after)
     if kind == "rewound":
-        return Written(Outcome.DONE, after, rewound_from=int(rest))
+        return ZooKeeperWriteResult(WriteOutcome.DONE, after, rewound_from=int(rest))
     raise BadTranscript(f"not an outcome: {text!r}")
 
 
-def _written_to_kafka(text: str) -> KafkaWritten:
+def _written_to_kafka(text: str) -> KafkaCommitResult:
     """``done``, ``final:why``, ``modern:why``, or an outcome."""
     kind, _, why = text.partition(":")
     if kind == "done":
-        return KafkaWritten(Outcome.DONE)
+        return KafkaCommitResult(WriteOutcome.DONE)
     if kind in ("final", "modern"):
-        return KafkaWritten(Outcome.FAILED, why or kind, is_permanent=True, is_coordinator_group_active=kind == "modern")
+        return KafkaCommitResult(
+            WriteOutcome.FAILED, why or kind, is_permanent=True, is_coordinator_group_active=kind == "modern"
+        )
     if kind in OUTCOMES:
-        return KafkaWritten(OUTCOMES[kind], why or kind)
+        return KafkaCommitResult(OUTCOMES[kind], why or kind)
     raise BadTranscript(f"not an outcome: {text!r}")
 
 

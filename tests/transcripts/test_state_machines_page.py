@@ -15,4 +15,6 @@ def test_the_page_about_the_state_machines_is_up_to_date(request: pytest.Fixture
     if request.config.getoption("--rewrite", default=False):
         PAGE.write_text(state_machine_page(), encoding="utf-8")
         return
-    assert PAGE.read_text(encoding="utf-8") == state_machine_page(), f"run pytest tests/transcripts --rewrite, and review {PAGE.name}"
+    assert PAGE.read_text(encoding="utf-8") == state_machine_page(), (
+        f"run pytest tests/transcripts --rewrite, and review {PAGE.name}"
+    )

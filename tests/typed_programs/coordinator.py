@@ -59,9 +59,7 @@ class Own:
             self.threads.update({TopicPartition(topic, number): thread for number, thread in row.items()})
 
 
-def make(
-    config: CoordinatorConsumerConfig, group: Mapping[str, object], hooks: Hooks
-) -> CoordinatorConsumerConnector:
+def make(config: CoordinatorConsumerConfig, group: Mapping[str, object], hooks: Hooks) -> CoordinatorConsumerConnector:
     return CoordinatorConsumerConnector(config, group, assignors=ASSIGNORS, hooks=hooks)
 
 

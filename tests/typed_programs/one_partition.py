@@ -7,7 +7,7 @@ import sys
 from zkconsumer import (
     EARLIEST_TIME,
     BrokerAddress,
-    Connect,
+    ConnectionFactory,
     ErrorCode,
     FetchRequest,
     FetchRequestBuilder,
@@ -49,7 +49,7 @@ def records(consumer: SimpleConsumer, at: TopicPartition, offset: int) -> list[R
     return list(found)
 
 
-def read(host: str, port: int, at: TopicPartition, connect: Connect | None = None) -> list[Record]:
+def read(host: str, port: int, at: TopicPartition, connect: ConnectionFactory | None = None) -> list[Record]:
     """The first records of a partition, from its leader."""
 
     def to(host: str, port: int) -> SimpleConsumer:

@@ -19,12 +19,12 @@ import psutil
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.lease import Lease
-from zkconsumer.kafka.any_broker import AnyBroker
+from zkconsumer.kafka.any_broker import BootstrapClient
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.runtime.brokers import UNREGISTERED
+from zkconsumer.runtime.brokers import NO_BROKER_REGISTERED
 from zkconsumer.streams import KafkaStream
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -59,7 +59,7 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
     """The growth in bytes."""
     addresses = [BrokerAddress(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
     settings = FetchSettings("budget", queued_max_bytes=budget)
-    brokers = AnyBroker(BlockingConnection, lambda: addresses, "budget", TIMEOUT_MS, nobody=UNREGISTERED)
+    brokers = BootstrapClient(BlockingConnection, lambda: addresses, "budget", TIMEOUT_MS, nobody=NO_BROKER_REGISTERED)
 
     def died(name: str, error: BaseException) -> None:
         raise SystemExit(f"{name}: {error}")
@@ -80,9 +80,7 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
         streams.append(stream)
 
     def start(numbers: range) -> None:
-        manager.start(
-            [PartitionTopicInfo(TopicPartition(topic, at), "c", queues[at % STREAMS], 0) for at in numbers]
-        )
+        manager.start([PartitionTopicInfo(TopicPartition(topic, at), "c", queues[at % STREAMS], 0) for at in numbers])
 
     start(range(1))
     next(streams[0].iterator())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zkconsumer.admin.brokers import CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS, SHARE_MS_MIN, Brokers
+from zkconsumer.admin.brokers import BROKER_TIMEOUT_MS_MIN, CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS, BrokerClient
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import BlockingConnection, Connection
@@ -72,7 +72,7 @@ class Net:
             *(BrokerAddress(100 + n, f"gone-{n}.fake.invalid", 9092) for n in range(gone)),
             *self.cluster.addresses,
         ]
-        self.brokers = Brokers(lambda: self.addresses, self._connect, self.clock, client_id="test")
+        self.brokers = BrokerClient(lambda: self.addresses, self._connect, self.clock, client_id="test")
 
     @property
     def took_ms(self) -> int:
@@ -99,7 +99,7 @@ class Net:
         )
 
 
-QUESTIONS: list[Callable[[Brokers], object]] = [
+QUESTIONS: list[Callable[[BrokerClient], object]] = [
     lambda brokers: brokers.leaders(None),
     lambda brokers: brokers.execute_on_any(fetch_cluster_id, tells=bool),
 ]
@@ -109,7 +109,7 @@ QUESTIONS: list[Callable[[Brokers], object]] = [
 @pytest.mark.parametrize("accepts", [False, True])
 @pytest.mark.parametrize("gone", [1, 2, 5, 15, 100])
 def test_however_many_brokers_are_gone_the_search_ends_in_time(
-    gone: int, accepts: bool, question: Callable[[Brokers], object]
+    gone: int, accepts: bool, question: Callable[[BrokerClient], object]
 ) -> None:
     net = Net(gone, accepts=accepts)
     with pytest.raises(BrokerUnreachable) as it:
@@ -131,7 +131,7 @@ def test_one_that_is_gone_is_given_no_more_than_it_was_before() -> None:
 def test_those_that_swallow_packets_leave_time_for_the_one_that_answers(gone: int) -> None:
     net = Net(gone, [WITH_ID])
     assert net.brokers.leaders(None).brokers.keys() == {0}
-    assert net.took_ms <= SEARCH_TIMEOUT_MS - SHARE_MS_MIN
+    assert net.took_ms <= SEARCH_TIMEOUT_MS - BROKER_TIMEOUT_MS_MIN
     before_ms = net.took_ms
     net.brokers.leaders(None)
     assert net.took_ms == before_ms, "who has answered is asked first"

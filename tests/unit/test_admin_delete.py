@@ -15,15 +15,15 @@ from tests.fix_world import MakeConnector
 from zkconsumer.admin import delete as deleting
 from zkconsumer.admin.delete import execute_deletion, plan_group_deletion
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.errors import PreconditionFailed, WorldError
+from zkconsumer.errors import PreconditionFailed, UnavailableError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Authority, Control, format_control
+from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
 
 
-def dead_group(world: FakeWorld, group: str, *topics: str, ids: bool = True, partitions: int = 2) -> None:
+def dead_group(world: FakeEnvironment, group: str, *topics: str, ids: bool = True, partitions: int = 2) -> None:
     """What a group leaves behind whose members have gone."""
     if ids:
         world.zookeeper.ensure(f"/consumers/{group}/ids")
@@ -33,7 +33,7 @@ def dead_group(world: FakeWorld, group: str, *topics: str, ids: bool = True, par
             world.zookeeper.ensure(f"/consumers/{group}/offsets/{topic}/{partition}", b"7")
 
 
-def join(world: FakeWorld, group: str) -> FakeZkStore:
+def join(world: FakeEnvironment, group: str) -> FakeZkStore:
     """Somebody registers, in a session of their own."""
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
@@ -42,14 +42,14 @@ def join(world: FakeWorld, group: str) -> FakeZkStore:
     return store
 
 
-def nodes(world: FakeWorld, below: str) -> list[str]:
+def nodes(world: FakeEnvironment, below: str) -> list[str]:
     return sorted(path for path in world.zookeeper.tree.dump() if path == below or path.startswith(f"{below}/"))
 
 
 # --- the cases of the original ----------------------------------------------------------------------------------
 
 
-def test_a_group_that_nobody_is_in_goes_and_the_others_stay(world: FakeWorld, tool: RunTool) -> None:
+def test_a_group_that_nobody_is_in_goes_and_the_others_stay(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "gone", "t")
     dead_group(world, "other", "t")
     result = tool("groups", "delete", "gone", "--execute")
@@ -60,7 +60,7 @@ def test_a_group_that_nobody_is_in_goes_and_the_others_stay(world: FakeWorld, to
     assert len(nodes(world, "/consumers/other")) == 8
 
 
-def test_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None:
+def test_an_active_group_is_not_touched(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t")
     join(world, "g")
     before = nodes(world, "/consumers/g")
@@ -74,14 +74,14 @@ def test_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None
     assert nodes(world, "/consumers/g") == before
 
 
-def test_the_only_topic_of_a_group_takes_the_group_with_it(world: FakeWorld, tool: RunTool) -> None:
+def test_the_only_topic_of_a_group_takes_the_group_with_it(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t")
     result = tool("groups", "delete", "g", "--topic", "t", "--execute")
     assert "all consumer group information for group g" in result.stdout
     assert nodes(world, "/consumers/g") == []
 
 
-def test_one_of_several_topics_takes_its_own_nodes_only(world: FakeWorld, tool: RunTool) -> None:
+def test_one_of_several_topics_takes_its_own_nodes_only(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t", "u")
     result = tool("groups", "delete", "g", "--topic", "t", "--execute")
     assert result.stdout == "Deleted consumer group information for group g topic t in zookeeper.\n"
@@ -90,7 +90,7 @@ def test_one_of_several_topics_takes_its_own_nodes_only(world: FakeWorld, tool: 
     assert nodes(world, "/consumers/g/ids") == ["/consumers/g/ids"]
 
 
-def test_a_topic_of_an_active_group_is_not_touched(world: FakeWorld, tool: RunTool) -> None:
+def test_a_topic_of_an_active_group_is_not_touched(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t", "u")
     join(world, "g")
     before = nodes(world, "/consumers")
@@ -98,7 +98,9 @@ def test_a_topic_of_an_active_group_is_not_touched(world: FakeWorld, tool: RunTo
     assert nodes(world, "/consumers") == before
 
 
-def test_a_topic_goes_from_every_inactive_group_and_active_ones_are_spared(world: FakeWorld, tool: RunTool) -> None:
+def test_a_topic_goes_from_every_inactive_group_and_active_ones_are_spared(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
     dead_group(world, "one", "t")
     dead_group(world, "two", "t", "u")
     dead_group(world, "live", "t")
@@ -118,7 +120,7 @@ def test_a_topic_goes_from_every_inactive_group_and_active_ones_are_spared(world
 
 
 def test_a_topic_that_is_made_again_is_consumed_from_its_beginning(
-    world: FakeWorld, tool: RunTool, connect: MakeConnector
+    world: FakeEnvironment, tool: RunTool, connect: MakeConnector
 ) -> None:
     dead_group(world, "g1", "t", partitions=1)
     assert tool("groups", "delete", "--topic", "t", "--execute").exit_code == 0
@@ -131,14 +133,14 @@ def test_a_topic_that_is_made_again_is_consumed_from_its_beginning(
 # --- better than the original -----------------------------------------------------------------------------------
 
 
-def test_a_topic_with_offsets_alone_keeps_the_group_alive(world: FakeWorld, tool: RunTool) -> None:
+def test_a_topic_with_offsets_alone_keeps_the_group_alive(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t")
     world.zookeeper.ensure("/consumers/g/offsets/committed-only/0", b"99")
     tool("groups", "delete", "g", "--topic", "t", "--execute")
     assert world.zookeeper.data("/consumers/g/offsets/committed-only/0") == b"99"
 
 
-def test_without_execute_it_says_what_would_go_and_changes_nothing(world: FakeWorld, tool: RunTool) -> None:
+def test_without_execute_it_says_what_would_go_and_changes_nothing(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "g", "t")
     before = nodes(world, "/consumers")
     result = tool("groups", "delete", "g")
@@ -153,7 +155,7 @@ def test_without_execute_it_says_what_would_go_and_changes_nothing(world: FakeWo
     }  # fmt: skip
 
 
-def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: FakeWorld, tool: RunTool) -> None:
+def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "orders", "t")
     result = tool("groups", "delete", "order", "--execute")
     assert result.exit_code == 1
@@ -168,11 +170,14 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     ("control", "why"),
     [
         (b"{}", "cannot be read"),
-        (format_control(Control("m1", 3, "switched", "kafka", "copy")), "on the move (switched)"),
-        (format_control(Control("m1", 3, "a word of later", "zookeeper", "copy")), "on the move (a word of later)"),
+        (format_control(ControlRecord("m1", 3, "switched", "kafka", "copy")), "on the move (switched)"),
+        (
+            format_control(ControlRecord("m1", 3, "a word of later", "zookeeper", "copy")),
+            "on the move (a word of later)",
+        ),
     ],
 )
-def test_a_group_on_the_move_is_refused(world: FakeWorld, tool: RunTool, control: bytes, why: str) -> None:
+def test_a_group_on_the_move_is_refused(world: FakeEnvironment, tool: RunTool, control: bytes, why: str) -> None:
     dead_group(world, "g", "t")
     world.zookeeper.ensure("/zkconsumer/groups/g", control)
     result = tool("groups", "delete", "g", "--execute")
@@ -183,17 +188,17 @@ def test_a_group_on_the_move_is_refused(world: FakeWorld, tool: RunTool, control
 
 @pytest.mark.parametrize(("phase", "authority"), [("completed", "kafka"), ("undone", "zookeeper")])
 def test_what_a_group_left_that_moved_goes_and_what_says_so_stays(
-    world: FakeWorld, tool: RunTool, phase: str, authority: Authority
+    world: FakeEnvironment, tool: RunTool, phase: str, authority: Authority
 ) -> None:
     dead_group(world, "g", "t")
-    control = format_control(Control("m1", 3, phase, authority, "copy"))
+    control = format_control(ControlRecord("m1", 3, phase, authority, "copy"))
     world.zookeeper.ensure("/zkconsumer/groups/g", control)
     assert tool("groups", "delete", "g", "--execute").exit_code == 0
     assert nodes(world, "/consumers/g") == []
     assert world.zookeeper.data("/zkconsumer/groups/g") == control
 
 
-def test_some_deleted_and_some_refused_is_partial(world: FakeWorld, tool: RunTool) -> None:
+def test_some_deleted_and_some_refused_is_partial(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "a", "t")
     dead_group(world, "b", "t")
     join(world, "b")
@@ -223,12 +228,12 @@ def test_a_wrong_call_is_refused(tool: RunTool, words: list[str], said: str) -> 
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both ways to delete; a small limit sends even a small group the second way."""
     if request.param == "fenced":
-        monkeypatch.setattr(deleting, "NODES_AT_ONCE_MAX", 3)
+        monkeypatch.setattr(deleting, "NODES_PER_MULTI_MAX", 3)
     return request.param
 
 
 @pytest.mark.parametrize("topic", [None, "t"])
-def test_both_ways_leave_the_same(world: FakeWorld, admin: AdminSession, way: str, topic: str | None) -> None:
+def test_both_ways_leave_the_same(world: FakeEnvironment, admin: AdminSession, way: str, topic: str | None) -> None:
     dead_group(world, "g", "t", "u", partitions=9)
     assert execute_deletion(admin, plan_group_deletion(admin, "g", topic)).status == "deleted"
     left = nodes(world, "/consumers/g")
@@ -247,7 +252,7 @@ def test_both_ways_leave_the_same(world: FakeWorld, admin: AdminSession, way: st
 @pytest.mark.parametrize("topic", [None, "t"])
 @pytest.mark.parametrize("ids", [True, False])
 def test_who_joined_after_the_plan_keeps_everything(
-    world: FakeWorld, admin: AdminSession, way: str, topic: str | None, ids: bool
+    world: FakeEnvironment, admin: AdminSession, way: str, topic: str | None, ids: bool
 ) -> None:
     dead_group(world, "g", "t", "u", ids=ids)
     target = plan_group_deletion(admin, "g", topic)
@@ -258,19 +263,21 @@ def test_who_joined_after_the_plan_keeps_everything(
     assert nodes(world, "/consumers/g") == before
 
 
-def test_an_offset_that_appears_after_the_plan_is_deleted_too(world: FakeWorld, admin: AdminSession, way: str) -> None:
+def test_an_offset_that_appears_after_the_plan_is_deleted_too(
+    world: FakeEnvironment, admin: AdminSession, way: str
+) -> None:
     dead_group(world, "g", "t")
     target = plan_group_deletion(admin, "g")
     world.zookeeper.ensure("/consumers/g/offsets/t/77", b"1")
     if way == "fenced":
-        with pytest.raises(WorldError, match="Run it again"):
+        with pytest.raises(UnavailableError, match="Run it again"):
             execute_deletion(admin, target)
         target = plan_group_deletion(admin, "g")
     execute_deletion(admin, target)
     assert nodes(world, "/consumers/g") == []
 
 
-def test_a_node_that_went_by_itself_does_not_stop_it(world: FakeWorld, admin: AdminSession, way: str) -> None:
+def test_a_node_that_went_by_itself_does_not_stop_it(world: FakeEnvironment, admin: AdminSession, way: str) -> None:
     dead_group(world, "g", "t")
     target = plan_group_deletion(admin, "g")
     world.zookeeper.remove("/consumers/g/offsets/t/1")
@@ -279,9 +286,9 @@ def test_a_node_that_went_by_itself_does_not_stop_it(world: FakeWorld, admin: Ad
 
 
 def test_nobody_can_register_while_many_nodes_are_deleted(
-    world: FakeWorld, admin: AdminSession, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, admin: AdminSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deleting, "NODES_AT_ONCE_MAX", 3)
+    monkeypatch.setattr(deleting, "NODES_PER_MULTI_MAX", 3)
     dead_group(world, "g", "t", partitions=9)
     other = FakeZkStore(world.zookeeper)
     other.start(1_000)
@@ -304,9 +311,9 @@ def test_nobody_can_register_while_many_nodes_are_deleted(
 
 
 def test_a_fence_that_went_with_its_session_stops_the_deletion(
-    world: FakeWorld, admin: AdminSession, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, admin: AdminSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deleting, "NODES_AT_ONCE_MAX", 3)
+    monkeypatch.setattr(deleting, "NODES_PER_MULTI_MAX", 3)
     dead_group(world, "g", "t", partitions=9)
     fenced = deleting._delete_some
 
@@ -316,18 +323,18 @@ def test_a_fence_that_went_with_its_session_stops_the_deletion(
         return fenced(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(deleting, "_delete_some", lose_the_fence)
-    with pytest.raises(WorldError, match="stopped in the middle"):
+    with pytest.raises(UnavailableError, match="stopped in the middle"):
         execute_deletion(admin, plan_group_deletion(admin, "g"))
     assert "/consumers/g/ids/g_c" in nodes(world, "/consumers/g")
     assert len(nodes(world, "/consumers/g/offsets/t")) == 10
 
 
-def test_a_missing_right_is_named_and_nothing_goes(world: FakeWorld, admin: AdminSession, way: str) -> None:
+def test_a_missing_right_is_named_and_nothing_goes(world: FakeEnvironment, admin: AdminSession, way: str) -> None:
     dead_group(world, "g", "t")
     target = plan_group_deletion(admin, "g")
     before = nodes(world, "/consumers/g")
     world.zookeeper.set_acl("/consumers/g", ())
-    with pytest.raises((PreconditionFailed, WorldError), match="NoAuth"):
+    with pytest.raises((PreconditionFailed, UnavailableError), match="NoAuth"):
         execute_deletion(admin, target)
     assert nodes(world, "/consumers/g") == before
 
@@ -335,7 +342,9 @@ def test_a_missing_right_is_named_and_nothing_goes(world: FakeWorld, admin: Admi
 # --- litter -----------------------------------------------------------------------------------------------------
 
 
-def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(world: FakeWorld, tool: RunTool) -> None:
+def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
     dead_group(world, "console-consumer-12345", "t")
     dead_group(world, "console-consumer-7", "t")
     dead_group(world, "console-consumer-mine", "t")
@@ -350,7 +359,7 @@ def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(wor
         assert nodes(world, f"/consumers/{left}/offsets/t") != []
 
 
-def test_young_litter_is_left_alone(world: FakeWorld, tool: RunTool) -> None:
+def test_young_litter_is_left_alone(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "console-consumer-1", "t")
     result = tool("groups", "delete", "--litter", "--older-than", "9999d", "--execute")
     assert (result.exit_code, result.stdout) == (0, "")

@@ -20,18 +20,18 @@ from tests.unit.test_admin_groups import SCALA, scala_member
 from zkconsumer.admin import coordinators
 from zkconsumer.admin.describe import COLUMNS, current_offset
 from zkconsumer.admin.listing import list_groups
-from zkconsumer.admin.modern import ModernLook
+from zkconsumer.admin.modern import CoordinatorGroupSnapshot
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
-from zkconsumer.kafka.modern_groups import ModernGroup, ModernMember
+from zkconsumer.kafka.modern_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.testing import fake_groups
 from zkconsumer.testing.fake_faults import GroupError
-from zkconsumer.testing.fake_groups import MODERN_MEMBER
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.fake_groups import COORDINATOR_MEMBER
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Authority, Control, format_control
+from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
 
 LIST = f"zkconsumer groups list --zookeeper {ADDRESS}"
 HEADER = (
@@ -40,7 +40,7 @@ HEADER = (
 )
 
 
-def offset(world: FakeWorld, at: str, value: int, group: str = "g1") -> None:
+def offset(world: FakeEnvironment, at: str, value: int, group: str = "g1") -> None:
     world.zookeeper.ensure(f"/consumers/{group}/offsets/{at}", str(value).encode())
 
 
@@ -62,7 +62,9 @@ def described(tool: RunTool, *words: str) -> dict[str, Any]:
 # --- list -------------------------------------------------------------------------------------------------------
 
 
-def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+def test_it_lists_exactly_the_groups_below_consumers(
+    world: FakeEnvironment, tool: RunTool, connect: MakeConnector
+) -> None:
     """ListConsumerGroupTest."""
     world.create_topic("clicks", 2)
     connect(group_id="ours").create_message_streams({"clicks": 1})
@@ -80,7 +82,7 @@ def test_it_lists_exactly_the_groups_below_consumers(world: FakeWorld, tool: Run
     assert [row[0] for row in rows(tool("groups", "list", "--empty").stdout)] == ["bare", "done"]
 
 
-def test_an_empty_list_says_what_is_empty(world: FakeWorld, tool: RunTool) -> None:
+def test_an_empty_list_says_what_is_empty(world: FakeEnvironment, tool: RunTool) -> None:
     none = tool("groups", "list")
     assert (none.exit_code, rows(none.stdout)) == (0, [])
     assert none.stderr == (
@@ -96,7 +98,7 @@ def test_an_empty_list_says_what_is_empty(world: FakeWorld, tool: RunTool) -> No
     assert "the brokers coordinate none" not in tool("groups", "list", "--active").stderr
 
 
-def test_list_as_json_names_the_litter(world: FakeWorld, tool: RunTool) -> None:
+def test_list_as_json_names_the_litter(world: FakeEnvironment, tool: RunTool) -> None:
     offset(world, "t/0", 1, "console-consumer-1")
     told = json.loads(tool("groups", "list", "-o", "json").stdout)
     [line] = told["groups"]
@@ -107,19 +109,19 @@ def test_list_as_json_names_the_litter(world: FakeWorld, tool: RunTool) -> None:
     assert "--litter" in told["next_steps"][0]
 
 
-def test_a_console_consumer_that_runs_is_no_litter(world: FakeWorld, tool: RunTool) -> None:
+def test_a_console_consumer_that_runs_is_no_litter(world: FakeEnvironment, tool: RunTool) -> None:
     scala_member(world, "console-consumer-1_c", {"clicks": 1})
     [line] = json.loads(tool("groups", "list", "-o", "json").stdout)["groups"]
     assert (line["active"], line["console_litter"]) == (True, False)
 
 
-def test_many_groups_are_read_in_few_packets(world: FakeWorld, admin: AdminSession) -> None:
+def test_many_groups_are_read_in_few_packets(world: FakeEnvironment, admin: AdminSession) -> None:
     for number in range(250):
         offset(world, "t/0", 1, f"g{number:03}")
     assert [line.group for line in list_groups(admin)] == [f"g{number:03}" for number in range(250)]
 
 
-def test_owners_of_both_kinds_make_a_mixed_group(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+def test_owners_of_both_kinds_make_a_mixed_group(world: FakeEnvironment, tool: RunTool, connect: MakeConnector) -> None:
     world.create_topic("clicks", 2)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0",))
     connect(consumer_id="z").create_message_streams({"clicks": 1})
@@ -129,7 +131,7 @@ def test_owners_of_both_kinds_make_a_mixed_group(world: FakeWorld, tool: RunTool
 # --- describe ---------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeWorld, tool: RunTool) -> None:
+def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeEnvironment, tool: RunTool) -> None:
     offset(world, "t/0", 1, "payments")
     for words in (("groups", "describe", "payment"), ("lag", "payment")):
         result = tool(*words)
@@ -142,7 +144,7 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeW
     assert zzz.stderr == f"zkconsumer: The consumer group 'zzz' does not exist. The groups that there are: {LIST}\n"
 
 
-def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: RunTool) -> None:
+def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 2)
     world.cluster.append("clicks", 0, [b"x"] * 5)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
@@ -157,7 +159,7 @@ def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeWorld, tool: R
     ]
 
 
-def test_a_group_without_members_has_rows_without_owners(world: FakeWorld, tool: RunTool) -> None:
+def test_a_group_without_members_has_rows_without_owners(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
     assert rows(tool("groups", "describe", "g1").stdout) == [
@@ -165,7 +167,7 @@ def test_a_group_without_members_has_rows_without_owners(world: FakeWorld, tool:
     ]
 
 
-def test_members_without_partitions_are_rows_at_the_end(world: FakeWorld, tool: RunTool) -> None:
+def test_members_without_partitions_are_rows_at_the_end(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0",))
     scala_member(world, "g1_idle", {"clicks": 1, "views": 1})
@@ -178,7 +180,7 @@ def test_members_without_partitions_are_rows_at_the_end(world: FakeWorld, tool: 
 
 
 def test_members_of_ours_and_nodes_of_nobody_are_told_apart(
-    world: FakeWorld, tool: RunTool, connect: MakeConnector
+    world: FakeEnvironment, tool: RunTool, connect: MakeConnector
 ) -> None:
     world.create_topic("clicks", 2)
     ours = connect(consumer_id="a")
@@ -189,7 +191,7 @@ def test_members_of_ours_and_nodes_of_nobody_are_told_apart(
     assert found == {("clicks", 0): "zkconsumer", ("clicks", 1): "zkconsumer", ("held", 0): "persistent"}
 
 
-def test_a_fence_is_nobodys_claim(world: FakeWorld, tool: RunTool) -> None:
+def test_a_fence_is_nobodys_claim(world: FakeEnvironment, tool: RunTool) -> None:
     """Old tools print the head of its text as the owner; ours say what it is."""
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
@@ -207,17 +209,19 @@ def test_a_fence_is_nobodys_claim(world: FakeWorld, tool: RunTool) -> None:
     ],
 )
 def test_a_group_that_moves_or_has_moved_is_told_apart(
-    world: FakeWorld, tool: RunTool, phase: str, authority: Authority, words: str, step: str
+    world: FakeEnvironment, tool: RunTool, phase: str, authority: Authority, words: str, step: str
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
-    control = Control("m1", 2, phase, authority, "copy")
+    control = ControlRecord("m1", 2, phase, authority, "copy")
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     assert words in tool("groups", "describe", "g1").stderr
     assert described(tool, "g1")["next_steps"][0] == f"zkconsumer {step} --zookeeper {ADDRESS}"
 
 
-def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(world: FakeWorld, tool: RunTool) -> None:
+def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
     world.create_topic("kept", 1)
     offset(world, "kept/0", 0)
     offset(world, "gone/4", 9)
@@ -239,14 +243,16 @@ def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(worl
     assert (told["exit_code"], told["topics_not_found"]) == (1, ["ketp"])
 
 
-def test_a_topic_that_a_member_subscribes_to_is_not_missing_beside_another(world: FakeWorld, tool: RunTool) -> None:
+def test_a_topic_that_a_member_subscribes_to_is_not_missing_beside_another(
+    world: FakeEnvironment, tool: RunTool
+) -> None:
     world.create_topic("clicks", 1)
     world.create_topic("views", 1)
     scala_member(world, SCALA, {"clicks": 1, "views": 1})
     assert tool("groups", "describe", "g1", "--topic", "views").stderr == ""
 
 
-def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeWorld, tool: RunTool) -> None:
+def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 2)
     offset(world, "clicks/0", 0)
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/1", b"abc")
@@ -264,46 +270,54 @@ def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeWorld, tool
 
 
 def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
-    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, tool: RunTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create_topic("clicks", 1)
     in_kafka(world, 12)
     offset(world, "clicks/0", 12)
-    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(Control("m1", 2, "verified", "zookeeper", "copy")))
+    world.zookeeper.ensure(
+        "/zkconsumer/groups/g1", format_control(ControlRecord("m1", 2, "verified", "zookeeper", "copy"))
+    )
     world.cluster.set_coordinator_members("g1", True)
     assert "the modern group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
-    placeholder = replace(MODERN_MEMBER, client_id="zkconsumer-m1")
-    monkeypatch.setattr(fake_groups, "MODERN_MEMBER", placeholder)
+    placeholder = replace(COORDINATOR_MEMBER, client_id="zkconsumer-m1")
+    monkeypatch.setattr(fake_groups, "COORDINATOR_MEMBER", placeholder)
     result = tool("groups", "describe", "g1")
     assert [row[1:3] for row in rows(result.stdout)] == [["clicks", "0"]], "the placeholder has no rows"
     assert "the placeholder member of the migration keeps the modern group g1 empty" in result.stderr
 
 
 def test_the_lag_of_a_group_that_has_moved_names_the_members_that_read_now(
-    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, tool: RunTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create_topic("clicks", 2)
     in_kafka(world, 12)
     offset(world, "clicks/0", 7)
     now = (TopicPartition("clicks", 0), TopicPartition("later", 3))
-    member = ModernMember("new-1", client_id="new", host="/127.0.0.1", partitions=now)
-    group = ModernGroup("Stable", protocol_type="consumer", members=(member,))
+    member = CoordinatorGroupMember("new-1", client_id="new", host="/127.0.0.1", partitions=now)
+    group = CoordinatorGroup("Stable", protocol_type="consumer", members=(member,))
     offsets = dict.fromkeys(now, 12)
-    monkeypatch.setattr(lag_command, "look_at_modern", lambda *_: (ModernLook("g1", group, offsets, offsets), ()))
+    monkeypatch.setattr(
+        lag_command,
+        "read_coordinator_group_snapshot",
+        lambda *_: (CoordinatorGroupSnapshot("g1", group, offsets, offsets), ()),
+    )
     assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
         ["clicks", "0", "7", "-"], ["clicks", "1", "-", "-"]
     ]  # fmt: skip
-    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(Control("m1", 2, "switched", "kafka", "copy")))
+    world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(ControlRecord("m1", 2, "switched", "kafka", "copy")))
     assert [row[:3] + row[5:] for row in rows(tool("lag", "g1").stdout)[:-1]] == [
         ["clicks", "0", "12", "new-1"], ["clicks", "1", "-", "-"], ["later", "3", "12", "new-1"]
     ]  # fmt: skip
-    monkeypatch.setattr(lag_command, "look_at_modern", lambda *_: (None, ("broker-1 does not answer",)))
+    monkeypatch.setattr(
+        lag_command, "read_coordinator_group_snapshot", lambda *_: (None, ("broker-1 does not answer",))
+    )
     unknown = tool("lag", "g1")
     assert (unknown.exit_code, unknown.stderr) == (1, "zkconsumer: broker-1 does not answer\n")
     assert [row[5] for row in rows(unknown.stdout)[:-1]] == ["?", "?"]
 
 
-def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool: RunTool) -> None:
+def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     scala_member(world, SCALA, {"clicks": 1})
     told = described(tool, "g1")
@@ -320,7 +334,7 @@ def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeWorld, tool
     ]  # fmt: skip
 
 
-def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeWorld, tool: RunTool) -> None:
+def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
     for address in world.cluster.addresses:
@@ -333,7 +347,7 @@ def test_brokers_that_are_away_cost_a_question_mark_and_an_error(world: FakeWorl
     assert (told["exit_code"], told["rows"][0]["unknown"]) == (1, ["kafka_offset", "lag", "log_end_offset"])
 
 
-def test_nobody_is_asked_about_kafkas_offsets_where_kafka_keeps_none(world: FakeWorld, tool: RunTool) -> None:
+def test_nobody_is_asked_about_kafkas_offsets_where_kafka_keeps_none(world: FakeEnvironment, tool: RunTool) -> None:
     """The question alone would make old brokers create the topic of the offsets."""
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
@@ -369,13 +383,13 @@ def test_a_restarted_member_starts_from(
     assert current_offset(in_zookeeper, in_kafka, storage, authority) == expected
 
 
-def in_kafka(world: FakeWorld, offset: int) -> None:
+def in_kafka(world: FakeEnvironment, offset: int) -> None:
     """An offset of ``clicks/0`` in Kafka's own store."""
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     world.cluster.commit("g1", "clicks", 0, offset)
 
 
-def test_offsets_of_both_stores_stand_side_by_side(world: FakeWorld, tool: RunTool, tmp_path: Path) -> None:
+def test_offsets_of_both_stores_stand_side_by_side(world: FakeEnvironment, tool: RunTool, tmp_path: Path) -> None:
     world.create_topic("clicks", 1)
     world.cluster.append("clicks", 0, [b"x"] * 20)
     offset(world, "clicks/0", 7)
@@ -394,12 +408,12 @@ def test_offsets_of_both_stores_stand_side_by_side(world: FakeWorld, tool: RunTo
 
 
 def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
-    world: FakeWorld, tool: RunTool, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, tool: RunTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
     in_kafka(world, 12)
-    monkeypatch.setattr(coordinators, "RETRY_PAUSE_MS", 1)
+    monkeypatch.setattr(coordinators, "COORDINATOR_RETRY_BACKOFF_MS", 1)
     world.cluster.inject(GroupError("g1", COORDINATOR_NOT_AVAILABLE.code), times=None)
     result = tool("groups", "describe", "g1")
     assert result.exit_code == 1
@@ -407,9 +421,7 @@ def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
     assert "zkconsumer: offsets in Kafka are not known: no broker names the coordinator of group g1" in result.stderr
 
 
-def test_a_control_znode_decides_about_the_authority(
-    world: FakeWorld, tool: RunTool
-) -> None:
+def test_a_control_znode_decides_about_the_authority(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
     in_kafka(world, 12)
@@ -428,7 +440,7 @@ def test_a_control_znode_decides_about_the_authority(
 # --- lag --------------------------------------------------------------------------------------------------------
 
 
-def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> None:
+def test_lag_of_each_partition_and_in_all(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 3)
     world.cluster.append("clicks", 0, [b"x"] * 5)
     offset(world, "clicks/0", 3)
@@ -449,7 +461,7 @@ def test_lag_of_each_partition_and_in_all(world: FakeWorld, tool: RunTool) -> No
     assert (told["total"], told["exit_code"], told["topics_not_found"]) == (None, 1, ["clisk"])
 
 
-def test_a_lag_of_which_nothing_is_known_is_not_zero(world: FakeWorld, tool: RunTool) -> None:
+def test_a_lag_of_which_nothing_is_known_is_not_zero(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 2)
     scala_member(world, SCALA, {"clicks": 1})
     assert tool("lag", "g1").stdout.splitlines()[-1] == "TOTAL -  (2 of 2 partitions without an offset)"
@@ -473,7 +485,7 @@ def test_without_an_address_the_options_are_named() -> None:
         )
 
 
-def test_a_member_that_reads_has_no_lag_left(world: FakeWorld, tool: RunTool, connect: MakeConnector) -> None:
+def test_a_member_that_reads_has_no_lag_left(world: FakeEnvironment, tool: RunTool, connect: MakeConnector) -> None:
     world.create_topic("clicks", 1)
     world.cluster.append("clicks", 0, [b"x"] * 5)
     connector = connect()
@@ -499,13 +511,13 @@ class Looks:
         return False
 
 
-def watch(world: FakeWorld, monkeypatch: pytest.MonkeyPatch, *words: str, between: tuple[Any, ...]) -> Any:
+def watch(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, *words: str, between: tuple[Any, ...]) -> Any:
     monkeypatch.setattr(lag_command, "StopSignal", Looks(*between))
     return CliRunner().invoke(main, ["lag", "g1", "--watch", *words, "--zookeeper", ADDRESS], obj=doors(world))
 
 
 def test_watching_survives_a_broker_that_is_away_and_says_so_once(
-    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
@@ -523,18 +535,16 @@ def test_watching_survives_a_broker_that_is_away_and_says_so_once(
     assert "everything is known again" in result.stderr
 
 
-def test_watching_as_json_is_a_line_a_look(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_as_json_is_a_line_a_look(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
-    result = watch(
-        world, monkeypatch, "-o", "json", between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),)
-    )
+    result = watch(world, monkeypatch, "-o", "json", between=(lambda: world.cluster.append("clicks", 0, [b"x"] * 4),))
     assert [json.loads(line)["total"] for line in result.stdout.splitlines()] == [0, 4]
 
 
 @pytest.mark.parametrize("has_rich", [True, False])
 def test_on_a_terminal_the_table_stays_in_its_place_if_rich_is_there(
-    world: FakeWorld, monkeypatch: pytest.MonkeyPatch, has_rich: bool
+    world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, has_rich: bool
 ) -> None:
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 0)
@@ -548,7 +558,7 @@ def test_on_a_terminal_the_table_stays_in_its_place_if_rich_is_there(
     assert totals == (["TOTAL 4"] if has_rich else ["TOTAL 0", "TOTAL 4"])
 
 
-def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.zookeeper.ensure("/consumers/g1")
     result = watch(world, monkeypatch, between=(lambda: world.zookeeper.remove("/consumers/g1"),))
     assert "the group g1 is gone from ZooKeeper" in result.stderr
@@ -557,7 +567,9 @@ def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeWorld, monkeyp
 # --- brokers without ZooKeeper ----------------------------------------------------------------------------------
 
 
-def test_with_bootstrap_servers_the_brokers_tell_of_the_topics(world: FakeWorld, tool: RunTool, tmp_path: Path) -> None:
+def test_with_bootstrap_servers_the_brokers_tell_of_the_topics(
+    world: FakeEnvironment, tool: RunTool, tmp_path: Path
+) -> None:
     """As with KRaft brokers: the group is in ZooKeeper, and the cluster is not."""
     world.create_topic("clicks", 2)
     world.cluster.append("clicks", 1, [b"x"] * 3)

@@ -16,18 +16,18 @@ from tests.fix_world import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
 from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
-from zkconsumer.admin.doctor import FAMILIES, run_checks
+from zkconsumer.admin.doctor import CHECK_MODULES, run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
-from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 from zkconsumer.admin.doctor.owners import owned_by_registered_threads
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.cli.main import main
 from zkconsumer.core.assignment import AssignmentContext, create_instance
 from zkconsumer.core.subscription import StaticTopicCount
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.wire import compression
 from zkconsumer.zk.registration import incompatible_releases
 from zkconsumer.zk.requests import Create, Multi, SetOp
@@ -43,10 +43,10 @@ Act = Callable[[], object]
 class Clinic:
     """Examines the group ``g1`` of a world; between the looks it does what the test says, one thing a sample."""
 
-    def __init__(self, world: FakeWorld) -> None:
+    def __init__(self, world: FakeEnvironment) -> None:
         self.world = world
 
-    def facts(self, *between: Act, age_ms: int = HOUR_MS, look_for_ms: int = 4_000, **how: Any) -> Facts:
+    def facts(self, *between: Act, age_ms: int = HOUR_MS, look_for_ms: int = 4_000, **how: Any) -> GroupFacts:
         """``age_ms``: how long before the examination everything was written."""
         clock = ManualClock(wall_ms=FAKE_EPOCH_MS + self.world.zookeeper._seq + age_ms)
         acts = list(between)
@@ -56,29 +56,29 @@ class Clinic:
                 acts.pop(0)()
             clock.move(ms)
 
-        reached = Doors(self.world.store, self.world.cluster.connect, clock)
+        reached = AdminDependencies(self.world.store, self.world.cluster.connect, clock)
         with AdminSession.open(ADDRESS, None, reached) as session:
             found = collect_facts(session, "g1", look_for_ms, pause=pause, **how)
         assert found is not None
         return found
 
-    def findings(self, *between: Act, **how: Any) -> dict[str, Finding]:
+    def findings(self, *between: Act, **how: Any) -> dict[str, DoctorFinding]:
         return {finding.name: finding for finding in run_checks(self.facts(*between, **how))}
 
 
 @pytest.fixture
-def clinic(world: FakeWorld) -> Clinic:
+def clinic(world: FakeEnvironment) -> Clinic:
     """A topic ``clicks`` of four partitions without records."""
     world.create_topic("clicks", 4)
     return Clinic(world)
 
 
-def stored(world: FakeWorld, at: str, offset: int | bytes) -> None:
+def stored(world: FakeEnvironment, at: str, offset: int | bytes) -> None:
     data = offset if isinstance(offset, bytes) else str(offset).encode()
     world.zookeeper.ensure(f"/consumers/g1/offsets/{at}", data)
 
 
-def healthy(world: FakeWorld) -> FakeZkStore:
+def healthy(world: FakeEnvironment) -> FakeZkStore:
     """One original member that owns everything and has read everything."""
     owns = tuple(f"clicks/{number}" for number in range(4))
     for at in owns:
@@ -86,14 +86,14 @@ def healthy(world: FakeWorld) -> FakeZkStore:
     return scala_member(world, SCALA, {"clicks": 1}, owns)
 
 
-def words(finding: Finding) -> str:
+def words(finding: DoctorFinding) -> str:
     return "\n".join((finding.description, *finding.evidence, *finding.next_steps))
 
 
 # --- a healthy group --------------------------------------------------------------------------------------------
 
 
-def test_a_healthy_group_has_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_healthy_group_has_no_finding(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     facts = clinic.facts()
     assert run_checks(facts) == []
@@ -102,7 +102,7 @@ def test_a_healthy_group_has_no_finding(world: FakeWorld, clinic: Clinic) -> Non
 
 
 def test_a_group_of_ours_and_the_original_has_no_finding(
-    world: FakeWorld, clinic: Clinic, connect: MakeConnector
+    world: FakeEnvironment, clinic: Clinic, connect: MakeConnector
 ) -> None:
     world.cluster.append("clicks", 3, [b"x"] * 3)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
@@ -113,21 +113,21 @@ def test_a_group_of_ours_and_the_original_has_no_finding(
     assert clinic.findings() == {}
 
 
-def test_each_finding_has_evidence_a_next_step_and_a_name_of_its_own(world: FakeWorld, clinic: Clinic) -> None:
+def test_each_finding_has_evidence_a_next_step_and_a_name_of_its_own(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"?")
     stored(world, "gone/0", 1)
     found = run_checks(clinic.facts())
     assert len({finding.name for finding in found}) == len(found) >= 3
     assert all(finding.evidence and finding.next_steps for finding in found)
-    told = "\n".join(module.__doc__ or "" for module in FAMILIES)
+    told = "\n".join(module.__doc__ or "" for module in CHECK_MODULES)
     assert all(finding.name in told for finding in found)
 
 
 # --- registrations ----------------------------------------------------------------------------------------------
 
 
-def register(world: FakeWorld, name: str, **members: Any) -> None:
+def register(world: FakeEnvironment, name: str, **members: Any) -> None:
     """A registration in a session of its own; ``members`` are the keys of its JSON."""
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
@@ -136,7 +136,7 @@ def register(world: FakeWorld, name: str, **members: Any) -> None:
     submit_and_wait(store, [Create(f"/consumers/g1/ids/{name}", json.dumps(data).encode(), ephemeral=True)], 1_000)
 
 
-def test_a_registration_that_nobody_can_read_is_poison(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_registration_that_nobody_can_read_is_poison(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     register(world, "g1_bad", subscription={"clicks": 0})
     finding = clinic.findings()["registration-unusable"]
@@ -144,19 +144,19 @@ def test_a_registration_that_nobody_can_read_is_poison(world: FakeWorld, clinic:
     assert "0 streams for 'clicks'" in words(finding)
 
 
-def test_a_filter_that_no_java_compiles_is_poison(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_filter_that_no_java_compiles_is_poison(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_bad", subscription={"(": 1}, pattern="white_list")
     assert "no Java compiles" in words(clinic.findings()["registration-unusable"])
 
 
-def test_a_filter_that_only_java_understands_makes_ours_leave(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_filter_that_only_java_understands_makes_ours_leave(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_odd", subscription={r"(a|b)\1(?<=x+)": 1}, pattern="white_list")
     found = clinic.findings()
     assert "registration-not-evaluable" in found
     assert "registration-unusable" not in found
 
 
-def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_go-1416246370000-aa", timestamp=1416246370000)
     finding = clinic.findings()["registration-of-some"]
     assert "release up to 0.11" in finding.description
@@ -178,7 +178,7 @@ def test_which_releases_refuse_a_registration(data: bytes, refusing: set[str]) -
         incompatible_releases(b"?")
 
 
-def test_a_persistent_registration_never_goes(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_persistent_registration_never_goes(world: FakeEnvironment, clinic: Clinic) -> None:
     data = {"version": 1, "subscription": {"clicks": 1}, "pattern": "static", "timestamp": "1"}
     world.zookeeper.ensure("/consumers/g1/ids/g1_c", json.dumps(data).encode())
     assert "registration-persistent" in clinic.findings()
@@ -188,7 +188,7 @@ def test_a_persistent_registration_never_goes(world: FakeWorld, clinic: Clinic) 
     assert "no session, registered" in words(unusable)
 
 
-def test_a_filter_that_was_escaped_twice_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_filter_that_was_escaped_twice_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"cli.ks\\\\.x|clicks": 1}, pattern="white_list")
     register(world, "g1_b", subscription={"cli.ks": 1}, pattern="white_list")
     finding = clinic.findings()["registration-double-escaped"]
@@ -196,12 +196,12 @@ def test_a_filter_that_was_escaped_twice_is_told(world: FakeWorld, clinic: Clini
     assert "g1_b" not in words(finding)
 
 
-def test_subscriptions_to_nothing_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_subscriptions_to_nothing_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"clikcs": 1})
     assert "clikcs" in words(clinic.findings()["subscription-to-nothing"])
 
 
-def test_a_filter_that_takes_no_topic_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_filter_that_takes_no_topic_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"nothing.*": 1}, pattern="white_list")
     assert "takes no topic" in words(clinic.findings()["subscription-to-nothing"])
 
@@ -212,13 +212,13 @@ TWO = ("g1_a", "g1_b")
 
 
 def two_members(
-    world: FakeWorld, a: tuple[str, ...], b: tuple[str, ...], topics: tuple[str, ...] = ("clicks",)
+    world: FakeEnvironment, a: tuple[str, ...], b: tuple[str, ...], topics: tuple[str, ...] = ("clicks",)
 ) -> None:
     for name, owns in zip(TWO, (a, b), strict=True):
         scala_member(world, name, dict.fromkeys(topics, 1), owns)
 
 
-def test_members_that_compute_otherwise_are_told_by_their_owners(world: FakeWorld, clinic: Clinic) -> None:
+def test_members_that_compute_otherwise_are_told_by_their_owners(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/3"), ("clicks/1", "clicks/2"))
     finding = clinic.findings()["strategies-differ"]
     assert "g1_a owns clicks/0, clicks/3: no setting gives it exactly that" in finding.evidence
@@ -226,7 +226,7 @@ def test_members_that_compute_otherwise_are_told_by_their_owners(world: FakeWorl
 
 
 @pytest.mark.parametrize("form", ["range", "roundrobin"])
-def test_members_that_compute_alike_are_no_finding(world: FakeWorld, clinic: Clinic, form: str) -> None:
+def test_members_that_compute_alike_are_no_finding(world: FakeEnvironment, clinic: Clinic, form: str) -> None:
     if form == "range":
         two_members(world, ("clicks/0", "clicks/1"), ("clicks/2", "clicks/3"))
     else:
@@ -236,7 +236,7 @@ def test_members_that_compute_alike_are_no_finding(world: FakeWorld, clinic: Cli
     assert run_checks(facts) == []
 
 
-def test_in_the_middle_of_a_rebalance_no_strategy_is_judged(world: FakeWorld, clinic: Clinic) -> None:
+def test_in_the_middle_of_a_rebalance_no_strategy_is_judged(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/3"), ("clicks/1", "clicks/2"))
     found = clinic.findings(lambda: register(world, "g1_c"))
     assert "strategies-differ" not in found
@@ -244,7 +244,9 @@ def test_in_the_middle_of_a_rebalance_no_strategy_is_judged(world: FakeWorld, cl
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_topics_with_equal_hashes_are_told_under_roundrobin(world: FakeWorld, clinic: Clinic, strategy: str) -> None:
+def test_topics_with_equal_hashes_are_told_under_roundrobin(
+    world: FakeEnvironment, clinic: Clinic, strategy: str
+) -> None:
     topics = {"Aa": (0, 1, 2), "BB": (0, 1, 2), "C": (0,)}
     for topic, numbers in topics.items():
         world.create_topic(topic, len(numbers))
@@ -259,7 +261,7 @@ def test_topics_with_equal_hashes_are_told_under_roundrobin(world: FakeWorld, cl
 # --- owners -----------------------------------------------------------------------------------------------------
 
 
-def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     store = healthy(world)
     submit_and_wait(store, [Create("/consumers/g1/owners/other/0", b"g1_gone-0", ephemeral=True)], 1_000)
     world.zookeeper.ensure("/consumers/g1/owners/other")
@@ -269,7 +271,9 @@ def test_owners_of_consumers_that_are_not_registered_are_told(world: FakeWorld, 
     assert f"0x{store.session_id:x}" in words(finding)
 
 
-def test_an_owner_node_of_an_older_session_than_the_registration_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_an_owner_node_of_an_older_session_than_the_registration_is_told(
+    world: FakeEnvironment, clinic: Clinic
+) -> None:
     old = healthy(world)
     submit_and_wait(old, [Create("/x", b"")], 1_000)
     world.zookeeper.remove(f"/consumers/g1/ids/{SCALA}")
@@ -277,7 +281,7 @@ def test_an_owner_node_of_an_older_session_than_the_registration_is_told(world: 
     assert f"0x{old.session_id:x}" in words(clinic.findings()["owner-of-other-session"])
 
 
-def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a")
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0", b"by hand")
     assert "no session ends them" in clinic.findings()["owner-persistent"].description
@@ -289,13 +293,13 @@ def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeWorld, clini
     assert found.next_steps == ("zkconsumer migrate status g1",)
 
 
-def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_an_owner_that_is_no_thread_of_its_member_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     store = healthy(world)
     submit_and_wait(store, [Multi((SetOp("/consumers/g1/owners/clicks/0", f"{SCALA}-7".encode()),))], 1_000)
     assert f"{SCALA}-7" in words(clinic.findings()["owner-foreign"])
 
 
-def test_a_claim_on_an_internal_topic_by_a_filter_is_no_foreign_one(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_claim_on_an_internal_topic_by_a_filter_is_no_foreign_one(world: FakeEnvironment, clinic: Clinic) -> None:
     world.create_topic("__consumer_offsets", 1)
     register(world, "g1_a", subscription={".*": 2}, pattern="white_list")
     store = world.zookeeper.stores[-1]
@@ -307,20 +311,20 @@ def test_a_claim_on_an_internal_topic_by_a_filter_is_no_foreign_one(world: FakeW
     assert clinic.findings() == {}
 
 
-def test_a_node_that_was_written_twice_is_nobodys(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_node_that_was_written_twice_is_nobodys(world: FakeEnvironment, clinic: Clinic) -> None:
     store = healthy(world)
     path = "/consumers/g1/owners/clicks/0"
     submit_and_wait(store, [Multi((SetOp(path, b"x"), SetOp(path, f"{SCALA}-0".encode())))], 1_000)
     assert "version 2" in words(clinic.findings()["owner-foreign"])
 
 
-def test_a_claim_on_a_partition_that_does_not_exist_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_claim_on_a_partition_that_does_not_exist_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     store = healthy(world)
     submit_and_wait(store, [Create("/consumers/g1/owners/clicks/9", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
     assert "clicks/9" in words(clinic.findings()["owner-of-nothing"])
 
 
-def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/1"), ())
     found = clinic.findings()
     assert "clicks/2, clicks/3" in words(found["partitions-unowned"])
@@ -331,31 +335,31 @@ def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeWor
     assert owned_by_registered_threads(clinic.facts()) == (4, 2)
 
 
-def test_a_member_without_a_share_is_not_idle(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_member_without_a_share_is_not_idle(world: FakeEnvironment, clinic: Clinic) -> None:
     world.create_topic("one", 1)
     two_members(world, ("one/0",), (), ("one",))
     assert clinic.findings() == {}
 
 
-def test_a_member_that_has_just_come_is_not_idle(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_member_that_has_just_come_is_not_idle(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/1"), ())
     found = clinic.findings(age_ms=1_000, look_for_ms=1_000)
     assert "member-idle" not in found
 
 
-def test_partitions_that_are_claimed_between_the_looks_are_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
+def test_partitions_that_are_claimed_between_the_looks_are_not_unowned(world: FakeEnvironment, clinic: Clinic) -> None:
     store = scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1", "clicks/2"))
     node = Create("/consumers/g1/owners/clicks/3", f"{SCALA}-0".encode(), ephemeral=True)
     assert "partitions-unowned" not in clinic.findings(lambda: submit_and_wait(store, [node], 1_000))
 
 
-def test_a_partition_that_was_let_go_between_the_looks_is_not_unowned(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_partition_that_was_let_go_between_the_looks_is_not_unowned(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     found = clinic.findings(lambda: world.zookeeper.remove("/consumers/g1/owners/clicks/3"))
     assert "partitions-unowned" not in found
 
 
-def test_while_owners_move_nobody_is_called_idle(world: FakeWorld, clinic: Clinic) -> None:
+def test_while_owners_move_nobody_is_called_idle(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/1"), ())
     found = clinic.findings(lambda: world.zookeeper.remove("/consumers/g1/owners/clicks/1"))
     assert "member-idle" not in found
@@ -364,7 +368,7 @@ def test_while_owners_move_nobody_is_called_idle(world: FakeWorld, clinic: Clini
 # --- movement ---------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_with_records_and_no_commits_stands(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_partition_with_records_and_no_commits_stands(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.cluster.append("clicks", 1, [b"x"] * 9)
     finding = clinic.findings(lambda: world.cluster.append("clicks", 1, [b"x"]))["partition-stands"]
@@ -372,19 +376,19 @@ def test_a_partition_with_records_and_no_commits_stands(world: FakeWorld, clinic
     assert "log end 10, 1 more in 4 s" in words(finding)
 
 
-def test_a_partition_without_any_offset_stands_as_well(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_partition_without_any_offset_stands_as_well(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.remove("/consumers/g1/offsets/clicks/1")
     world.cluster.append("clicks", 1, [b"x"] * 9)
     assert "clicks/1: no offset" in words(clinic.findings()["partition-stands"])
 
 
-def time_passes(world: FakeWorld, ms: int) -> None:
+def time_passes(world: FakeEnvironment, ms: int) -> None:
     """What was written is older by so much."""
     world.zookeeper._seq += ms
 
 
-def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeEnvironment, clinic: Clinic) -> None:
     world.cluster.append("clicks", 1, [b"x"] * 9)
     world.cluster.append("clicks", 2, [b"x"] * 9)
     store = healthy(world)
@@ -398,7 +402,7 @@ def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeWorld, clinic:
 
 
 @pytest.mark.parametrize("why", ["it moves", "nothing to read", "young", "longer interval", "in kafka", "unowned"])
-def test_a_partition_does_not_stand(world: FakeWorld, clinic: Clinic, why: str) -> None:
+def test_a_partition_does_not_stand(world: FakeEnvironment, clinic: Clinic, why: str) -> None:
     healthy(world)
     if why != "nothing to read":
         world.cluster.append("clicks", 1, [b"x"] * 9)
@@ -415,14 +419,14 @@ def test_a_partition_does_not_stand(world: FakeWorld, clinic: Clinic, why: str) 
     assert "partition-stands" not in clinic.findings(*between, **how)
 
 
-def in_kafka(world: FakeWorld, at: str, value: int) -> None:
+def in_kafka(world: FakeEnvironment, at: str, value: int) -> None:
     topic, _, number = at.partition("/")
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     world.cluster.commit("g1", topic, int(number), value)
 
 
 def test_a_group_that_stores_in_kafka_is_not_judged_by_what_it_left_in_zookeeper(
-    world: FakeWorld, clinic: Clinic
+    world: FakeEnvironment, clinic: Clinic
 ) -> None:
     healthy(world)
     world.cluster.append("clicks", 1, [b"x"] * 9)
@@ -434,7 +438,7 @@ def test_a_group_that_stores_in_kafka_is_not_judged_by_what_it_left_in_zookeeper
 
 @pytest.mark.parametrize("look_for_ms", [4_000, 121_000])
 def test_an_offset_in_kafka_stands_when_the_looks_are_far_enough_apart(
-    world: FakeWorld, clinic: Clinic, look_for_ms: int
+    world: FakeEnvironment, clinic: Clinic, look_for_ms: int
 ) -> None:
     healthy(world)
     world.cluster.append("clicks", 1, [b"x"] * 9)
@@ -448,25 +452,25 @@ def test_an_offset_in_kafka_stands_when_the_looks_are_far_enough_apart(
 
 
 def test_an_offset_that_went_back_between_the_looks_is_told_though_it_is_right_again(
-    world: FakeWorld, clinic: Clinic
+    world: FakeEnvironment, clinic: Clinic
 ) -> None:
     healthy(world)
     stored(world, "clicks/0", 100)
     world.cluster.append("clicks", 0, [b"x"] * 200)
-    finding = clinic.findings(
-        lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120)
-    )["offset-went-back"]
+    finding = clinic.findings(lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120))[
+        "offset-went-back"
+    ]
     assert "/consumers/g1/offsets/clicks/0: 100 (version 1), then 40 (version 2)" in finding.evidence
 
 
-def test_an_offset_that_goes_on_did_not_go_back(world: FakeWorld, clinic: Clinic) -> None:
+def test_an_offset_that_goes_on_did_not_go_back(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.cluster.append("clicks", 0, [b"x"] * 200)
     found = clinic.findings(lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120))
     assert "offset-went-back" not in found
 
 
-def test_offsets_outside_the_log_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_offsets_outside_the_log_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.cluster.append("clicks", 0, [b"x"] * 20)
     world.cluster.delete_before("clicks", 0, 10)
@@ -480,13 +484,13 @@ def test_offsets_outside_the_log_are_told(world: FakeWorld, clinic: Clinic) -> N
 # --- offsets ----------------------------------------------------------------------------------------------------
 
 
-def test_an_offset_node_that_is_no_number_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_an_offset_node_that_is_no_number_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     stored(world, "clicks/0", b"forty-two")
     assert "= 'forty-two'" in words(clinic.findings()["offset-unreadable"])
 
 
-def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     stored(world, "gone/0", 5)
     stored(world, "clicks/77", 5)
@@ -495,14 +499,14 @@ def test_offsets_of_topics_and_partitions_that_are_gone_are_told(world: FakeWorl
     assert finding.next_steps == ("zkconsumer groups delete g1 --topic gone   # members stopped",)
 
 
-def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeWorld, clinic: Clinic) -> None:
+def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeEnvironment, clinic: Clinic) -> None:
     stored(world, "late/0", 5)
     world.create_topic("late", 1)
     world.cluster.append("late", 0, [b"x"] * 5)
     assert "/brokers/topics/late was made" in words(clinic.findings()["offset-of-former-topic"])
 
 
-def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeWorld, clinic: Clinic) -> None:
+def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeEnvironment, clinic: Clinic) -> None:
     stored(world, "clicks/0", 0)
     world.cluster.append("clicks", 0, [b"x"])
     assert "offsets-stale" not in clinic.findings()
@@ -512,7 +516,7 @@ def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeWorld, clinic: 
     assert "groups delete g1" in finding.next_steps[0]
 
 
-def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: FakeWorld, clinic: Clinic) -> None:
+def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: FakeEnvironment, clinic: Clinic) -> None:
     for number in range(3):
         world.cluster.append("clicks", number, [b"x"] * (number + 3))
         stored(world, f"clicks/{number}", number + 2)
@@ -522,7 +526,7 @@ def test_offsets_that_are_all_one_below_the_end_are_the_last_ones_read(world: Fa
     assert "offset-convention-last" not in clinic.findings()
 
 
-def test_partitions_that_grow_tell_no_convention(world: FakeWorld, clinic: Clinic) -> None:
+def test_partitions_that_grow_tell_no_convention(world: FakeEnvironment, clinic: Clinic) -> None:
     for number in range(3):
         world.cluster.append("clicks", number, [b"x"] * 3)
         stored(world, f"clicks/{number}", 3)
@@ -530,13 +534,13 @@ def test_partitions_that_grow_tell_no_convention(world: FakeWorld, clinic: Clini
     assert "offset-convention-last" not in grown
 
 
-def test_one_idle_partition_tells_no_convention(world: FakeWorld, clinic: Clinic) -> None:
+def test_one_idle_partition_tells_no_convention(world: FakeEnvironment, clinic: Clinic) -> None:
     world.cluster.append("clicks", 0, [b"x"] * 3)
     stored(world, "clicks/0", 2)
     assert "offset-convention-last" not in clinic.findings()
 
 
-def test_nodes_that_no_consumer_makes_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_nodes_that_no_consumer_makes_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     stored(world, "clicks/partition_3", 1)
     assert "/consumers/g1/offsets/clicks/partition_3" in words(clinic.findings()["node-odd"])
 
@@ -544,7 +548,7 @@ def test_nodes_that_no_consumer_makes_are_told(world: FakeWorld, clinic: Clinic)
 # --- from outside -----------------------------------------------------------------------------------------------
 
 
-def test_a_topic_with_zstd_stops_original_members(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_topic_with_zstd_stops_original_members(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     assert "topic-with-zstd" not in clinic.findings()
     world.cluster.append("clicks", 2, [b"x"] * 50, codec=compression.ZSTD)
@@ -556,15 +560,15 @@ def test_a_topic_with_zstd_stops_original_members(world: FakeWorld, clinic: Clin
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP, compression.LZ4, compression.SNAPPY])
-def test_other_codecs_stop_nobody(world: FakeWorld, clinic: Clinic, codec: int) -> None:
+def test_other_codecs_stop_nobody(world: FakeEnvironment, clinic: Clinic, codec: int) -> None:
     healthy(world)
     world.cluster.append("clicks", 2, [b"x"] * 50, codec=codec)
     facts = clinic.facts()
-    assert list(facts.codecs["clicks"]) == [compression.NAMES[codec]]
+    assert list(facts.codecs["clicks"]) == [compression.CODEC_NAMES[codec]]
     assert "topic-with-zstd" not in {finding.name for finding in run_checks(facts)}
 
 
-def test_zstd_is_no_trouble_for_members_of_ours(world: FakeWorld, clinic: Clinic, connect: MakeConnector) -> None:
+def test_zstd_is_no_trouble_for_members_of_ours(world: FakeEnvironment, clinic: Clinic, connect: MakeConnector) -> None:
     world.cluster.append("clicks", 2, [b"x"] * 50, codec=compression.ZSTD)
     connector = connect()
     [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
@@ -573,7 +577,7 @@ def test_zstd_is_no_trouble_for_members_of_ours(world: FakeWorld, clinic: Clinic
     assert clinic.findings() == {}
 
 
-def test_modern_consumers_of_the_same_name_are_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_modern_consumers_of_the_same_name_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     assert clinic.findings() == {}
@@ -583,7 +587,7 @@ def test_modern_consumers_of_the_same_name_are_told(world: FakeWorld, clinic: Cl
     assert "modern on /127.0.0.1" in finding.evidence
 
 
-def test_a_modern_group_of_an_empty_old_group_is_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_modern_group_of_an_empty_old_group_is_no_finding(world: FakeEnvironment, clinic: Clinic) -> None:
     stored(world, "clicks/0", 0)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     world.cluster.set_coordinator_members("g1", True)
@@ -606,7 +610,7 @@ def test_a_client_that_is_too_new_for_the_brokers_owns_and_reads_nothing(
     assert "partition-stands" in found
 
 
-def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld, clinic: Clinic) -> None:
+def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
     assert "cannot be read" in clinic.findings()["group-on-the-move"].description
@@ -621,7 +625,7 @@ def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeWorld,
     ("phase", "authority"), [("copied", "zookeeper"), ("switched", "kafka"), ("completed", "kafka")]
 )
 def test_members_that_move_with_their_group_are_no_finding(
-    world: FakeWorld, clinic: Clinic, phase: str, authority: str
+    world: FakeEnvironment, clinic: Clinic, phase: str, authority: str
 ) -> None:
     """They are in the group of the coordinator by design: nobody is to stop them."""
     healthy(world)
@@ -639,7 +643,7 @@ def test_members_that_move_with_their_group_are_no_finding(
         assert found["group-on-the-move"].next_steps == ("stop g1_other-1416246370000-00000001",)
 
 
-def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeWorld, clinic: Clinic) -> None:
+def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     world.cluster.set_coordinator_members("g1", True)
@@ -649,7 +653,7 @@ def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeWo
     assert "modern-group-alive" in clinic.findings()
 
 
-def test_old_offsets_of_a_group_that_has_moved_are_no_finding(world: FakeWorld, clinic: Clinic) -> None:
+def test_old_offsets_of_a_group_that_has_moved_are_no_finding(world: FakeEnvironment, clinic: Clinic) -> None:
     """No member starts from them any more."""
     stored(world, "clicks/0", 99)
     assert "offset-beyond-end" in clinic.findings()
@@ -661,7 +665,7 @@ def test_old_offsets_of_a_group_that_has_moved_are_no_finding(world: FakeWorld, 
 # --- what cannot be known ---------------------------------------------------------------------------------------
 
 
-def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeWorld, clinic: Clinic) -> None:
+def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     register(world, "g1_bad", subscription={"clicks": 0})
     for address in world.cluster.addresses:
@@ -674,14 +678,14 @@ def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeWorld, cl
 # --- the command ------------------------------------------------------------------------------------------------
 
 
-def run(world: FakeWorld, *more: str) -> Any:
+def run(world: FakeEnvironment, *more: str) -> Any:
     reached = doors(world)
     return CliRunner().invoke(
         main, ["groups", "doctor", "g1", "--look-for", "0", "--zookeeper", ADDRESS, *more], obj=reached
     )
 
 
-def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeWorld, clinic: Clinic) -> None:
+def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     result = run(world)
     assert result.exit_code == 0, result.stderr
@@ -691,7 +695,7 @@ def test_the_command_says_ok_with_the_count_and_exits_with_0(world: FakeWorld, c
 
 
 def test_the_command_says_which_compiled_modules_are_in_use(
-    world: FakeWorld, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     healthy(world)
     assert json.loads(run(world, "-o", "json").stdout)["compiled_modules"] == extensions.status()
@@ -703,7 +707,7 @@ def test_the_command_says_which_compiled_modules_are_in_use(
     assert "Install a C compiler, and the package again" in missing.stderr
 
 
-def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: Clinic) -> None:
+def test_the_command_shows_findings_and_exits_with_3(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"\x1b[2J")
     result = run(world)
@@ -717,7 +721,7 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeWorld, clinic: C
     assert told["next_steps"]
 
 
-def test_an_unknown_group_is_an_error(world: FakeWorld) -> None:
+def test_an_unknown_group_is_an_error(world: FakeEnvironment) -> None:
     result = run(world)
     assert result.exit_code == 1
     assert result.stderr == (

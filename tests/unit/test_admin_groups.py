@@ -9,9 +9,9 @@ import pytest
 from tests.fix_world import MakeConnector, take
 from zkconsumer.admin.groups import host_of_id, read_group
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.errors import BrokerUnreachable, UnsafeName
+from zkconsumer.errors import BrokerUnreachable, InvalidNameError
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.requests import ConnectionLost, Create
 from zkconsumer.zk.store import submit_and_wait
@@ -19,7 +19,9 @@ from zkconsumer.zk.store import submit_and_wait
 SCALA = "g1_host-1416246370000-55ddbc44"
 
 
-def scala_member(world: FakeWorld, consumer: str, subscription: object, owns: tuple[str, ...] = ()) -> FakeZkStore:
+def scala_member(
+    world: FakeEnvironment, consumer: str, subscription: object, owns: tuple[str, ...] = ()
+) -> FakeZkStore:
     """The nodes that an original member has, in a session of their own."""
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
@@ -29,7 +31,9 @@ def scala_member(world: FakeWorld, consumer: str, subscription: object, owns: tu
         world.zookeeper.ensure(f"/consumers/{group}/{folder}")
     submit_and_wait(store, [Create(f"/consumers/{group}/ids/{consumer}", data, ephemeral=True)], 1_000)
     for at in owns:
-        submit_and_wait(store, [Create(f"/consumers/{group}/owners/{at}", f"{consumer}-0".encode(), ephemeral=True)], 1_000)
+        submit_and_wait(
+            store, [Create(f"/consumers/{group}/owners/{at}", f"{consumer}-0".encode(), ephemeral=True)], 1_000
+        )
     return store
 
 
@@ -38,12 +42,12 @@ def test_a_group_that_is_not_there_is_none(admin: AdminSession) -> None:
 
 
 def test_a_name_that_is_no_group_is_refused(admin: AdminSession) -> None:
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         read_group(admin, "../x")
 
 
 def test_members_of_ours_and_of_the_original_are_told_apart(
-    world: FakeWorld, admin: AdminSession, connect: MakeConnector
+    world: FakeEnvironment, admin: AdminSession, connect: MakeConnector
 ) -> None:
     world.create_topic("clicks", 4)
     scala_member(world, SCALA, {"clicks": 1}, ("clicks/0", "clicks/1"))
@@ -66,7 +70,7 @@ def test_members_of_ours_and_of_the_original_are_told_apart(
     assert (state.is_active, state.authority) == (True, "zookeeper")
 
 
-def test_a_group_that_only_ever_committed_has_its_topics(world: FakeWorld, admin: AdminSession) -> None:
+def test_a_group_that_only_ever_committed_has_its_topics(world: FakeEnvironment, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets/gone/3", b"42")
     world.zookeeper.ensure("/consumers/g1/offsets/gone/4", b"forty")
     world.zookeeper.ensure("/consumers/g1/offsets/gone/5", b"-1")
@@ -80,7 +84,9 @@ def test_a_group_that_only_ever_committed_has_its_topics(world: FakeWorld, admin
     assert not state.is_active
 
 
-def test_fences_bad_registrations_and_filters_are_read_and_not_judged(world: FakeWorld, admin: AdminSession) -> None:
+def test_fences_bad_registrations_and_filters_are_read_and_not_judged(
+    world: FakeEnvironment, admin: AdminSession
+) -> None:
     world.create_topic("clicks", 1)
     world.create_topic("views", 2)
     zookeeper = world.zookeeper
@@ -101,7 +107,7 @@ def test_fences_bad_registrations_and_filters_are_read_and_not_judged(world: Fak
     assert "control znode" in state.control_problem
 
 
-def test_only_the_topics_that_are_asked_for_are_read(world: FakeWorld, admin: AdminSession) -> None:
+def test_only_the_topics_that_are_asked_for_are_read(world: FakeEnvironment, admin: AdminSession) -> None:
     for topic in ("a", "b"):
         world.create_topic(topic, 1)
         world.zookeeper.ensure(f"/consumers/g1/offsets/{topic}/0", b"1")
@@ -124,25 +130,27 @@ def test_the_host_stands_in_a_generated_id(group: str, consumer: str, host: str 
     assert host_of_id(group, consumer) == host
 
 
-def test_a_read_that_the_connection_took_with_it_is_asked_again(world: FakeWorld, admin: AdminSession) -> None:
+def test_a_read_that_the_connection_took_with_it_is_asked_again(world: FakeEnvironment, admin: AdminSession) -> None:
     world.zookeeper.ensure("/consumers/g1/offsets")
     world.zookeeper.lose_connection_on_next(lambda request: True, is_done=False)
     assert read_group(admin, "g1") is not None
 
 
-def test_a_write_that_the_connection_took_with_it_is_not_repeated(world: FakeWorld, admin: AdminSession) -> None:
+def test_a_write_that_the_connection_took_with_it_is_not_repeated(world: FakeEnvironment, admin: AdminSession) -> None:
     world.zookeeper.lose_connection_on_next(lambda request: True, is_done=False)
     assert admin.request([Create("/made")]) == [ConnectionLost("/made")]
     assert world.zookeeper.data("/made") is None
 
 
-def test_leaders_are_asked_of_any_broker_that_answers(world: FakeWorld, admin: AdminSession) -> None:
+def test_leaders_are_asked_of_any_broker_that_answers(world: FakeEnvironment, admin: AdminSession) -> None:
     world.create_topic("clicks", 2)
     assert len(admin.brokers.leaders(["clicks"]).with_leader) == 2
     assert admin.brokers.leaders([]).with_leader == {}
 
 
-def test_without_brokers_the_sentence_says_where_they_are_looked_for(world: FakeWorld, admin: AdminSession) -> None:
+def test_without_brokers_the_sentence_says_where_they_are_looked_for(
+    world: FakeEnvironment, admin: AdminSession
+) -> None:
     for address in world.cluster.addresses:
         world.zookeeper.remove(f"/brokers/ids/{address.broker_id}")
     with pytest.raises(BrokerUnreachable, match="/brokers/ids"):

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]"
 import pyarrow as pa
 
 from bridge.spark import answer_memory
-from bridge.spark.answer_memory import KEPT_MAX, SLOT_BYTES, SMALL_BYTES, AnswerMemory
+from bridge.spark.answer_memory import FREE_SLOTS_MAX, SLOT_BYTES, SMALL_BYTES, ResponseBuffers
 
 
 def address(answer: memoryview) -> int:
@@ -21,7 +21,7 @@ def address(answer: memoryview) -> int:
 
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES - 1, SMALL_BYTES, SLOT_BYTES, SLOT_BYTES + 1])
 def test_an_answer_has_its_size_and_can_be_written(size: int) -> None:
-    answer = AnswerMemory().allocate(size)
+    answer = ResponseBuffers().allocate(size)
     assert len(answer) == size
     assert not answer.readonly
     answer[:] = b"x" * size
@@ -29,7 +29,7 @@ def test_an_answer_has_its_size_and_can_be_written(size: int) -> None:
 
 
 def test_what_nobody_looks_at_any_more_is_used_again() -> None:
-    memory = AnswerMemory()
+    memory = ResponseBuffers()
     first, second = memory.allocate(SMALL_BYTES), memory.allocate(SMALL_BYTES)
     places = {address(first), address(second)}
     assert len(places) == 2
@@ -41,7 +41,7 @@ def test_what_nobody_looks_at_any_more_is_used_again() -> None:
 
 
 def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
-    memory = AnswerMemory()
+    memory = ResponseBuffers()
     answer = memory.allocate(SMALL_BYTES)
     answer[:] = b"a" * SMALL_BYTES
     part = answer[10:20].toreadonly()
@@ -58,7 +58,7 @@ def test_a_part_that_is_still_looked_at_is_not_written_over() -> None:
 
 def test_parts_of_an_answer_can_be_handed_on_and_kept_in_any_order() -> None:
     """What a frame is cut into refers to the answer, and not to the memoryview that it was cut from."""
-    memory = AnswerMemory()
+    memory = ResponseBuffers()
     place = address(memory.allocate(SMALL_BYTES))
     answer = memory.allocate(SMALL_BYTES)
     assert address(answer) == place
@@ -79,15 +79,15 @@ def test_no_more_is_kept_than_a_reader_needs(monkeypatch: pytest.MonkeyPatch) ->
         return made[-1]
 
     monkeypatch.setattr(answer_memory, "_new_slot", counted)
-    memory = AnswerMemory()
+    memory = ResponseBuffers()
     for _ in range(2):
-        held = [memory.allocate(SMALL_BYTES) for _ in range(KEPT_MAX + 1)]
+        held = [memory.allocate(SMALL_BYTES) for _ in range(FREE_SLOTS_MAX + 1)]
         del held
-    assert len(made) == KEPT_MAX + 2
+    assert len(made) == FREE_SLOTS_MAX + 2
 
 
 def test_memory_begins_where_a_huge_page_does() -> None:
-    assert address(AnswerMemory().allocate(SMALL_BYTES)) % answer_memory.HUGE_PAGE_BYTES == 0
+    assert address(ResponseBuffers().allocate(SMALL_BYTES)) % answer_memory.HUGE_PAGE_BYTES == 0
 
 
 def test_a_system_that_knows_no_huge_pages_gives_ordinary_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +96,6 @@ def test_a_system_that_knows_no_huge_pages_gives_ordinary_ones(monkeypatch: pyte
             raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(mmap, "mmap", Plain)
-    assert len(AnswerMemory().allocate(SMALL_BYTES)) == SMALL_BYTES
+    assert len(ResponseBuffers().allocate(SMALL_BYTES)) == SMALL_BYTES
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE")
-    assert len(AnswerMemory().allocate(SMALL_BYTES)) == SMALL_BYTES
+    assert len(ResponseBuffers().allocate(SMALL_BYTES)) == SMALL_BYTES

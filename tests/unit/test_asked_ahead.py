@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zkconsumer.kafka import asked_ahead
-from zkconsumer.kafka.asked_ahead import QUESTION_BYTES_MAX, send_pipelined, split_partitions
+from zkconsumer.kafka.asked_ahead import PARTITIONS_BYTES_MAX, send_pipelined, split_partitions
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.group_offsets import offset_fetch_request
 from zkconsumer.types import TopicPartition
@@ -54,12 +54,14 @@ def test_a_question_fits_into_a_brokers_socket(topics: int, name_chars: int, que
     assert [tp for some in cut for tp in some] == partitions
     assert len(cut) == pytest.approx(questions, abs=questions / 10)
     for version in (1, 5, 8):
-        sizes = [len(encode_request(OFFSET_FETCH, version, 1, "c", offset_fetch_request(version, "g", some))) for some in cut]
-        assert max(sizes) <= QUESTION_BYTES_MAX + 400
+        sizes = [
+            len(encode_request(OFFSET_FETCH, version, 1, "c", offset_fetch_request(version, "g", some))) for some in cut
+        ]
+        assert max(sizes) <= PARTITIONS_BYTES_MAX + 400
 
 
 def test_nothing_is_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_ahead, "QUESTION_BYTES_MAX", 1)
+    monkeypatch.setattr(asked_ahead, "PARTITIONS_BYTES_MAX", 1)
     assert list(split_partitions([])) == [[]]
     some = [TopicPartition("t", number) for number in range(2)]
     assert list(split_partitions(some)) == [[some[0]], [some[1]]]

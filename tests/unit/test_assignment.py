@@ -13,21 +13,21 @@ import pytest
 from zkconsumer.core import assignment
 from zkconsumer.core.assignment import (
     AssignmentContext,
-    AssignmentRefused,
-    Form,
-    FormScore,
+    AssignmentError,
+    AssignorVariant,
     RangeAssignor,
     RoundRobinAssignor,
+    VariantScore,
     create_instance,
-    explain_mismatch,
     detect_variants,
+    explain_mismatch,
     score_variants,
     topics_with_equal_hash,
 )
-from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
 from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
 from zkconsumer.core.subscription import ConsumerThreadId, construct_topic_count
-from zkconsumer.core.view import GroupView, Subscription
+from zkconsumer.core.view import GroupView, TopicSubscription
 from zkconsumer.errors import MalformedZnode, PeerError, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
@@ -35,10 +35,10 @@ from zkconsumer.zk.registration import Registration, format_registration, parse_
 
 VECTORS = json.loads((Path(__file__).parent.parent / "data" / "assignment-vectors.json").read_text())
 FORM_OF_KEY = {
-    "range": Form.RANGE,
-    "roundrobin_strict": Form.ROUNDROBIN_0_8_2,
-    "roundrobin_brackets": Form.ROUNDROBIN_0_10_2,
-    "roundrobin_dash": Form.ROUNDROBIN_1_0,
+    "range": AssignorVariant.RANGE,
+    "roundrobin_strict": AssignorVariant.ROUNDROBIN_0_8_2,
+    "roundrobin_brackets": AssignorVariant.ROUNDROBIN_0_10_2,
+    "roundrobin_dash": AssignorVariant.ROUNDROBIN_1_0,
 }
 
 
@@ -58,7 +58,7 @@ def group(
     return AssignmentContext(me or next(iter(members), ""), registrations, partitions, **options)
 
 
-def assign(form: Form, context: AssignmentContext) -> dict[str, str]:
+def assign(form: AssignorVariant, context: AssignmentContext) -> dict[str, str]:
     return texts(create_instance(form.strategy, form.compatibility).assign(context).own)
 
 
@@ -66,7 +66,7 @@ def texts(owners: Any) -> dict[str, str]:
     return {str(tp): str(owner) for tp, owner in owners.items()}
 
 
-def owners_of(form: Form, context: AssignmentContext) -> dict[TopicPartition, str]:
+def owners_of(form: AssignorVariant, context: AssignmentContext) -> dict[TopicPartition, str]:
     """What stands in ZooKeeper when the whole group uses one form."""
     computed = create_instance(form.strategy, form.compatibility).assign(context).owners
     return {tp: str(owner) for tp, owner in computed.items()}
@@ -81,7 +81,7 @@ def test_every_member_computes_the_share_that_the_original_computes(case: dict[s
         context = group(case["members"], case["partitions"], me)
         for key, form in FORM_OF_KEY.items():
             if case[key] == "refused":
-                with pytest.raises(AssignmentRefused):
+                with pytest.raises(AssignmentError):
                     assign(form, context)
             else:
                 assert assign(form, context) == case[key][me], key
@@ -202,7 +202,7 @@ ROUNDROBIN = {
 }  # fmt: skip
 
 
-def claims(form: Form, members: Any, partitions: Any) -> dict[str, set[str]]:
+def claims(form: AssignorVariant, members: Any, partitions: Any) -> dict[str, set[str]]:
     """The union of what each member computes for itself: thread -> partitions."""
     claimed: dict[str, set[str]] = {}
     for me in members:
@@ -218,28 +218,28 @@ def listed(expected: dict[str, str]) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", RANGE)
 def test_range_claims_as_worked_out_with_the_original(name: str) -> None:
     members, partitions, expected = RANGE[name]
-    assert claims(Form.RANGE, members, partitions) == listed(expected)
+    assert claims(AssignorVariant.RANGE, members, partitions) == listed(expected)
 
 
 @pytest.mark.parametrize("name", ROUNDROBIN)
 def test_roundrobin_claims_as_worked_out_with_the_original(name: str) -> None:
     members, partitions, brackets, dash = ROUNDROBIN[name]
-    assert claims(Form.ROUNDROBIN_0_10_2, members, partitions) == listed(brackets)
-    assert claims(Form.ROUNDROBIN_1_0, members, partitions) == listed(dash if dash is not SAME else brackets)
+    assert claims(AssignorVariant.ROUNDROBIN_0_10_2, members, partitions) == listed(brackets)
+    assert claims(AssignorVariant.ROUNDROBIN_1_0, members, partitions) == listed(dash if dash is not SAME else brackets)
 
 
 @pytest.mark.parametrize("name", ROUNDROBIN)
 def test_the_oldest_roundrobin_refuses_unequal_members_and_else_agrees_with_the_next(name: str) -> None:
     members, partitions, brackets, _ = ROUNDROBIN[name]
     if name.startswith(("B7", "B8")):
-        with pytest.raises(AssignmentRefused):
-            claims(Form.ROUNDROBIN_0_8_2, members, partitions)
+        with pytest.raises(AssignmentError):
+            claims(AssignorVariant.ROUNDROBIN_0_8_2, members, partitions)
     elif name.startswith("B5"):
         # One map fewer stands between the registration and the deal, so equal hashes come the other way round.
         turned = {"g_x-0": brackets["g_y-0"], "g_y-0": brackets["g_x-0"]}
-        assert claims(Form.ROUNDROBIN_0_8_2, members, partitions) == listed(turned)
+        assert claims(AssignorVariant.ROUNDROBIN_0_8_2, members, partitions) == listed(turned)
     else:
-        assert claims(Form.ROUNDROBIN_0_8_2, members, partitions) == listed(brackets)
+        assert claims(AssignorVariant.ROUNDROBIN_0_8_2, members, partitions) == listed(brackets)
 
 
 # --- the context --------------------------------------------------------------------------------------------------
@@ -258,19 +258,19 @@ def test_the_context_has_what_the_original_has() -> None:
 
 def test_a_member_of_a_topic_without_partitions_gets_nothing() -> None:
     members = {"g_a": {"gone": 2}, "g_b": {"t": 1}}
-    for form in (Form.RANGE, Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0):
+    for form in (AssignorVariant.RANGE, AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0):
         assert assign(form, group(members, {"t": [0, 1]}, "g_a")) == {}
         assert assign(form, group(members, {"t": [0, 1], "gone": []}, "g_b")) == {"t/0": "g_b-0", "t/1": "g_b-0"}
 
 
-@pytest.mark.parametrize("form", Form)
-def test_a_group_without_any_topic_gets_an_empty_assignment(form: Form) -> None:
+@pytest.mark.parametrize("form", AssignorVariant)
+def test_a_group_without_any_topic_gets_an_empty_assignment(form: AssignorVariant) -> None:
     assert assign(form, group({"g_a": {}, "g_b": {}}, {})) == {}
     assert assign(form, group({}, {"t": [0]})) == {}
 
 
-@pytest.mark.parametrize("form", Form)
-def test_a_looker_on_sees_the_group_and_owns_nothing(form: Form) -> None:
+@pytest.mark.parametrize("form", AssignorVariant)
+def test_a_looker_on_sees_the_group_and_owns_nothing(form: AssignorVariant) -> None:
     context = group({"g_a": {"t": 1}}, {"t": [0, 1]}, me="g_new")
     assignment = create_instance(form.strategy, form.compatibility).assign(context)
     assert assignment.own == {}
@@ -297,8 +297,8 @@ def test_an_impossible_number_of_threads_names_the_member() -> None:
 
 
 def test_the_refusal_has_the_originals_text_and_family() -> None:
-    with pytest.raises(AssignmentRefused) as refused:
-        assign(Form.ROUNDROBIN_0_8_2, group({"g_a": {"t1": 1, "t2": 2}}, {"t1": [0], "t2": [0]}))
+    with pytest.raises(AssignmentError) as refused:
+        assign(AssignorVariant.ROUNDROBIN_0_8_2, group({"g_a": {"t1": 1, "t2": 2}}, {"t1": [0], "t2": [0]}))
     assert isinstance(refused.value, PeerError)
     assert str(refused.value) == (
         "Round-robin assignment is allowed only if all consumers in the group subscribe to the same topics, AND if "
@@ -348,12 +348,14 @@ def test_up_to_0_10_1_a_tie_is_decided_by_the_own_registration() -> None:
     )
 
 
-@pytest.mark.parametrize("form", [Form.ROUNDROBIN_0_8_2, Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0])
-def test_every_partition_is_sorted_by_the_hash_of_its_whole_text(form: Form) -> None:
+@pytest.mark.parametrize(
+    "form", [AssignorVariant.ROUNDROBIN_0_8_2, AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0]
+)
+def test_every_partition_is_sorted_by_the_hash_of_its_whole_text(form: AssignorVariant) -> None:
     partitions = {"t": [*range(120), 2**31 - 1], "a-much-longer_topic.name": range(1005)}
     context = group({"g_a": dict.fromkeys(partitions, 1)}, partitions)
     dealt = list(create_instance("roundrobin", form.compatibility).assign(context).owners)
-    text = "{0}-{1}" if form is Form.ROUNDROBIN_1_0 else "[{0},{1}]"
+    text = "{0}-{1}" if form is AssignorVariant.ROUNDROBIN_1_0 else "[{0},{1}]"
     hashes = [java_hash(text.format(*tp)) for tp in dealt]
     assert hashes == sorted(hashes)
     assert len(dealt) == 121 + 1005
@@ -390,19 +392,23 @@ TWELVE_PARTITIONS = {"t1": range(12)}
 @pytest.mark.parametrize(
     ("used", "recognised"),
     [
-        (Form.RANGE, {Form.RANGE}),
-        (Form.ROUNDROBIN_0_8_2, {Form.ROUNDROBIN_0_8_2, Form.ROUNDROBIN_0_10_2}),
-        (Form.ROUNDROBIN_1_0, {Form.ROUNDROBIN_1_0}),
+        (AssignorVariant.RANGE, {AssignorVariant.RANGE}),
+        (AssignorVariant.ROUNDROBIN_0_8_2, {AssignorVariant.ROUNDROBIN_0_8_2, AssignorVariant.ROUNDROBIN_0_10_2}),
+        (AssignorVariant.ROUNDROBIN_1_0, {AssignorVariant.ROUNDROBIN_1_0}),
     ],
 )
-def test_the_form_of_the_others_is_recognised_by_one_who_looks_on(used: Form, recognised: set[Form]) -> None:
+def test_the_form_of_the_others_is_recognised_by_one_who_looks_on(
+    used: AssignorVariant, recognised: set[AssignorVariant]
+) -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_new")
     assert detect_variants(owners_of(used, context), context) == recognised
 
 
 def test_unequal_members_rule_the_oldest_form_out() -> None:
     context = group({"g_a": {"t1": 1, "t2": 1}, "g_b": {"t1": 1}}, {"t1": range(12), "t2": range(3)}, me="g_new")
-    assert detect_variants(owners_of(Form.ROUNDROBIN_0_10_2, context), context) == {Form.ROUNDROBIN_0_10_2}
+    assert detect_variants(owners_of(AssignorVariant.ROUNDROBIN_0_10_2, context), context) == {
+        AssignorVariant.ROUNDROBIN_0_10_2
+    }
 
 
 def test_own_owners_unknown_owners_and_foreign_partitions_tell_nothing() -> None:
@@ -414,30 +420,30 @@ def test_own_owners_unknown_owners_and_foreign_partitions_tell_nothing() -> None
         TopicPartition("other", 0): "g_c-0",
     }
     assert detect_variants(silent, context) == frozenset()
-    assert set(score_variants(silent, context).values()) == {FormScore(0, 0)}
+    assert set(score_variants(silent, context).values()) == {VariantScore(0, 0)}
 
 
 def test_owners_in_part_are_enough_to_recognise_a_form() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
-    some = dict(list(owners_of(Form.ROUNDROBIN_1_0, context).items())[3:9])
-    assert detect_variants(some, context) == {Form.ROUNDROBIN_1_0}
+    some = dict(list(owners_of(AssignorVariant.ROUNDROBIN_1_0, context).items())[3:9])
+    assert detect_variants(some, context) == {AssignorVariant.ROUNDROBIN_1_0}
 
 
 def test_one_owner_that_differs_rules_a_form_out() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
-    owners = owners_of(Form.RANGE, context) | {TopicPartition("t1", 5): "g_c-0"}
+    owners = owners_of(AssignorVariant.RANGE, context) | {TopicPartition("t1", 5): "g_c-0"}
     assert detect_variants(owners, context) == frozenset()
-    assert score_variants(owners, context)[Form.RANGE].differing == 1
+    assert score_variants(owners, context)[AssignorVariant.RANGE].differing == 1
 
 
 def test_a_mismatch_is_explained_by_the_setting_that_fits() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
     computed = create_instance("roundrobin", "1.0").assign(context)
-    assert explain_mismatch(owners_of(Form.ROUNDROBIN_1_0, context), computed, context) == ""
+    assert explain_mismatch(owners_of(AssignorVariant.ROUNDROBIN_1_0, context), computed, context) == ""
     assert explain_mismatch({}, computed, context) == ""
-    said = explain_mismatch(owners_of(Form.RANGE, context), computed, context)
+    said = explain_mismatch(owners_of(AssignorVariant.RANGE, context), computed, context)
     assert "all of them are as partition.assignment.strategy=range gives" in said
-    said = explain_mismatch(owners_of(Form.ROUNDROBIN_0_10_2, context), computed, context)
+    said = explain_mismatch(owners_of(AssignorVariant.ROUNDROBIN_0_10_2, context), computed, context)
     assert "roundrobin.compatibility=0.10.2" in said
     assert "\n" not in said
 
@@ -447,15 +453,15 @@ def test_a_mismatch_that_no_form_explains_says_so() -> None:
     computed = create_instance("range").assign(context)
     swapped = {TopicPartition("t1", 1): "g_b-0", TopicPartition("t1", 4): "g_c-0", TopicPartition("t1", 8): "g_b-0"}
     assert "no known form explains them" in explain_mismatch(swapped, computed, context)
-    near = owners_of(Form.ROUNDROBIN_1_0, context) | {TopicPartition("t1", 4): "g_c-0"}
+    near = owners_of(AssignorVariant.ROUNDROBIN_1_0, context) | {TopicPartition("t1", 4): "g_c-0"}
     assert "comes nearest" in explain_mismatch(near, computed, context)
 
 
 # --- speed ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", Form)
-def test_a_large_group_is_assigned_well_within_a_tenth_of_a_second(form: Form) -> None:
+@pytest.mark.parametrize("form", AssignorVariant)
+def test_a_large_group_is_assigned_well_within_a_tenth_of_a_second(form: AssignorVariant) -> None:
     members = {f"g_host{i}-17000000000{i:02}-abcdef01": {f"topic-{t}": 8 for t in range(10)} for i in range(16)}
     partitions = {f"topic-{t}": range(512) for t in range(10)}
     registrations = {m: construct_topic_count(m, "static", s) for m, s in members.items()}
@@ -463,7 +469,7 @@ def test_a_large_group_is_assigned_well_within_a_tenth_of_a_second(form: Form) -
     assert fastest < 0.1
 
 
-def _seconds(form: Form, registrations: Any, partitions: Any) -> float:
+def _seconds(form: AssignorVariant, registrations: Any, partitions: Any) -> float:
     start = time.thread_time()  # not what other processes take meanwhile
     context = AssignmentContext(next(iter(registrations)), registrations, partitions)
     assignment = create_instance(form.strategy, form.compatibility).assign(context)
@@ -486,11 +492,13 @@ def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monke
         return deal(context, tps)
 
     monkeypatch.setattr(assignment, "_in_hash_order", counted_order)
-    monkeypatch.setattr(assignment, "_deal", counted_deal)
+    monkeypatch.setattr(assignment, "_assign_in_turn", counted_deal)
     view = GroupView(
-        {f"m{number}": Subscription("static", {"t": 1}) for number in range(16)}, {"t": tuple(range(512))}, owners={}
+        {f"m{number}": TopicSubscription("static", {"t": 1}) for number in range(16)},
+        {"t": tuple(range(512))},
+        owners={},
     )
-    planner = SharePlanner("m3", "roundrobin", "auto", exclude_internal_topics=True)
+    planner = ZooKeeperAssignmentPlanner("m3", "roundrobin", "auto", exclude_internal_topics=True)
     for _ in range(2):
         orders.clear()
         deals.clear()

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.names import check_host_names
 from zkconsumer.cli import main
-from zkconsumer.errors import BrokerUnreachable, UnknownHostException, WorldError, ZkTimeoutException
+from zkconsumer.errors import BrokerUnreachable, UnavailableError, UnknownHostException, ZkTimeoutException
 
 NOWHERE = "no-such-host.invalid"
 AT_ONCE_MS = 5_000
@@ -49,7 +49,7 @@ def test_the_error_names_the_setting_and_every_host() -> None:
 def test_whoever_waits_for_a_store_waits_for_its_name_too() -> None:
     assert issubclass(UnknownHostException, ZkTimeoutException)
     assert issubclass(UnknownHostException, BrokerUnreachable)
-    assert issubclass(UnknownHostException, WorldError)
+    assert issubclass(UnknownHostException, UnavailableError)
 
 
 CALLS = {

@@ -312,7 +312,7 @@ def test_without_the_compiled_module_pyarrow_makes_the_same_array(monkeypatch: p
     lane, _ = lane_of(build_record_set(RECORDS, 2))
     batch = one(lane)
     expected = pa.record_batch(batch)
-    monkeypatch.setattr(record_batch, "ARROW", None)
+    monkeypatch.setattr(record_batch, "ARROW_MODULE", None)
     assert pa.record_batch(batch).equals(expected)
     assert pa.record_batch(batch).schema.equals(expected.schema)
 

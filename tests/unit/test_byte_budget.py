@@ -15,7 +15,7 @@ from tests.unit.test_fetcher import TOPIC, Bench, MakeBench, bench
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
@@ -143,7 +143,7 @@ def test_a_stream_that_goes_on_wakes_fetchers_that_wait_for_room() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_fetchers_ask_for_nothing_more_when_the_budget_is_used_up(bench: MakeBench, release: str) -> None:
     made = bench(
-        filled(40, 5, release, brokers=2), chunks_max=1_000, max_bytes_each=CHUNK, queued_max_bytes=10 * CHUNK
+        filled(40, 5, release, brokers=2), chunks_max=1_000, partition_max_bytes=CHUNK, queued_max_bytes=10 * CHUNK
     )
     made.start(*range(40))
     held = largest_held(made, lambda: made.manager.budget.has_waiting_fetcher)
@@ -158,7 +158,7 @@ def test_fetchers_ask_for_nothing_more_when_the_budget_is_used_up(bench: MakeBen
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_one_chunk_always_fits(bench: MakeBench, release: str) -> None:
-    made = bench(filled(3, 3, release), max_bytes_each=CHUNK, queued_max_bytes=1)
+    made = bench(filled(3, 3, release), partition_max_bytes=CHUNK, queued_max_bytes=1)
     made.start(0, 1, 2)
     assert made.take(9) == {0: [0, 1, 2], 1: [0, 1, 2], 2: [0, 1, 2]}
 
@@ -166,7 +166,7 @@ def test_one_chunk_always_fits(bench: MakeBench, release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_a_slow_stream_holds_does_not_stop_another(bench: MakeBench, release: str) -> None:
     made = bench(
-        filled(10, 5, release), streams=2, chunks_max=10, max_bytes_each=CHUNK, queued_max_bytes=4 * CHUNK
+        filled(10, 5, release), streams=2, chunks_max=10, partition_max_bytes=CHUNK, queued_max_bytes=4 * CHUNK
     )
     made.start(*range(9))
     wait_until(lambda: made.manager.budget.has_waiting_fetcher, "the first stream holds all")
@@ -176,7 +176,7 @@ def test_what_a_slow_stream_holds_does_not_stop_another(bench: MakeBench, releas
 
 
 def test_a_partition_that_leaves_makes_room(bench: MakeBench) -> None:
-    made = bench(filled(2, 20), chunks_max=1_000, max_bytes_each=CHUNK, queued_max_bytes=6 * CHUNK)
+    made = bench(filled(2, 20), chunks_max=1_000, partition_max_bytes=CHUNK, queued_max_bytes=6 * CHUNK)
     left, stays = made.start(0, 1)
     wait_until(lambda: made.manager.budget.has_waiting_fetcher, "the fetcher is held back")
     backs: list[PartitionTopicInfo] = []
@@ -186,7 +186,9 @@ def test_a_partition_that_leaves_makes_room(bench: MakeBench) -> None:
     assert set(made.take(20)) == {stays.tp.partition}
 
 
-def test_metrics_say_what_is_held_and_that_fetchers_were_held_back(world: FakeWorld, connect: MakeConnector) -> None:
+def test_metrics_say_what_is_held_and_that_fetchers_were_held_back(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 4)
     for partition in range(4):
         for _ in range(5):

@@ -11,47 +11,47 @@ from typing import Any
 import pytest
 
 from zkconsumer.testing.checker import (
-    CODES,
+    ALLOWANCE_REASONS,
     EVENTS,
-    REASONS,
+    FINDING_CODES,
     AssignmentExpected,
-    Claimed,
     CommitCalled,
-    Committed,
-    Consumed,
     Continued,
     ControlWritten,
-    Drained,
     DrainTimedOut,
-    Event,
     Expired,
     Fenced,
     Finding,
-    Handed,
-    HandedRange,
+    FullReadExpected,
+    GroupSettled,
     HistoryError,
+    HistoryEvent,
+    HistoryNote,
     HistoryWriter,
+    InitialOffset,
     Joined,
     Killed,
     Leaving,
     Left,
-    LogHeld,
-    MemberKnown,
-    Note,
-    OffsetReset,
-    OwnerSeen,
+    LogRangeReported,
+    MemberAcquiredPartition,
+    MemberDeclared,
+    MemberReleasedPartition,
+    OffsetCommitted,
+    OffsetJumpAllowed,
+    OwnerObserved,
     Paused,
+    PlannedKafkaOffset,
     Policy,
-    PolicySet,
-    Released,
-    Settled,
-    StartedAt,
-    StateSeen,
-    Targeted,
+    PolicyChanged,
+    RecordConsumed,
+    RecordDelivered,
+    RecordRangeDelivered,
+    StateSnapshot,
     Unfenced,
     Verdict,
-    dump_line,
     check_history,
+    dump_line,
     parse_line,
     read_history,
     render_text,
@@ -66,35 +66,37 @@ class Story:
 
     def __init__(self, end: int = 100, **log: Any) -> None:
         self.t = 1_000
-        self.events: list[Event] = [LogHeld(self.t, "clicks", 0, log.get("start", 0), end, log.get("missing", ()))]
+        self.events: list[HistoryEvent] = [
+            LogRangeReported(self.t, "clicks", 0, log.get("start", 0), end, log.get("missing", ()))
+        ]
         for name, kind in (("a", "ours"), ("b", "ours"), ("s", "scala"), ("z", "scala")):
-            self.events.append(MemberKnown(self.t, name, kind, consumer_id=f"g_{name}"))  # type: ignore[arg-type]
+            self.events.append(MemberDeclared(self.t, name, kind, consumer_id=f"g_{name}"))  # type: ignore[arg-type]
 
     def wait(self, ms: int = EVENTUALLY_MS) -> Story:
         self.t += ms
         return self
 
-    def add(self, event: Callable[..., Event], *args: Any, **kwargs: Any) -> Story:
+    def add(self, event: Callable[..., HistoryEvent], *args: Any, **kwargs: Any) -> Story:
         self.t += 1
         self.events.append(event(self.t, *args, **kwargs))
         return self
 
     def hand(self, member: str, *offsets: int) -> Story:
         for offset in offsets:
-            self.add(Handed, member, "clicks", 0, offset)
+            self.add(RecordDelivered, member, "clicks", 0, offset)
         return self
 
     def commit(self, offset: int, **how: Any) -> Story:
-        return self.add(Committed, "clicks", 0, offset, **how)
+        return self.add(OffsetCommitted, "clicks", 0, offset, **how)
 
     def owner(self, member: str | None) -> Story:
-        return self.add(OwnerSeen, "clicks", 0, None if member is None else f"g_{member}-0")
+        return self.add(OwnerObserved, "clicks", 0, None if member is None else f"g_{member}-0")
 
     def claim(self, member: str, offset: int | None = None) -> Story:
-        return self.add(Claimed, member, "clicks", 0, offset)
+        return self.add(MemberAcquiredPartition, member, "clicks", 0, offset)
 
     def release(self, member: str) -> Story:
-        return self.add(Released, member, "clicks", 0)
+        return self.add(MemberReleasedPartition, member, "clicks", 0)
 
     def over_to(self, member: str | None) -> Story:
         """A clean hand-over, seen at once."""
@@ -133,36 +135,36 @@ def test_a_record_above_the_stored_offset_is_not_yet_lost() -> None:
 
 
 def test_a_record_that_nobody_was_handed_is_lost_when_everything_had_to_be_read() -> None:
-    assert Story(end=4).hand("a", 0, 1, 2).commit(3).add(Drained).codes() == {"lost"}
-    assert Story(end=3).hand("a", 0, 1, 2).add(Drained).codes() == set()
+    assert Story(end=4).hand("a", 0, 1, 2).commit(3).add(FullReadExpected).codes() == {"lost"}
+    assert Story(end=3).hand("a", 0, 1, 2).add(FullReadExpected).codes() == set()
 
 
 def test_drained_may_name_the_topic_and_the_partition() -> None:
-    assert Story(end=4).hand("a", 0).add(Drained, "other").codes() == set()
-    assert Story(end=4).hand("a", 0).add(Drained, "clicks", 1).codes() == set()
-    assert Story(end=4).hand("a", 0).add(Drained, "clicks", 0).codes() == {"lost"}
+    assert Story(end=4).hand("a", 0).add(FullReadExpected, "other").codes() == set()
+    assert Story(end=4).hand("a", 0).add(FullReadExpected, "clicks", 1).codes() == set()
+    assert Story(end=4).hand("a", 0).add(FullReadExpected, "clicks", 0).codes() == {"lost"}
 
 
 def test_what_lies_below_the_offset_at_the_start_need_not_be_read() -> None:
-    story = Story(end=4).add(StartedAt, "clicks", 0, 2).hand("a", 2, 3).add(Drained)
+    story = Story(end=4).add(InitialOffset, "clicks", 0, 2).hand("a", 2, 3).add(FullReadExpected)
     assert story.codes() == set()
     assert story.verdict().counts.records == 2
 
 
 def test_missing_offsets_are_neither_lost_nor_skipped() -> None:
-    story = Story(end=10, missing=((2, 3), (3, 4), (8, 9))).hand("a", 0, 1, 5, 6, 7).commit(10).add(Drained)
+    story = Story(end=10, missing=((2, 3), (3, 4), (8, 9))).hand("a", 0, 1, 5, 6, 7).commit(10).add(FullReadExpected)
     assert story.codes() == set()
     assert story.verdict().counts.records == 5
 
 
 def test_a_log_that_grew_and_was_cut_needs_all_that_it_ever_held() -> None:
-    story = Story(end=4).add(LogHeld, "clicks", 0, 2, 6).hand("a", 1, 2, 3, 4).commit(5)
+    story = Story(end=4).add(LogRangeReported, "clicks", 0, 2, 6).hand("a", 1, 2, 3, 4).commit(5)
     assert offsets(story.finding("lost")) == [0]
-    assert story.add(Drained).finding("lost").evidence.count == 2
+    assert story.add(FullReadExpected).finding("lost").evidence.count == 2
 
 
 def test_a_partition_without_a_log_line_cannot_be_judged() -> None:
-    story = Story().add(Handed, "a", "clicks", 1, 0)
+    story = Story().add(RecordDelivered, "a", "clicks", 1, 0)
     assert story.codes() == {"no_log"}
     assert check_history([]).codes == {"no_log"}
 
@@ -199,7 +201,7 @@ def test_an_original_member_is_held_to_the_order_within_one_ownership_too() -> N
 
 
 def test_a_new_ownership_may_start_anywhere() -> None:
-    story = Story().add(StartedAt, "clicks", 0, 4).owner("s").hand("s", 4, 5, 6, 7)
+    story = Story().add(InitialOffset, "clicks", 0, 4).owner("s").hand("s", 4, 5, 6, 7)
     assert story.over_to("s").hand("s", 5, 6, 7, 8).codes() == set()
 
 
@@ -238,7 +240,7 @@ def test_an_original_member_may_deliver_one_stale_chunk_after_a_rebalance() -> N
 
 def test_a_reset_allows_the_jump_and_the_gap() -> None:
     story = Story().owner("a").wait().hand("a", 0, 1, 2).commit(3)
-    story.add(OffsetReset, "clicks", 0, 10, "auto.offset.reset").hand("a", 10, 11).commit(12)
+    story.add(OffsetJumpAllowed, "clicks", 0, 10, "auto.offset.reset").hand("a", 10, 11).commit(12)
     assert story.codes() == set()
     [allowance] = story.verdict().allowances
     assert (allowance.reason, allowance.evidence.count) == ("reset", 7)
@@ -246,17 +248,17 @@ def test_a_reset_allows_the_jump_and_the_gap() -> None:
 
 def test_a_reset_does_not_excuse_what_was_lost_before_it() -> None:
     story = Story().owner("a").wait().hand("a", 0).over_to("b").hand("b", 2).commit(3).wait()
-    story.add(OffsetReset, "clicks", 0, 10, "auto.offset.reset").hand("b", 10).commit(11)
+    story.add(OffsetJumpAllowed, "clicks", 0, 10, "auto.offset.reset").hand("b", 10).commit(11)
     assert offsets(story.finding("lost")) == [1]
 
 
 def test_a_reset_back_allows_everything_from_there_to_be_read_again() -> None:
     story = Story().owner("a").wait().hand("a", 0, 1, 2, 3).commit(4).wait()
-    story.add(OffsetReset, "clicks", 0, 1, "operator").hand("a", 1, 2, 3, 4).commit(3)
+    story.add(OffsetJumpAllowed, "clicks", 0, 1, "operator").hand("a", 1, 2, 3, 4).commit(3)
     assert story.codes() == set()
     assert story.verdict().counts.duplicates == {"reset": 3}
     again = Story().owner("a").wait().hand("a", 0, 1, 2, 3).commit(4).wait()
-    assert "duplicated" in again.add(OffsetReset, "clicks", 0, 1, "operator").hand("a", 0).codes()
+    assert "duplicated" in again.add(OffsetJumpAllowed, "clicks", 0, 1, "operator").hand("a", 0).codes()
 
 
 # --- duplicated -------------------------------------------------------------------------------------------------
@@ -283,7 +285,9 @@ def test_one_record_repeated_in_a_clean_hand_over_between_ours_is_duplicated() -
 
 
 @pytest.mark.parametrize("end", [Killed, Paused, Expired])
-def test_after_a_stop_the_records_since_the_last_commit_may_come_again_and_not_one_more(end: type[Event]) -> None:
+def test_after_a_stop_the_records_since_the_last_commit_may_come_again_and_not_one_more(
+    end: type[HistoryEvent],
+) -> None:
     def story() -> Story:
         return Story().owner("a").wait().hand("a", *range(8)).commit(5).wait().add(end, "a").wait().owner("b")
 
@@ -346,8 +350,8 @@ def test_a_drain_that_timed_out_allows_the_message_in_hand_and_not_one_more() ->
 
 
 def test_a_record_below_the_offset_at_the_start_was_read_before_the_history() -> None:
-    assert Story().add(StartedAt, "clicks", 0, 5).hand("a", 5).codes() == set()
-    finding = Story().add(StartedAt, "clicks", 0, 5).hand("a", 4, 5).finding("duplicated")
+    assert Story().add(InitialOffset, "clicks", 0, 5).hand("a", 5).codes() == set()
+    finding = Story().add(InitialOffset, "clicks", 0, 5).hand("a", 4, 5).finding("duplicated")
     assert "before this history" in finding.text
 
 
@@ -390,7 +394,7 @@ def test_a_limit_of_the_policy_holds_to_the_record(pair: str, before: str, after
     assert story().codes(**{pair: 3}) == set()
     assert story().codes(**{pair: 2}) == {"duplicated"}
     assert offsets(story().finding("duplicated", **{pair: 2})) == [7]
-    assert story().add(PolicySet, {pair: 2}).codes() == {"duplicated"}
+    assert story().add(PolicyChanged, {pair: 2}).codes() == {"duplicated"}
 
 
 def test_a_limit_holds_for_each_hand_over_by_itself() -> None:
@@ -424,7 +428,7 @@ def test_what_a_woken_original_member_was_first_to_hand_out_the_owner_may_repeat
 def test_a_record_already_in_hand_may_show_after_a_pause_but_only_one_a_stream() -> None:
     def story(streams: int) -> Story:
         story = Story()
-        story.events[1] = MemberKnown(story.t, "a", "ours", consumer_id="g_a", streams=streams)
+        story.events[1] = MemberDeclared(story.t, "a", "ours", consumer_id="g_a", streams=streams)
         story.claim("a").hand("a", 0, 1).add(Paused, "a").wait(10_000).claim("b").owner("b").hand("b", 2, 3)
         return story.add(Continued, "a")
 
@@ -484,7 +488,7 @@ def test_a_partition_that_came_back_may_be_seen_late() -> None:
 
 
 @pytest.mark.parametrize("end", [Killed, Left, Expired])
-def test_a_second_owner_that_has_ended_stands_in_nobodys_way(end: type[Event]) -> None:
+def test_a_second_owner_that_has_ended_stands_in_nobodys_way(end: type[HistoryEvent]) -> None:
     assert Story().hand("a", 0).hand("b", 1).add(end, "b").hand("a", 2).codes() == set()
 
 
@@ -514,7 +518,7 @@ def test_the_tolerance_is_a_parameter() -> None:
     story = Story().owner("s").hand("s", 0).owner(None).hand("a", 1).wait(400).owner("a")
     assert story.codes() == {"handed_without_owner"}
     assert story.codes(observer_delay_ms=500) == set()
-    assert story.add(PolicySet, {"observer_delay_ms": 500}).codes() == set()
+    assert story.add(PolicyChanged, {"observer_delay_ms": 500}).codes() == set()
 
 
 def test_a_short_ownership_may_pass_unseen_when_the_member_tells_of_it() -> None:
@@ -528,7 +532,7 @@ def test_an_original_member_may_hand_out_what_it_no_longer_owns() -> None:
 
 @pytest.mark.parametrize("end", [Left, Killed])
 @pytest.mark.parametrize("member", ["a", "s"])
-def test_nothing_is_handed_out_after_the_end(end: type[Event], member: str) -> None:
+def test_nothing_is_handed_out_after_the_end(end: type[HistoryEvent], member: str) -> None:
     story = Story().hand(member, 0).add(end, member)
     assert story.codes() == set()
     assert story.hand(member, 1).codes() == {"after_close"}
@@ -536,7 +540,7 @@ def test_nothing_is_handed_out_after_the_end(end: type[Event], member: str) -> N
 
 def test_a_member_may_start_again() -> None:
     assert Story().hand("a", 0).add(Left, "a").add(Joined, "a").hand("a", 1).codes() == set()
-    story = Story().hand("a", 0).add(Killed, "a").add(MemberKnown, "a", "ours", 12, "g_a2").hand("a", 0, 1)
+    story = Story().hand("a", 0).add(Killed, "a").add(MemberDeclared, "a", "ours", 12, "g_a2").hand("a", 0, 1)
     assert story.codes() == set()
 
 
@@ -560,9 +564,9 @@ def test_a_commit_must_not_pass_the_end_of_the_log() -> None:
 
 
 def test_a_commit_of_where_the_group_stood_needs_no_record() -> None:
-    assert Story().commit(0).add(StartedAt, "clicks", 0, 7).commit(7).codes() == {"commit_back"}
-    assert Story().add(StartedAt, "clicks", 0, 7).commit(7).codes() == set()
-    assert Story().add(OffsetReset, "clicks", 0, 100, "auto.offset.reset").commit(100).codes() == set()
+    assert Story().commit(0).add(InitialOffset, "clicks", 0, 7).commit(7).codes() == {"commit_back"}
+    assert Story().add(InitialOffset, "clicks", 0, 7).commit(7).codes() == set()
+    assert Story().add(OffsetJumpAllowed, "clicks", 0, 100, "auto.offset.reset").commit(100).codes() == set()
 
 
 def test_a_commit_and_a_record_of_one_millisecond_have_no_order() -> None:
@@ -589,7 +593,7 @@ def test_an_original_member_that_is_killed_may_take_one_committed_record_with_it
 
 def test_a_commit_must_not_pass_what_was_consumed() -> None:
     def story() -> Story:
-        return Story().hand("a", 0).add(Consumed, "a", "clicks", 0, 0).hand("a", 1)
+        return Story().hand("a", 0).add(RecordConsumed, "a", "clicks", 0, 0).hand("a", 1)
 
     assert story().commit(1).codes() == set()
     finding = story().commit(2).finding("commit_ahead")
@@ -601,14 +605,14 @@ def test_a_commit_must_not_pass_what_was_consumed() -> None:
 
 def test_a_member_may_store_where_it_started() -> None:
     story = Story().hand("s", 0, 1).commit(2).owner("a").hand("a", 2).commit(2).wait()
-    assert story.add(Consumed, "a", "clicks", 0, 2).codes() == set()
+    assert story.add(RecordConsumed, "a", "clicks", 0, 2).codes() == set()
 
 
 def test_the_stored_offset_must_not_go_back() -> None:
     story = Story().hand("a", 0, 1, 2).commit(3).commit(2)
     assert story.codes() == {"commit_back"}
     assert Story().hand("a", 0, 1, 2).commit(2).commit(2).commit(3).codes() == set()
-    assert Story().add(StartedAt, "clicks", 0, 5).hand("a", 5).commit(4).codes() == {"commit_back"}
+    assert Story().add(InitialOffset, "clicks", 0, 5).hand("a", 5).commit(4).codes() == {"commit_back"}
 
 
 def test_old_news_of_the_offset_node_is_no_step_back() -> None:
@@ -683,19 +687,19 @@ def test_owners_may_be_anything_before_and_after_the_checkpoint() -> None:
 
 
 def test_a_settled_group_leaves_no_partition_without_a_living_owner() -> None:
-    assert Story().add(Joined, "a").owner("a").add(Settled).codes() == set()
-    assert Story().add(Joined, "a").owner("a").owner(None).add(Settled).codes() == {"wrong_owner"}
-    assert Story().add(Joined, "a").owner("a").add(Killed, "a").wait().add(Settled).codes() == {"wrong_owner"}
-    assert Story().add(OwnerSeen, "clicks", 0, "stranger-0").add(Settled).codes() == {"wrong_owner"}
-    assert Story().add(Joined, "a").owner("a").add(Left, "a").owner(None).wait().add(Settled).codes() == set()
+    assert Story().add(Joined, "a").owner("a").add(GroupSettled).codes() == set()
+    assert Story().add(Joined, "a").owner("a").owner(None).add(GroupSettled).codes() == {"wrong_owner"}
+    assert Story().add(Joined, "a").owner("a").add(Killed, "a").wait().add(GroupSettled).codes() == {"wrong_owner"}
+    assert Story().add(OwnerObserved, "clicks", 0, "stranger-0").add(GroupSettled).codes() == {"wrong_owner"}
+    assert Story().add(Joined, "a").owner("a").add(Left, "a").owner(None).wait().add(GroupSettled).codes() == set()
 
 
 def test_a_topic_that_was_not_observed_is_not_judged_at_a_checkpoint() -> None:
-    assert Story().hand("a", 0).add(Settled).codes() == set()
+    assert Story().hand("a", 0).add(GroupSettled).codes() == set()
 
 
 def test_an_old_sight_of_the_owner_is_no_news() -> None:
-    story = Story().add(OwnerSeen, "clicks", 0, "g_a-0", zxid=9).add(OwnerSeen, "clicks", 0, "g_b-0", zxid=8)
+    story = Story().add(OwnerObserved, "clicks", 0, "g_a-0", zxid=9).add(OwnerObserved, "clicks", 0, "g_b-0", zxid=8)
     assert story.add(AssignmentExpected, {"clicks/0": "g_a-0"}).codes() == set()
 
 
@@ -703,10 +707,10 @@ def test_an_old_sight_of_the_owner_is_no_news() -> None:
 
 
 def test_a_range_is_judged_like_its_records() -> None:
-    story = Story().owner("a").wait().add(HandedRange, "a", "clicks", 0, 0, 49)
-    assert story.add(HandedRange, "a", "clicks", 0, 50, 99).add(Drained).codes() == set()
+    story = Story().owner("a").wait().add(RecordRangeDelivered, "a", "clicks", 0, 0, 49)
+    assert story.add(RecordRangeDelivered, "a", "clicks", 0, 50, 99).add(FullReadExpected).codes() == set()
     assert story.verdict().counts.delivered == 100
-    story.add(HandedRange, "a", "clicks", 0, 90, 99)
+    story.add(RecordRangeDelivered, "a", "clicks", 0, 90, 99)
     assert story.finding("duplicated").evidence.count == 10
 
 
@@ -724,9 +728,9 @@ def test_a_member_without_a_member_line_is_refused() -> None:
 
 def test_a_member_cannot_be_of_two_kinds_nor_share_its_consumer_id() -> None:
     with pytest.raises(HistoryError, match="both ours and scala"):
-        Story().add(MemberKnown, "a", "scala").verdict()
+        Story().add(MemberDeclared, "a", "scala").verdict()
     with pytest.raises(HistoryError, match="belongs to two members"):
-        Story().add(MemberKnown, "c", "ours", consumer_id="g_a").verdict()
+        Story().add(MemberDeclared, "c", "ours", consumer_id="g_a").verdict()
 
 
 def test_the_order_of_the_input_does_not_matter_but_its_time() -> None:
@@ -744,10 +748,10 @@ def test_the_counts_say_how_much_was_judged() -> None:
 
 # --- the format -------------------------------------------------------------------------------------------------
 
-EXAMPLES: tuple[Event, ...] = (
-    LogHeld(1, "clicks", 0, 0, 10, ((3, 3), (5, 6))),
-    StartedAt(1, "clicks", 0, 4),
-    MemberKnown(1, "a", "scala", 77, "g_a", 2),
+EXAMPLES: tuple[HistoryEvent, ...] = (
+    LogRangeReported(1, "clicks", 0, 0, 10, ((3, 3), (5, 6))),
+    InitialOffset(1, "clicks", 0, 4),
+    MemberDeclared(1, "a", "scala", 77, "g_a", 2),
     Joined(1, "a"),
     Leaving(1, "a"),
     Left(1, "a", False),
@@ -755,26 +759,26 @@ EXAMPLES: tuple[Event, ...] = (
     Paused(1, "a"),
     Continued(1, "a"),
     Expired(1, "a"),
-    Claimed(1, "a", "clicks", 0, 4),
-    Released(1, "a", "clicks", 0),
+    MemberAcquiredPartition(1, "a", "clicks", 0, 4),
+    MemberReleasedPartition(1, "a", "clicks", 0),
     DrainTimedOut(1, "a", "clicks", 0),
-    Handed(1, "a", "clicks", 0, 4),
-    HandedRange(1, "a", "clicks", 0, 4, 9),
-    Consumed(1, "a", "clicks", 0, 4),
+    RecordDelivered(1, "a", "clicks", 0, 4),
+    RecordRangeDelivered(1, "a", "clicks", 0, 4, 9),
+    RecordConsumed(1, "a", "clicks", 0, 4),
     CommitCalled(1, "a"),
-    Committed(1, "clicks", 0, 5, "a", 12, "kafka"),
+    OffsetCommitted(1, "clicks", 0, 5, "a", 12, "kafka"),
     ControlWritten(1, 3, "switched", "kafka", "m1", "copy"),
     Fenced(1, "zookeeper", "clicks", 0),
     Unfenced(1, "kafka"),
-    Targeted(1, "clicks", 0, 9),
-    StateSeen(1, "end", {"ids": "acl"}, {"kafka clicks/0": "9"}),
-    OwnerSeen(1, "clicks", 0, None, -5, 13),
-    OffsetReset(1, "clicks", 0, 9, "auto.offset.reset", "a"),
+    PlannedKafkaOffset(1, "clicks", 0, 9),
+    StateSnapshot(1, "end", {"ids": "acl"}, {"kafka clicks/0": "9"}),
+    OwnerObserved(1, "clicks", 0, None, -5, 13),
+    OffsetJumpAllowed(1, "clicks", 0, 9, "auto.offset.reset", "a"),
     AssignmentExpected(1, {"clicks/0": "g_a-0", "clicks/1": None}),
-    Settled(1),
-    Drained(1, "clicks", 0),
-    PolicySet(1, {"ours_to_scala": 0, "scala_to_ours": None}),
-    Note(1, "Grüße"),
+    GroupSettled(1),
+    FullReadExpected(1, "clicks", 0),
+    PolicyChanged(1, {"ours_to_scala": 0, "scala_to_ours": None}),
+    HistoryNote(1, "Grüße"),
 )
 
 
@@ -786,7 +790,7 @@ def test_each_event_comes_back_from_its_line() -> None:
 
 def test_missing_offsets_may_be_single_numbers() -> None:
     line = b'{"t":1,"event":"log","topic":"c","partition":0,"start":0,"end":9,"missing":[3,[5,6]]}'
-    assert parse_line(line, 1) == LogHeld(1, "c", 0, 0, 9, ((3, 3), (5, 6)))
+    assert parse_line(line, 1) == LogRangeReported(1, "c", 0, 0, 9, ((3, 3), (5, 6)))
 
 
 @pytest.mark.parametrize(
@@ -834,15 +838,15 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 
 def test_a_log_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(HistoryError, match="a log from 5 to 4"):
-        check_history([LogHeld(1, "clicks", 0, 5, 4)])
+        check_history([LogRangeReported(1, "clicks", 0, 5, 4)])
 
 
 def test_lines_are_merged_by_time_and_ties_keep_the_order_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    events = [Note(2, "c"), Note(1, "a"), Note(2, "d"), Note(1, "b")]
+    events = [HistoryNote(2, "c"), HistoryNote(1, "a"), HistoryNote(2, "d"), HistoryNote(1, "b")]
     path.write_text("".join(f"{dump_line(event)}\n" for event in events), encoding="utf-8")
     found = read_history(path)
-    assert [event.text for event in found if isinstance(event, Note)] == ["a", "b", "c", "d"]
+    assert [event.text for event in found if isinstance(event, HistoryNote)] == ["a", "b", "c", "d"]
     assert [event.line for event in found] == [2, 4, 1, 3]
 
 
@@ -859,7 +863,7 @@ def test_writers_share_a_file_and_every_line_is_there_at_once(tmp_path: Path) ->
     with HistoryWriter(path, FixedClock()) as one, HistoryWriter(path, FixedClock()) as two:
         one.delivered("a", "clicks", 0, 5)
         two.write_offsets(Joined(two.now_ms(), "b"))
-        assert read_history(path) == [Handed(1_234, "a", "clicks", 0, 5), Joined(1_234, "b")]
+        assert read_history(path) == [RecordDelivered(1_234, "a", "clicks", 0, 5), Joined(1_234, "b")]
 
 
 # --- how it reads -----------------------------------------------------------------------------------------------
@@ -884,12 +888,14 @@ def test_the_text_is_one_line_a_finding_and_then_the_counts() -> None:
     ]
 
 
-def _fields(event: Event, **changes: Any) -> dict[str, Any]:
+def _fields(event: HistoryEvent, **changes: Any) -> dict[str, Any]:
     return {name: getattr(event, name) for name in type(event).__dataclass_fields__} | changes
 
 
 def test_a_good_history_says_so_and_names_what_it_allowed() -> None:
-    story = Story(end=4).owner("s").wait().hand("s", 0, 1).commit(1).over_to("z").hand("z", 1, 2, 3).add(Drained)
+    story = (
+        Story(end=4).owner("s").wait().hand("s", 0, 1).commit(1).over_to("z").hand("z", 1, 2, 3).add(FullReadExpected)
+    )
     lines = list(render_text(story.verdict()))
     assert lines[0] == "ok: 4 records in 1 partitions, 15 lines of history"
     assert lines[1].startswith("allowed: clicks/0: scala_to_scala: z repeated what s had handed out | 1 record: 1 |")
@@ -899,7 +905,7 @@ def test_a_good_history_says_so_and_names_what_it_allowed() -> None:
 def test_very_many_findings_are_cut_in_the_text_only() -> None:
     story = Story()
     for number in range(1, 301):
-        story.add(Handed, "a", "clicks", number, 0)
+        story.add(RecordDelivered, "a", "clicks", number, 0)
     verdict = story.verdict()
     assert len(verdict.findings) == 300
     assert sum(line.startswith("no_log") for line in render_text(verdict)) == 200
@@ -916,9 +922,9 @@ def test_the_verdict_is_plain_json() -> None:
 def test_the_page_explains_each_code_reason_event_and_field_of_the_policy() -> None:
     page = Path(__file__).parents[2] / "migration_docs" / "reference" / "history.md"
     text = page.read_text(encoding="utf-8")
-    for code, meaning in CODES.items():
+    for code, meaning in FINDING_CODES.items():
         assert f"| `{code}` | {meaning} |" in text
-    for reason, meaning in REASONS.items():
+    for reason, meaning in ALLOWANCE_REASONS.items():
         assert f"| `{reason}` | {meaning} |" in text
     for name in EVENTS:
         assert f"| `{name}` |" in text

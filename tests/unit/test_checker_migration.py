@@ -8,37 +8,37 @@ from typing import Any
 import pytest
 
 from zkconsumer.testing.checker import (
-    CODES,
-    Claimed,
-    Committed,
+    FINDING_CODES,
     ControlWritten,
-    Event,
     Fenced,
     Finding,
-    Handed,
-    HandedRange,
     HistoryError,
+    HistoryEvent,
+    InitialOffset,
     Killed,
-    LogHeld,
-    MemberKnown,
-    OffsetReset,
+    LogRangeReported,
+    MemberAcquiredPartition,
+    MemberDeclared,
+    MemberReleasedPartition,
+    OffsetCommitted,
+    OffsetJumpAllowed,
+    PlannedKafkaOffset,
     Policy,
-    Released,
-    StartedAt,
-    StateSeen,
-    Targeted,
+    RecordDelivered,
+    RecordRangeDelivered,
+    StateSnapshot,
     Unfenced,
     Verdict,
-    end_state,
     check_history,
+    end_state,
     render_text,
 )
 
-Line = tuple[type[Event], tuple[Any, ...], dict[str, Any]]
+Line = tuple[type[HistoryEvent], tuple[Any, ...], dict[str, Any]]
 NODES = {"ids": "open", "owners/clicks": "open"}
 
 
-def line(event: type[Event], *args: Any, **kwargs: Any) -> Line:
+def line(event: type[HistoryEvent], *args: Any, **kwargs: Any) -> Line:
     return event, args, kwargs
 
 
@@ -47,19 +47,19 @@ def control(epoch: int, phase: str, authority: str, migration: str = "m1", strat
 
 
 def commit(store: str, offset: int, by: str | None) -> Line:
-    return line(Committed, "clicks", 0, offset, by, store=store)
+    return line(OffsetCommitted, "clicks", 0, offset, by, store=store)
 
 
 def claim(member: str, offset: int) -> Line:
-    return line(Claimed, member, "clicks", 0, offset)
+    return line(MemberAcquiredPartition, member, "clicks", 0, offset)
 
 
 def hand(member: str, first: int, last: int) -> Line:
-    return line(HandedRange, member, "clicks", 0, first, last)
+    return line(RecordRangeDelivered, member, "clicks", 0, first, last)
 
 
 def give_up(member: str) -> Line:
-    return line(Released, member, "clicks", 0)
+    return line(MemberReleasedPartition, member, "clicks", 0)
 
 
 class Move:
@@ -67,13 +67,13 @@ class Move:
 
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {
-            "log": line(LogHeld, "clicks", 0, 0, 100),
-            "started": line(StartedAt, "clicks", 0, 10),
-            "old": line(MemberKnown, "old", "ours"),
-            "new": line(MemberKnown, "new", "ours"),
-            "zombie": line(MemberKnown, "zombie", "scala"),
-            "tool": line(MemberKnown, "tool", "migrator"),
-            "before": line(StateSeen, "before", NODES),
+            "log": line(LogRangeReported, "clicks", 0, 0, 100),
+            "started": line(InitialOffset, "clicks", 0, 10),
+            "old": line(MemberDeclared, "old", "ours"),
+            "new": line(MemberDeclared, "new", "ours"),
+            "zombie": line(MemberDeclared, "zombie", "scala"),
+            "tool": line(MemberDeclared, "tool", "migrator"),
+            "before": line(StateSnapshot, "before", NODES),
             "old claims": claim("old", 10),
             "old reads": hand("old", 10, 19),
             "planned": control(1, "planned", "zookeeper"),
@@ -99,7 +99,7 @@ class Move:
             "old again": claim("old", 30),
             "old goes on": hand("old", 30, 99),
             "last": commit("zookeeper", 100, "old"),
-            "end": line(StateSeen, "end", NODES, {"phase": "undone"}),
+            "end": line(StateSnapshot, "end", NODES, {"phase": "undone"}),
         }
 
     def without(self, *names: str) -> Move:
@@ -133,7 +133,7 @@ class Move:
         return self
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         return [event(number, *args, **kwargs, line=number) for number, (event, args, kwargs) in
                 enumerate(self.lines.values(), 1)]  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_a_group_that_moves_there_and_back_keeps_every_promise() -> None:
 BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
     "not_the_owner": {
         "a commit behind the next claim": lambda: Move().behind("new claims", claim("new2", 20)).behind(
-            "zombie", line(MemberKnown, "new2", "ours")),
+            "zombie", line(MemberDeclared, "new2", "ours")),
         "a commit behind its own release": lambda: Move().behind("old gives up", commit("zookeeper", 20, "old")),
         "a commit of who knows whom": lambda: Move().behind("new reads", commit("kafka", 25, None)),
     },
@@ -171,7 +171,7 @@ BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
         "on the way back": lambda: Move().behind("seat again", commit("kafka", 30, None)),
     },
     "handed_fenced": {
-        "an old member behind the fence": lambda: Move().behind("fence", line(Handed, "old", "clicks", 0, 20)),
+        "an old member behind the fence": lambda: Move().behind("fence", line(RecordDelivered, "old", "clicks", 0, 20)),
         "a modern member beside the seat": lambda: Move().behind("seat again", hand("new", 30, 31)),
     },
     "started_elsewhere": {
@@ -201,12 +201,12 @@ BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
         "nothing was copied": lambda: Move().without("copy"),
         "a number too low": lambda: Move().but("copy", commit("kafka", 19, "tool")),
         "an old member committed behind the copy": lambda: Move().behind("copy", commit("zookeeper", 21, "zombie")),
-        "not what the plan decided": lambda: Move().behind("fencing", line(Targeted, "clicks", 0, 25)),
+        "not what the plan decided": lambda: Move().behind("fencing", line(PlannedKafkaOffset, "clicks", 0, 25)),
     },
     "ended_otherwise": {
-        "an access list stays": lambda: Move().but("end", line(StateSeen, "end", NODES | {"ids": "fenced"})),
-        "a node is gone": lambda: Move().but("end", line(StateSeen, "end", {"ids": "open"})),
-        "a node came": lambda: Move().but("end", line(StateSeen, "end", NODES | {"owners/other": "open"})),
+        "an access list stays": lambda: Move().but("end", line(StateSnapshot, "end", NODES | {"ids": "fenced"})),
+        "a node is gone": lambda: Move().but("end", line(StateSnapshot, "end", {"ids": "open"})),
+        "a node came": lambda: Move().but("end", line(StateSnapshot, "end", NODES | {"owners/other": "open"})),
     },
     "lost_in_return": {
         "nothing was carried back": lambda: Move().without("return"),
@@ -228,8 +228,10 @@ def test_a_history_that_breaks_a_promise_is_found_out(code: str, why: str) -> No
 
 
 def test_each_promise_has_a_history_that_breaks_it() -> None:
-    assert BROKEN.keys() == {code for code, meaning in CODES.items() if meaning[:1] == "M" and meaning[2:3] == ":"}
-    assert {CODES[code][:2] for code in BROKEN} == {"M1", "M2", "M3", "M4", "M5", "M6"}
+    assert BROKEN.keys() == {
+        code for code, meaning in FINDING_CODES.items() if meaning[:1] == "M" and meaning[2:3] == ":"
+    }
+    assert {FINDING_CODES[code][:2] for code in BROKEN} == {"M1", "M2", "M3", "M4", "M5", "M6"}
 
 
 def test_a_finding_names_the_lines_that_show_it() -> None:
@@ -245,7 +247,7 @@ def test_a_finding_names_the_lines_that_show_it() -> None:
 
 
 def test_many_records_behind_one_fence_are_one_finding() -> None:
-    handed = [line(Handed, "old", "clicks", 0, offset) for offset in range(20, 25)]
+    handed = [line(RecordDelivered, "old", "clicks", 0, offset) for offset in range(20, 25)]
     finding = Move().until("fence").behind("fence", *handed).finding("handed_fenced")
     assert finding.evidence.offsets == ((20, 24),)
 
@@ -254,13 +256,13 @@ def test_many_records_behind_one_fence_are_one_finding() -> None:
 
 
 def test_what_the_plan_decided_counts_from_the_switch_on() -> None:
-    move = Move().behind("fencing", line(Targeted, "clicks", 0, 25)).but("copy", commit("kafka", 25, "tool"))
+    move = Move().behind("fencing", line(PlannedKafkaOffset, "clicks", 0, 25)).but("copy", commit("kafka", 25, "tool"))
     move.but("new claims", claim("new", 25)).but("new reads", hand("new", 25, 29))
     assert move.codes() == {"lost"}, "what the plan passed over is lost, and nothing else is wrong"
 
 
 def test_a_commit_behind_the_plan_counts_more_than_what_it_decided() -> None:
-    move = Move().behind("tool", line(Targeted, "clicks", 0, 15))
+    move = Move().behind("tool", line(PlannedKafkaOffset, "clicks", 0, 15))
     assert move.codes() == set(), "the old member committed 20 since, and that was carried over"
 
 
@@ -270,7 +272,7 @@ def test_the_tool_may_put_back_what_counts() -> None:
 
 
 def test_a_reset_says_where_an_owner_may_start() -> None:
-    move = Move().behind("leave", line(OffsetReset, "clicks", 0, 15, "auto.offset.reset", "new"))
+    move = Move().behind("leave", line(OffsetJumpAllowed, "clicks", 0, 15, "auto.offset.reset", "new"))
     move.but("new claims", claim("new", 15)).but("new reads", hand("new", 15, 29))
     assert move.codes() == set()
 
@@ -283,7 +285,9 @@ def test_a_commit_below_the_last_one_counts_nevertheless() -> None:
 
 
 def test_zookeeper_that_stores_the_last_offset_is_one_behind() -> None:
-    move = Move().but("started", line(StartedAt, "clicks", 0, 10)).but("old commits", commit("zookeeper", 19, "old"))
+    move = (
+        Move().but("started", line(InitialOffset, "clicks", 0, 10)).but("old commits", commit("zookeeper", 19, "old"))
+    )
     move.but("return", commit("zookeeper", 29, "tool")).but("last", commit("zookeeper", 99, "old"))
     assert not move.codes(zookeeper_plus=1) & BROKEN.keys()
     assert move.codes() & BROKEN.keys()
@@ -324,7 +328,7 @@ def test_in_dual_kafka_has_a_commit_first_once_it_has_every_partition() -> None:
 
 
 def test_a_killed_migrator_and_the_next_one_are_one_history() -> None:
-    again = [line(Killed, "tool"), line(MemberKnown, "tool 2", "migrator"), commit("kafka", 20, "tool 2")]
+    again = [line(Killed, "tool"), line(MemberDeclared, "tool 2", "migrator"), commit("kafka", 20, "tool 2")]
     assert Move().behind("copy", *again).codes() == set()
 
 
@@ -338,7 +342,7 @@ def test_commits_that_an_observer_saw_are_judged_as_before() -> None:
     """They may be late: nothing of M1, M3, M4 and M6 can be said, and what can be is."""
     move = Move()
     for name, (event, args, kwargs) in list(move.lines.items()):
-        if event is Committed:
+        if event is OffsetCommitted:
             kwargs.pop("store")
             move.but(name, (event, args[:3], kwargs))
     # The copies are seen too, and an observer cannot tell them from commits.
@@ -360,8 +364,8 @@ def test_a_fence_of_half_a_partition_is_refused() -> None:
 # --- M5 ---------------------------------------------------------------------------------------------------------
 
 
-def ended(nodes: dict[str, str], others: dict[str, str]) -> list[Event]:
-    return Move().until("new commits").behind("new commits", line(StateSeen, "end", nodes, others)).events
+def ended(nodes: dict[str, str], others: dict[str, str]) -> list[HistoryEvent]:
+    return Move().until("new commits").behind("new commits", line(StateSnapshot, "end", nodes, others)).events
 
 
 def test_a_history_must_end_as_the_one_without_a_kill() -> None:

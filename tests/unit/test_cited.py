@@ -42,7 +42,7 @@ FORMER = {
         "`_find_leaders` in `zkconsumer/kafka/fetcher_manager.py`; with `bootstrap.servers` none need be in ZooKeeper",
         f"{FETCHER}::test_one_broker_that_answers_is_enough_to_find_the_leaders",
     ),
-    "ConsumerFetcherThread.fetch": (THREAD.format("_ask"), "tests/unit/test_negotiation.py"),
+    "ConsumerFetcherThread.fetch": (THREAD.format("_send_fetch"), "tests/unit/test_negotiation.py"),
     "zookeeper.connection.timeout.ms": (
         "`zookeeper_connection_timeout_ms` in `zkconsumer/config_tables/original.py`",
         "tests/unit/test_connector.py::test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread",
@@ -83,15 +83,18 @@ RIGHT = {
         "tests/unit/test_javaapi.py",
     ),
     "a private name, by what uses it": (
-        THREAD.format("_ask") + MADE,
+        THREAD.format("_send_fetch") + MADE,
         f"{FETCHER}::test_a_leader_that_moves_is_found_again",
     ),
     "what a connector is made of": (
         "`_auto_commit` in `zkconsumer/core/group.py`",
         "tests/unit/test_connector.py::test_a_message_in_hand_is_not_committed_by_itself",
     ),
-    "a program": ("`Group` in `zkconsumer/core/group.py`", "tests/real/test_mixed_groups.py"),
-    "a transcript": ("`Group` in `zkconsumer/core/group.py`", "tests/transcripts/a_member_leaves_cleanly.txt"),
+    "a program": ("`MemberStateMachine` in `zkconsumer/core/group.py`", "tests/real/test_mixed_groups.py"),
+    "a transcript": (
+        "`MemberStateMachine` in `zkconsumer/core/group.py`",
+        "tests/transcripts/a_member_leaves_cleanly.txt",
+    ),
     "a command": ("`zkconsumer log-ends`", "tests/unit/test_cli_log_ends.py"),
 }
 
@@ -105,13 +108,13 @@ def test_a_row_whose_test_uses_its_name_passes(case: str) -> None:
 @pytest.mark.parametrize(
     ("here", "test", "problem"),
     [
-        (THREAD.format("_ask"), f"{FETCHER}::test_that_is_not_there", "is not there"),
-        (THREAD.format("_ask"), "tests/unit/test_that_is_not_there.py", "is not there"),
+        (THREAD.format("_send_fetch"), f"{FETCHER}::test_that_is_not_there", "is not there"),
+        (THREAD.format("_send_fetch"), "tests/unit/test_that_is_not_there.py", "is not there"),
         ("gone", f"{FETCHER}::test_a_leader_that_moves_is_found_again", "uses none of no names"),
         (
-            "`commit` in `zkconsumer/zk/writes.py`",
+            "`commit_partitions` in `zkconsumer/zk/writes.py`",
             "tests/transcripts/a_member_leaves_cleanly.txt",
-            "uses none of commit",
+            "uses none of commit_partitions",
         ),
         ("`zkconsumer log-ends`", "tests/unit/test_cli_offsets.py", "uses none of zkconsumer log-ends"),
     ],
@@ -121,10 +124,13 @@ def test_a_citation_that_cannot_show_the_row_is_found(here: str, test: str, prob
 
 
 def test_every_name_of_a_row_must_be_used_and_every_test_must_use_one() -> None:
-    here = "`get_topic_count_map` in `zkconsumer/core/subscription.py`, `AnyBroker` in `zkconsumer/kafka/any_broker.py`"
-    assert problems("A.b", here, "tests/unit/test_subscription.py") == ["no cited test uses AnyBroker"]
+    here = (
+        "`get_topic_count_map` in `zkconsumer/core/subscription.py`, `BootstrapClient` in "
+        "`zkconsumer/kafka/any_broker.py`"
+    )
+    assert problems("A.b", here, "tests/unit/test_subscription.py") == ["no cited test uses BootstrapClient"]
     both = problems("A.b", here, "tests/unit/test_subscription.py", FETCHER, "tests/unit/test_paths.py")
-    assert both == ["tests/unit/test_paths.py uses none of get_topic_count_map, AnyBroker"]
+    assert both == ["tests/unit/test_paths.py uses none of get_topic_count_map, BootstrapClient"]
 
 
 def test_a_setting_is_used_by_the_module_of_the_test_itself() -> None:

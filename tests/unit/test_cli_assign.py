@@ -257,7 +257,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         module = type(sys)("tests_failing_command")
         module.fail = fail  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "tests_failing_command", module)
-        monkeypatch.setitem(cli.COMMANDS, "fail", cli.Command("tests_failing_command:fail", "Fails."))
+        monkeypatch.setitem(cli.COMMANDS, "fail", cli.CommandEntry("tests_failing_command:fail", "Fails."))
 
     return install
 
@@ -316,10 +316,10 @@ def test_plug_ins_add_commands_and_a_broken_one_harms_nobody(monkeypatch: pytest
     module.move, module.number = move, 7  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tests_plug_in", module)
     entries = {
-        "move": EntryPoint("move", "tests_plug_in:move", cli.PLUG_INS),
-        "gone": EntryPoint("gone", "tests_no_such_module:move", cli.PLUG_INS),
-        "seven": EntryPoint("seven", "tests_plug_in:number", cli.PLUG_INS),
-        "assign": EntryPoint("assign", "tests_plug_in:move", cli.PLUG_INS),
+        "move": EntryPoint("move", "tests_plug_in:move", cli.PLUGIN_ENTRY_POINTS),
+        "gone": EntryPoint("gone", "tests_no_such_module:move", cli.PLUGIN_ENTRY_POINTS),
+        "seven": EntryPoint("seven", "tests_plug_in:number", cli.PLUGIN_ENTRY_POINTS),
+        "assign": EntryPoint("assign", "tests_plug_in:move", cli.PLUGIN_ENTRY_POINTS),
     }
     monkeypatch.setattr(cli, "_plug_ins", lambda: entries)
     shown = run("--help").stdout

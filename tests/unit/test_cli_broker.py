@@ -15,18 +15,18 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.broker.data_folder import DataFolder
-from bridge.broker.listeners import Listener, bootstrap_servers, read_listener, with_advertised
-from bridge.broker.releases import RELEASES as FROM_OLD_TO_NEW
-from bridge.commands.broker import RELEASES, broker
-from zkconsumer.cli.main import Commands
+from bridge.broker.listeners import BrokerListener, bootstrap_servers, read_listener, with_advertised
+from bridge.broker.releases import EMULATED_RELEASES as FROM_OLD_TO_NEW
+from bridge.commands.broker import RELEASES_HELP, broker
+from zkconsumer.cli.main import RootCommand
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import BrokerAddress
 
 TLS = Path(__file__).parent.parent / "data" / "tls"
 
 PROGRAM = (
-    "import click; from zkconsumer.cli.main import Commands; from bridge.commands.broker import broker\n"
-    "class Only(Commands):\n"
+    "import click; from zkconsumer.cli.main import RootCommand; from bridge.commands.broker import broker\n"
+    "class Only(RootCommand):\n"
     "    def get_command(self, ctx, name): return broker\n"
     "    def resolve_command(self, ctx, args): return 'broker', broker, args[1:]\n"
     "click.command(cls=Only)(lambda: None)()"
@@ -158,7 +158,7 @@ def test_users_that_cannot_be_are_refused_without_their_passwords(lines: str, ex
 
 
 def test_the_help_names_every_release() -> None:
-    assert RELEASES.split(", ") == list(FROM_OLD_TO_NEW)
+    assert RELEASES_HELP.split(", ") == list(FROM_OLD_TO_NEW)
 
 
 def test_a_signal_ends_a_start_that_waits_for_zookeeper(start: Start) -> None:
@@ -180,9 +180,9 @@ def test_an_address_of_ipv6_is_told_as_clients_take_it() -> None:
 
 def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:
     inner, outer = read_listener("INNER=PLAINTEXT://[::1]:9092"), read_listener("SASL_SSL://0.0.0.0:9093")
-    assert inner == Listener("INNER", "PLAINTEXT", "::1", 9092)
+    assert inner == BrokerListener("INNER", "PLAINTEXT", "::1", 9092)
     told = with_advertised([inner, outer], ["SASL_SSL://broker.example:19093"])
-    assert told[1].for_node(2) == Listener("SASL_SSL", "SASL_SSL", "0.0.0.0", 9095, "broker.example", 19095)
+    assert told[1].for_node(2) == BrokerListener("SASL_SSL", "SASL_SSL", "0.0.0.0", 9095, "broker.example", 19095)
     with pytest.raises(UsageError, match="INNER, SASL_SSL"):
         with_advertised([inner, outer], ["OUTER://h:1"])
 
@@ -190,4 +190,4 @@ def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:
 def test_the_commands_of_the_program_have_it_by_entry_point() -> None:
     text = (Path(__file__).parent.parent.parent / "setup.py").read_text()
     assert '"broker=bridge.commands.broker:broker"' in text
-    assert issubclass(Commands, object)
+    assert issubclass(RootCommand, object)

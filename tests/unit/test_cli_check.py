@@ -44,7 +44,7 @@ def test_json_holds_the_whole_verdict(tmp_path: Path) -> None:
     assert result.exit_code == 5
     verdict = json.loads(result.stdout)
     assert [finding["code"] for finding in verdict["findings"]] == ["lost"]
-    assert verdict["counts"]["handed"] == 3
+    assert verdict["counts"]["delivered"] == 3
 
 
 def test_an_unreadable_line_exits_with_2_and_names_the_line(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bridge.migration.errors import GaveUpWaiting, PartlyDone, PlanIsStale, VerificationFailed
+from bridge.migration.errors import PartiallyDoneError, StalePlanError, VerificationError, WaitTimeoutError
 from zkconsumer.cli import main
 from zkconsumer.cli.console import print_error
-from zkconsumer.cli.main import Commands
-from zkconsumer.errors import PreconditionFailed, UsageError, WorldError, ZkConsumerError
+from zkconsumer.cli.main import RootCommand
+from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError, ZkConsumerError
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_without_an_address_every_command_says_how_to_give_it(words: str) -> Non
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(WorldError, 1), (UsageError, 2), (PreconditionFailed, 4), (PlanIsStale, 4), (VerificationFailed, 5),
-     (PartlyDone, 6), (GaveUpWaiting, 7)],
+    [(UnavailableError, 1), (UsageError, 2), (PreconditionFailed, 4), (StalePlanError, 4), (VerificationError, 5),
+     (PartiallyDoneError, 6), (WaitTimeoutError, 7)],
 )  # fmt: skip
 def test_a_command_ends_with_the_exit_code_of_its_error(error: type[ZkConsumerError], code: int) -> None:
-    class Fails(Commands):
+    class Fails(RootCommand):
         def list_commands(self, ctx: click.Context) -> list[str]:
             return ["fails"]
 

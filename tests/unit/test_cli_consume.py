@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from zkconsumer.cli.console_format import console_format
-from zkconsumer.cli.consume import METRICS_EVERY_MS, MetricsDump, compile_format, parse_topic
+from zkconsumer.cli.consume import METRICS_INTERVAL_MS, MetricsFileWriter, compile_format, parse_topic
 from zkconsumer.cli.main import main
 from zkconsumer.errors import UsageError
 from zkconsumer.testing.manual_clock import ManualClock
@@ -135,12 +135,12 @@ def test_metrics_are_written_when_they_are_due_and_trouble_is_said_once(
             if not (tmp_path / "works").exists():
                 raise PermissionError(13, "Permission denied", f"{to}.{len(written)}")
 
-    dump = MetricsDump(Connector(), path)  # type: ignore[arg-type]
+    dump = MetricsFileWriter(Connector(), path)  # type: ignore[arg-type]
     for _ in range(3):
         dump.write_if_due()
-        clock.move(METRICS_EVERY_MS)
+        clock.move(METRICS_INTERVAL_MS)
     dump.write_if_due()
     assert written == [path] * 3
     assert capsys.readouterr().err == f"zkconsumer: --metrics {path}: Permission denied\n"
-    MetricsDump(Connector(), None).write()  # type: ignore[arg-type]
+    MetricsFileWriter(Connector(), None).write()  # type: ignore[arg-type]
     assert len(written) == 3

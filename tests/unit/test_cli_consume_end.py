@@ -15,7 +15,7 @@ from zkconsumer.cli import perf as perf_module
 from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 
 NOT_ALL = "zkconsumer: not everything could be read: "
@@ -24,7 +24,7 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def world(make_world: MakeWorld) -> FakeWorld:
+def world(make_world: MakeWorld) -> FakeEnvironment:
     """Two brokers that lead a partition of ``t`` each, with three records."""
     made = make_world(2)
     made.create_topic("t", 2)
@@ -34,7 +34,7 @@ def world(make_world: MakeWorld) -> FakeWorld:
 
 
 @pytest.fixture
-def run(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a command on the world of the test."""
 
     def connector(config: ConsumerConfig) -> ZookeeperConsumerConnector:
@@ -57,7 +57,7 @@ def test_all_that_there_is_was_read(run: Run) -> None:
     assert (done.exit_code, done.stdout.count("\n"), NOT_ALL in done.stderr) == (0, 6, False), done.stderr
 
 
-def test_no_broker_answers(world: FakeWorld, run: Run) -> None:
+def test_no_broker_answers(world: FakeEnvironment, run: Run) -> None:
     for broker in (0, 1):
         world.cluster.stop_broker(broker)
     done = consume(run)
@@ -66,7 +66,7 @@ def test_no_broker_answers(world: FakeWorld, run: Run) -> None:
     assert "start the broker, or correct its address" in done.stderr
 
 
-def test_one_of_two_brokers_does_not_answer(world: FakeWorld, run: Run) -> None:
+def test_one_of_two_brokers_does_not_answer(world: FakeEnvironment, run: Run) -> None:
     world.cluster.stop_broker(1)
     done = consume(run)
     assert (done.exit_code, done.stdout.count("\n")) == (1, 3), done.stderr
@@ -79,7 +79,7 @@ def test_a_topic_that_does_not_exist(run: Run) -> None:
     assert done.stderr.endswith(f"{NOT_ALL}{ABSENT}\n")
 
 
-def test_a_topic_that_is_created_meanwhile_is_read(world: FakeWorld, run: Run) -> None:
+def test_a_topic_that_is_created_meanwhile_is_read(world: FakeEnvironment, run: Run) -> None:
     def create() -> None:
         wait_until(lambda: world.zookeeper.data(paths.ids("g")) is not None, "the member looks for its group")
         world.create_topic("later", 1)
@@ -92,7 +92,7 @@ def test_a_topic_that_is_created_meanwhile_is_read(world: FakeWorld, run: Run) -
     assert (done.exit_code, done.stdout.count("\n")) == (0, 1), done.stderr
 
 
-def test_as_many_as_were_asked_for_are_enough(world: FakeWorld, run: Run) -> None:
+def test_as_many_as_were_asked_for_are_enough(world: FakeEnvironment, run: Run) -> None:
     world.cluster.stop_broker(1)
     assert consume(run, "--max-messages", "3").exit_code == 0
 
@@ -105,7 +105,7 @@ def test_a_signal_does_not_hide_it(run: Run) -> None:
     assert done.stderr.endswith(f"{NOT_ALL}{ABSENT}\n")
 
 
-def test_perf_says_why_there_were_fewer(world: FakeWorld, run: Run) -> None:
+def test_perf_says_why_there_were_fewer(world: FakeEnvironment, run: Run) -> None:
     words = ("perf", "g", "--topic", "t", "--threads", "1", "--timeout", "800")
     assert run(*words, "--messages", "6").exit_code == 0
     fewer = run(*words, "--messages", "7", "--group", "g")
@@ -116,7 +116,7 @@ def test_perf_says_why_there_were_fewer(world: FakeWorld, run: Run) -> None:
     assert NOT_ALL in done.stderr
 
 
-def test_a_program_may_ask_for_the_same(world: FakeWorld) -> None:
+def test_a_program_may_ask_for_the_same(world: FakeEnvironment) -> None:
     connector = world.connector()
     connector.create_message_streams({"t": 1, "nosuch": 1})
 

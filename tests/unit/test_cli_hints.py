@@ -17,8 +17,8 @@ from tests.fix_admin import doors, fill_clicks, join
 from zkconsumer.cli import main
 from zkconsumer.cli.hints import commands_in, complete_commands
 from zkconsumer.cli.lag import lag
-from zkconsumer.testing.world import ADDRESS, FakeWorld
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,12 +60,12 @@ def test_a_command_in_a_text_can_be_pasted(typed: str, said: str, pasted: str) -
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     fill_clicks(world)
     return world
 
 
-def run(world: FakeWorld, words: list[str], **variables: str) -> Result:
+def run(world: FakeEnvironment, words: list[str], **variables: str) -> Result:
     return CliRunner().invoke(main, words, obj=doors(world), env=variables)
 
 
@@ -74,9 +74,9 @@ def last_hint(done: Result) -> list[str]:
         return shlex.split(commands_in(context, done.stderr)[-1])[1:]
 
 
-def test_a_moved_group_is_set_in_the_store_that_it_moved_to(world: FakeWorld) -> None:
+def test_a_moved_group_is_set_in_the_store_that_it_moved_to(world: FakeEnvironment) -> None:
     world.create_topic("__consumer_offsets", 1)
-    control = format_control(Control("m1", 2, "completed", "kafka", "copy"))
+    control = format_control(ControlRecord("m1", 2, "completed", "kafka", "copy"))
     world.zookeeper.ensure("/zkconsumer/groups/g1", control)
     words = ["offsets", "set", "g1", "--topic", "clicks", "--to-latest", "--execute", "--zookeeper", ADDRESS]
     refused = run(world, words)
@@ -85,7 +85,7 @@ def test_a_moved_group_is_set_in_the_store_that_it_moved_to(world: FakeWorld) ->
     assert (done.exit_code, "3 offsets written" in done.stderr) == (0, True), done.output
 
 
-def test_hints_have_no_address_where_the_environment_has_it(world: FakeWorld) -> None:
+def test_hints_have_no_address_where_the_environment_has_it(world: FakeEnvironment) -> None:
     join(world)
     where = {"ZKCONSUMER_ZOOKEEPER": ADDRESS}
     refused = run(world, ["groups", "delete", "g1", "--execute"], **where)
@@ -94,7 +94,7 @@ def test_hints_have_no_address_where_the_environment_has_it(world: FakeWorld) ->
 
 
 def test_what_would_be_deleted_can_be_exported_and_deleted_as_printed(
-    world: FakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     planned = run(world, ["groups", "delete", "--group", "g1", "--zookeeper", ADDRESS])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.fix_admin import RunTool
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_wrong_call_is_one_too(tool: RunTool) -> None:
     assert (done.exit_code, json.loads(done.stdout)["exit_code"]) == (2, 2)
 
 
-def test_a_command_that_has_shown_its_document_prints_no_second_one(world: FakeWorld, tool: RunTool) -> None:
+def test_a_command_that_has_shown_its_document_prints_no_second_one(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"abc")
     for words in (("groups", "describe", "g1"), ("lag", "g1"), ("groups", "delete", "g1")):

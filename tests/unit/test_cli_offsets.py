@@ -17,29 +17,29 @@ from click.testing import CliRunner, Result
 from tests.fix_admin import RunTool, doors, fill_clicks, join, put
 from zkconsumer.admin import stores
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
-from zkconsumer.admin.stores import WriteReport
+from zkconsumer.admin.stores import StoreWriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
 from zkconsumer.testing import fake_groups
 from zkconsumer.testing.fake_faults import GroupError, PartitionError
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
 from zkconsumer.zk import procedures
 from zkconsumer.zk.requests import PERM_READ, Acl, Multi
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 HEADS = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"]
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     fill_clicks(world)
     return world
 
 
 @pytest.fixture
-def kafka(world: FakeWorld) -> FakeWorld:
+def kafka(world: FakeEnvironment) -> FakeEnvironment:
     """The same, with offsets in Kafka: 42, 60 and 70."""
     world.create_topic(OFFSETS_TOPIC, 1)
     for partition, offset in {0: 42, 1: 60, 2: 70}.items():
@@ -60,7 +60,7 @@ def rows(result: Result) -> list[list[str]]:
     return lines[1:]
 
 
-def in_kafka(world: FakeWorld, group: str = "g1") -> dict[int, int]:
+def in_kafka(world: FakeEnvironment, group: str = "g1") -> dict[int, int]:
     return {tp.partition: stored.offset for tp, stored in world.cluster.committed(group).items()}
 
 
@@ -74,7 +74,7 @@ def test_export_writes_what_the_original_would_sorted(offsets: RunTool) -> None:
     assert result.stderr == ""
 
 
-def test_a_group_without_offsets_is_named_and_passed_over(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_group_without_offsets_is_named_and_passed_over(world: FakeEnvironment, offsets: RunTool) -> None:
     world.zookeeper.ensure("/consumers/idle/ids")
     put(world, {2: 1}, "g0")
     result = offsets("export", "--all", "--format", "csv")
@@ -94,7 +94,7 @@ def test_nothing_to_export_is_no_empty_file(offsets: RunTool, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unreadable_znode_is_named_and_the_others_are_written(world: FakeWorld, offsets: RunTool) -> None:
+def test_an_unreadable_znode_is_named_and_the_others_are_written(world: FakeEnvironment, offsets: RunTool) -> None:
     put(world, {0: b"abc", 2: -1})
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/3-0", b"7")
     result = offsets("export", "g1")
@@ -142,14 +142,14 @@ def broken(_: int) -> None:
     raise OSError(28, "No space left")
 
 
-def test_export_from_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_export_from_kafka(kafka: FakeEnvironment, offsets: RunTool) -> None:
     result = offsets("export", "g1", "--store", "kafka", "--format", "json")
     head, *lines = map(json.loads, result.stdout.splitlines())
     assert (head["schema"], head["store"], head["offset_convention"]) == ("zkconsumer/offsets/1", "kafka", "next")
     assert [(line["partition"], line["offset"]) for line in lines] == [(0, 42), (1, 60), (2, 70)]
 
 
-def test_a_look_at_kafka_never_makes_its_topic(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_look_at_kafka_never_makes_its_topic(world: FakeEnvironment, offsets: RunTool) -> None:
     result = offsets("export", "g1", "--store", "kafka")
     assert result.exit_code == 1
     assert all(seen.api not in (FIND_COORDINATOR, METADATA) for seen in world.cluster.requests)
@@ -170,7 +170,7 @@ def imported(offsets: RunTool, tmp_path: Path, text: str, *words: str) -> Result
 
 
 def test_a_dry_run_shows_each_change_and_changes_nothing(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     result = imported(offsets, tmp_path, "clicks,0,42\nclicks,1,51\nclicks,2,0\n", "--group", "g1")
     assert result.exit_code == 3
@@ -185,7 +185,7 @@ def test_a_dry_run_shows_each_change_and_changes_nothing(
     )
 
 
-def test_the_command_that_is_printed_does_it(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_the_command_that_is_printed_does_it(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     result = imported(offsets, tmp_path, "clicks,1,51\n", "--group", "g1", "--store", "zookeeper")
     [_, *words] = shlex.split(result.stderr.rpartition("To do it: ")[2])
     done = CliRunner().invoke(main, words, obj=doors(world))
@@ -193,7 +193,7 @@ def test_the_command_that_is_printed_does_it(world: FakeWorld, offsets: RunTool,
     assert world.offsets("g1", "clicks") == {0: 42, 1: 51}
 
 
-def test_import_is_idempotent(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_import_is_idempotent(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     text = "/consumers/g1/offsets/clicks/0:11\n/consumers/g2/offsets/clicks/0:12\n"
     assert imported(offsets, tmp_path, text, "--execute").exit_code == 0
     assert (world.offsets("g1", "clicks"), world.offsets("g2", "clicks")) == ({0: 11, 1: 50}, {0: 12})
@@ -203,7 +203,7 @@ def test_import_is_idempotent(world: FakeWorld, offsets: RunTool, tmp_path: Path
 
 
 def test_a_live_group_is_refused_by_name_and_nothing_of_the_file_is_written(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     join(world)
     text = "/consumers/g0/offsets/clicks/0:11\n/consumers/g1/offsets/clicks/0:12\n"
@@ -222,7 +222,7 @@ def test_there_is_no_way_around_a_live_group(offsets: RunTool, tmp_path: Path) -
 
 
 def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     text = "clicks,0,9\nclicks,1,101\nclicks,9,5\nviews,0,5\n"
     result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
@@ -248,7 +248,7 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
 
 
 def test_brokers_are_not_asked_for_topics_that_they_would_create(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     imported(offsets, tmp_path, "clicks,0,50\nviews,0,5\n", "--group", "g1")
     asked = {topic.name for seen in world.cluster.requests if seen.api is METADATA for topic in seen.body.topics}
@@ -256,7 +256,7 @@ def test_brokers_are_not_asked_for_topics_that_they_would_create(
 
 
 def test_without_brokers_the_range_is_unknown_and_that_is_said(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     for broker_id in (address.broker_id for address in world.cluster.addresses):
         world.cluster.stop_broker(broker_id)
@@ -267,14 +267,16 @@ def test_without_brokers_the_range_is_unknown_and_that_is_said(
     assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
 
 
-def test_last_offsets_are_shifted_and_the_plan_shows_it(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_last_offsets_are_shifted_and_the_plan_shows_it(
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
+) -> None:
     words = ["--group", "g1", "--offset-convention", "last"]
     result = imported(offsets, tmp_path, "clicks,0,49\n", *words)
     assert rows(result)[0][3:5] == ["50", "42"]
     assert "the next one is written, 1 more" in result.stderr
 
 
-def test_an_unreadable_znode_is_repaired_by_an_import(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_an_unreadable_znode_is_repaired_by_an_import(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     put(world, {0: b"abc"})
     result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
     assert result.exit_code == 0
@@ -294,7 +296,7 @@ def test_a_file_that_is_not_there_is_one_sentence(offsets: RunTool) -> None:
     assert result.stderr == "zkconsumer: /nowhere/x cannot be read: No such file or directory\n"
 
 
-def test_standard_input_is_a_file_too(world: FakeWorld) -> None:
+def test_standard_input_is_a_file_too(world: FakeEnvironment) -> None:
     words = ["offsets", "import", "-", "--group", "g1", "--execute", "--zookeeper", ADDRESS]
     result = CliRunner().invoke(main, words, obj=doors(world), input="clicks,0,50\n")
     assert result.exit_code == 0
@@ -302,9 +304,9 @@ def test_standard_input_is_a_file_too(world: FakeWorld) -> None:
 
 
 def test_a_group_whose_offsets_moved_to_kafka_is_not_written_in_zookeeper(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
-    control = Control("m1", 3, "switched", "kafka", "copy")
+    control = ControlRecord("m1", 3, "switched", "kafka", "copy")
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
     assert result.exit_code == 4
@@ -314,7 +316,7 @@ def test_a_group_whose_offsets_moved_to_kafka_is_not_written_in_zookeeper(
 
 
 def test_a_json_file_goes_back_to_the_store_that_it_came_from(
-    kafka: FakeWorld, offsets: RunTool, tmp_path: Path
+    kafka: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     file = tmp_path / "kafka.json"
     assert offsets("export", "g1", "--store", "kafka", "--format", "json", "--file", file).exit_code == 0
@@ -330,7 +332,7 @@ def test_a_json_file_goes_back_to_the_store_that_it_came_from(
 
 
 @pytest.fixture
-def second_write_fails(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def second_write_fails(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """One offset a multi; somebody else writes partition 1 before it is written."""
     monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
     real, multis = stores.multi_of, []
@@ -346,7 +348,7 @@ def second_write_fails(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("second_write_fails")
 def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     text = "clicks,0,20\nclicks,1,21\nclicks,2,22\n"
     result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
@@ -366,7 +368,7 @@ def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
 
 @pytest.mark.usefixtures("second_write_fails")
 def test_a_part_of_a_shift_is_not_completed_by_shifting_again(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = offsets("set", "g1", "--all-topics", "--shift-by", "5", "--execute")
     assert result.exit_code == 6
@@ -393,10 +395,10 @@ def test_json_says_of_each_offset_whether_it_was_written(offsets: RunTool, tmp_p
 
 @pytest.mark.parametrize("writes_before", range(7))
 def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_the_next(
-    kafka: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int
+    kafka: FakeEnvironment, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int
 ) -> None:
     monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
-    monkeypatch.setattr("zkconsumer.admin.kafka_offsets.COMMITS_MAX", 1)
+    monkeypatch.setattr("zkconsumer.admin.kafka_offsets.OFFSETS_PER_COMMIT_MAX", 1)
     wanted = {0: 20, 1: 21, 2: 22}
     text = "".join(f"clicks,{partition},{offset}\n" for partition, offset in wanted.items())
     left = writes_before
@@ -429,10 +431,10 @@ def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_th
 
 
 def test_an_interruption_says_what_was_written(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: object) -> None:
-        [report] = [each for each in arguments if isinstance(each, WriteReport)]
+        [report] = [each for each in arguments if isinstance(each, StoreWriteReport)]
         report.written.append(TopicPartition("clicks", 0))
         report.unknown = [TopicPartition("clicks", 1)]
         raise KeyboardInterrupt
@@ -444,7 +446,9 @@ def test_an_interruption_says_what_was_written(
     assert "  zookeeper clicks/1: unknown, the answer never came\n" in result.stderr
 
 
-def test_a_first_write_that_is_refused_changed_nothing(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_a_first_write_that_is_refused_changed_nothing(
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
+) -> None:
     world.zookeeper.set_acl("/consumers/g1/offsets/clicks/0", (Acl(PERM_READ, "world", "anyone"),))
     result = imported(offsets, tmp_path, "clicks,0,20\n", "--group", "g1", "--execute")
     assert result.exit_code == 4
@@ -454,7 +458,7 @@ def test_a_first_write_that_is_refused_changed_nothing(world: FakeWorld, offsets
 # --- diff -------------------------------------------------------------------------------------------------------
 
 
-def test_diff_compares_by_value(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_diff_compares_by_value(kafka: FakeEnvironment, offsets: RunTool) -> None:
     result = offsets("diff", "g1")
     assert result.exit_code == 3
     assert [line.split() for line in result.stdout.splitlines()] == [
@@ -468,7 +472,7 @@ def test_diff_compares_by_value(kafka: FakeWorld, offsets: RunTool) -> None:
     assert (equal.exit_code, equal.stdout) == (0, "")
 
 
-def test_a_group_without_offsets_is_not_called_equal(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_a_group_without_offsets_is_not_called_equal(kafka: FakeEnvironment, offsets: RunTool) -> None:
     for output in "table", "json":
         result = offsets("diff", "g1-mistyped", "-o", output)
         assert result.exit_code == 1
@@ -478,7 +482,7 @@ def test_a_group_without_offsets_is_not_called_equal(kafka: FakeWorld, offsets: 
         )
 
 
-def test_diff_with_a_file(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_diff_with_a_file(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     file = tmp_path / "file.csv"
     file.write_text("clicks,0,41\nclicks,1,49\n")
     assert offsets("diff", "g1", file, "--offset-convention", "last").exit_code == 0
@@ -489,7 +493,7 @@ def test_diff_with_a_file(world: FakeWorld, offsets: RunTool, tmp_path: Path) ->
     }  # fmt: skip
 
 
-def test_an_unreadable_znode_is_a_difference(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_an_unreadable_znode_is_a_difference(kafka: FakeEnvironment, offsets: RunTool) -> None:
     put(kafka, {0: b"x", 1: 60, 2: 70})
     result = offsets("diff", "g1")
     assert (result.exit_code, result.stdout.splitlines()[1].split()[3:]) == (3, ["?", "42", "-"])
@@ -498,7 +502,7 @@ def test_an_unreadable_znode_is_a_difference(kafka: FakeWorld, offsets: RunTool)
     assert (row["zookeeper"], row["unknown"]) == (None, ["zookeeper"])
 
 
-def test_diff_without_kafka_is_no_difference_but_an_error(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_diff_without_kafka_is_no_difference_but_an_error(kafka: FakeEnvironment, offsets: RunTool) -> None:
     kafka.cluster.inject(GroupError("g1", 30), api=FIND_COORDINATOR, times=None)
     result = offsets("diff", "g1")
     assert result.exit_code == 1
@@ -526,7 +530,7 @@ def test_options_of_a_file_need_one(offsets: RunTool, words: list[str]) -> None:
         (["--by-duration", "PT1H"], ["100", "100", "100"]),
     ],
 )
-def test_every_target(world: FakeWorld, offsets: RunTool, target: list[str], new: list[str]) -> None:
+def test_every_target(world: FakeEnvironment, offsets: RunTool, target: list[str], new: list[str]) -> None:
     result = offsets("set", "g1", "--topic", "clicks", *target)
     assert result.exit_code == 3
     assert [row[3] for row in rows(result)] == new
@@ -535,7 +539,7 @@ def test_every_target(world: FakeWorld, offsets: RunTool, target: list[str], new
     assert world.offsets("g1", "clicks") == {number: int(offset) for number, offset in enumerate(new)}
 
 
-def test_a_shift_wants_an_offset_and_names_the_partition_without_one(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_shift_wants_an_offset_and_names_the_partition_without_one(world: FakeEnvironment, offsets: RunTool) -> None:
     assert [row[3] for row in rows(offsets("set", "g1", "--topic", "clicks:0,1", "--shift-by", "-2"))] == ["40", "48"]
     result = offsets("set", "g1", "--topic", "clicks", "--shift-by", "-2", "--execute")
     assert result.exit_code == 4
@@ -543,7 +547,7 @@ def test_a_shift_wants_an_offset_and_names_the_partition_without_one(world: Fake
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
 
 
-def test_the_exported_plan_is_what_from_file_takes(world: FakeWorld, offsets: RunTool, tmp_path: Path) -> None:
+def test_the_exported_plan_is_what_from_file_takes(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     plan = offsets("set", "g1", "--topic", "clicks", "--to-offset", "60", "--export")
     assert plan.stdout == "clicks,0,60\nclicks,1,60\nclicks,2,60\n"
     file = tmp_path / "plan.csv"
@@ -558,14 +562,14 @@ def test_a_file_of_kafka_consumer_groups_is_drawn_to_the_log_as_there(offsets: R
     assert [row[3] for row in rows(offsets("set", "g1", "--from-file", file))] == ["10", "100"]
 
 
-def test_all_topics_are_those_with_an_offset(world: FakeWorld, offsets: RunTool) -> None:
+def test_all_topics_are_those_with_an_offset(world: FakeEnvironment, offsets: RunTool) -> None:
     assert [row[2] for row in rows(offsets("set", "g1", "--all-topics", "--to-latest"))] == ["0", "1"]
     nothing = offsets("set", "g9", "--all-topics", "--to-latest")
     assert nothing.exit_code == 4
     assert "name topics with --topic" in nothing.stderr
 
 
-def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_topic_that_is_gone_is_refused(world: FakeEnvironment, offsets: RunTool) -> None:
     unknown = offsets("set", "g1", "--topic", "views", "--to-latest")
     assert unknown.exit_code == 4
     assert unknown.stderr.endswith(f"topics of this group: zkconsumer groups describe g1 --zookeeper {ADDRESS}\n")
@@ -579,13 +583,13 @@ def test_a_topic_that_is_gone_is_refused(world: FakeWorld, offsets: RunTool) -> 
     assert "zkconsumer offsets delete g1 --topic gone" in result.stderr
 
 
-def test_a_live_group_is_not_set(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_live_group_is_not_set(world: FakeEnvironment, offsets: RunTool) -> None:
     join(world)
     assert offsets("set", "g1", "--all-topics", "--to-latest", "--execute").exit_code == 4
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
 
 
-def test_lowering_one_store_of_two_is_said_to_be_of_no_use(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_lowering_one_store_of_two_is_said_to_be_of_no_use(kafka: FakeEnvironment, offsets: RunTool) -> None:
     words = "a larger offset is stored in kafka. Members with offsets.storage=kafka and dual.commit.enabled start from"
     one = offsets("set", "g1", "--topic", "clicks", "--to-earliest")
     assert f"clicks/0, clicks/1, clicks/2: {words}" in one.stderr
@@ -595,7 +599,7 @@ def test_lowering_one_store_of_two_is_said_to_be_of_no_use(kafka: FakeWorld, off
     assert kafka.offsets("g1", "clicks") == {0: 10, 1: 0, 2: 0} == in_kafka(kafka)
 
 
-def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeEnvironment, offsets: RunTool) -> None:
     kafka.cluster.set_coordinator_members("g1", True)
     result = offsets("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka", "--execute")
     assert result.exit_code == 4
@@ -603,7 +607,7 @@ def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeWorld, offs
     assert in_kafka(kafka) == {0: 42, 1: 60, 2: 70}
 
 
-def test_zookeeper_done_and_kafka_refused_is_a_part(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_zookeeper_done_and_kafka_refused_is_a_part(kafka: FakeEnvironment, offsets: RunTool) -> None:
     kafka.cluster.inject(GroupError("g1", 30), api=OFFSET_COMMIT, times=None)
     result = offsets("set", "g1", "--topic", "clicks:0", "--to-earliest", "--store", "both", "--execute")
     assert result.exit_code == 6
@@ -629,7 +633,7 @@ def test_a_call_that_means_nothing_is_refused(offsets: RunTool, words: list[str]
 
 
 def test_an_old_broker_says_that_a_time_is_a_segment(make_world: object) -> None:
-    with FakeWorld(release="0.8.2.2") as old:
+    with FakeEnvironment(release="0.8.2.2") as old:
         old.create_topic("clicks", 1)
         old.cluster.append("clicks", 0, [b"x"] * 5)
         words = ["offsets", "set", "g1", "--topic", "clicks", "--to-datetime", "2017-08-04T00:00:00.000"]
@@ -638,7 +642,7 @@ def test_an_old_broker_says_that_a_time_is_a_segment(make_world: object) -> None
     assert "The time is 2017-08-04T00:00:00.000Z." in result.stderr
 
 
-def test_a_partition_whose_leader_does_not_tell_is_refused(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_partition_whose_leader_does_not_tell_is_refused(world: FakeEnvironment, offsets: RunTool) -> None:
     world.cluster.inject(PartitionError(TopicPartition("clicks", 1), 29), api=LIST_OFFSETS, times=None)
     result = offsets("set", "g1", "--topic", "clicks", "--to-latest", "--execute")
     assert result.exit_code == 4
@@ -649,7 +653,7 @@ def test_a_partition_whose_leader_does_not_tell_is_refused(world: FakeWorld, off
 # --- delete -----------------------------------------------------------------------------------------------------
 
 
-def test_delete_takes_offsets_and_nothing_else(world: FakeWorld, offsets: RunTool) -> None:
+def test_delete_takes_offsets_and_nothing_else(world: FakeEnvironment, offsets: RunTool) -> None:
     world.zookeeper.ensure("/consumers/g1/owners/clicks")
     world.zookeeper.ensure("/consumers/g1/offsets/views/0", b"1")
     result = offsets("delete", "g1", "--topic", "clicks:0", "--topic", "views")
@@ -662,13 +666,13 @@ def test_delete_takes_offsets_and_nothing_else(world: FakeWorld, offsets: RunToo
     assert offsets("delete", "g1", "--topic", "views", "--execute").exit_code == 0
 
 
-def test_an_unreadable_znode_is_deleted_too(world: FakeWorld, offsets: RunTool) -> None:
+def test_an_unreadable_znode_is_deleted_too(world: FakeEnvironment, offsets: RunTool) -> None:
     put(world, {0: b"abc"})
     assert offsets("delete", "g1", "--execute").exit_code == 0
     assert world.zookeeper.data("/consumers/g1/offsets/clicks") is None
 
 
-def test_delete_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
+def test_delete_in_kafka(kafka: FakeEnvironment, offsets: RunTool) -> None:
     assert offsets("delete", "g1", "--topic", "clicks:0", "--store", "both", "--execute").exit_code == 0
     assert in_kafka(kafka) == {1: 60, 2: 70}
     assert kafka.offsets("g1", "clicks") == {1: 50}
@@ -679,7 +683,7 @@ def test_delete_in_kafka(kafka: FakeWorld, offsets: RunTool) -> None:
 
 
 def test_an_old_broker_cannot_delete_and_the_words_say_what_can_be_done() -> None:
-    with FakeWorld(release="1.1.1") as old:
+    with FakeEnvironment(release="1.1.1") as old:
         old.create_topic("clicks", 1)
         old.create_topic(OFFSETS_TOPIC, 1)
         old.cluster.commit("g1", "clicks", 0, 5)
@@ -693,7 +697,7 @@ def test_an_old_broker_cannot_delete_and_the_words_say_what_can_be_done() -> Non
         assert in_kafka(old) == {0: 5}
 
 
-def test_a_group_that_would_be_new_is_named(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_group_that_would_be_new_is_named(world: FakeEnvironment, offsets: RunTool) -> None:
     wrong = offsets("set", "g11", "--topic", "clicks", "--to-earliest")
     assert wrong.exit_code == 3
     words = "Group g11 has no member and no offset: this makes a new group. The groups: zkconsumer groups list"
@@ -704,8 +708,8 @@ def test_a_group_that_would_be_new_is_named(world: FakeWorld, offsets: RunTool) 
     assert gone.stderr.startswith("Group g11 has no offsets of clicks in zookeeper. The groups: zkconsumer groups list")
 
 
-def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeWorld, offsets: RunTool) -> None:
-    control = Control("m1", 2, "verified", "zookeeper", "copy")
+def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeEnvironment, offsets: RunTool) -> None:
+    control = ControlRecord("m1", 2, "verified", "zookeeper", "copy")
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     words = ("set", "g1", "--topic", "clicks", "--to-earliest")
     assert "Group g1 is on the move (phase verified, authority zookeeper)" in offsets(*words).stderr
@@ -714,21 +718,23 @@ def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeWorld,
 
 
 def test_the_placeholder_of_a_migration_cannot_be_stopped(
-    kafka: FakeWorld, offsets: RunTool, monkeypatch: pytest.MonkeyPatch
+    kafka: FakeEnvironment, offsets: RunTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    control = Control("m1", 2, "verified", "zookeeper", "copy")
+    control = ControlRecord("m1", 2, "verified", "zookeeper", "copy")
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     kafka.cluster.set_coordinator_members("g1", True)
     words = ("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka")
     assert "a modern group of the name g1 is alive" in offsets(*words).stderr
-    monkeypatch.setattr(fake_groups, "MODERN_MEMBER", replace(fake_groups.MODERN_MEMBER, client_id="zkconsumer-m1"))
+    monkeypatch.setattr(
+        fake_groups, "COORDINATOR_MEMBER", replace(fake_groups.COORDINATOR_MEMBER, client_id="zkconsumer-m1")
+    )
     refused = offsets(*words)
     assert refused.exit_code == 4
     assert "the placeholder member of a migration keeps the modern group g1 empty" in refused.stderr
     assert "finish the migration or take it back first" in refused.stderr
 
 
-def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None:
+def test_a_live_group_is_not_deleted(world: FakeEnvironment, offsets: RunTool) -> None:
     join(world)
     assert offsets("delete", "g1", "--execute").exit_code == 4
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
@@ -738,7 +744,7 @@ def test_a_live_group_is_not_deleted(world: FakeWorld, offsets: RunTool) -> None
 
 
 def test_with_bootstrap_servers_topics_and_kafkas_store_are_those_of_the_brokers(
-    kafka: FakeWorld, offsets: RunTool, tmp_path: Path
+    kafka: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     file = tmp_path / "consumer.properties"
     file.write_text(f"bootstrap.servers={kafka.cluster.address(0).host}:{kafka.cluster.address(0).port}\n")
@@ -760,7 +766,7 @@ def test_a_large_group_is_few_packets_and_few_questions(tmp_path: Path) -> None:
     topics = [f"wide{number}" for number in range(10)]
     file = tmp_path / "wide.csv"
     file.write_text("".join(f"{topic},{number},0\n" for topic in topics for number in range(2_000)))
-    with FakeWorld(2) as wide:
+    with FakeEnvironment(2) as wide:
         for topic in topics:
             wide.create_topic(topic, 2_000)
         words = ["offsets", "import", str(file), "--group", "g1", "--execute", "-o", "json", "--zookeeper", ADDRESS]
@@ -773,7 +779,7 @@ def test_a_large_group_is_few_packets_and_few_questions(tmp_path: Path) -> None:
 
 
 def test_a_topic_whose_znode_cannot_be_read_is_not_taken_for_one_without_partitions(
-    world: FakeWorld, offsets: RunTool, tmp_path: Path
+    world: FakeEnvironment, offsets: RunTool, tmp_path: Path
 ) -> None:
     world.zookeeper.ensure("/brokers/topics/clicks", b"{")
     result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1")

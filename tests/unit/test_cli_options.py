@@ -13,7 +13,7 @@ from bridge.commands import broker as broker_command
 from tests.fix_admin import doors, fill_clicks
 from zkconsumer.cli import main
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 
 ELSEWHERE = "elsewhere.invalid:2181"
 NO_ADDRESS = "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT"
@@ -60,33 +60,33 @@ def test_the_broker_registers_nowhere_because_of_the_environment() -> None:
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     fill_clicks(world)
     return world
 
 
-def run(world: FakeWorld, words: str, **variables: str) -> Result:
+def run(world: FakeEnvironment, words: str, **variables: str) -> Result:
     return CliRunner().invoke(main, words.split(), obj=doors(world), env=variables)
 
 
-def brokers_of(world: FakeWorld) -> str:
+def brokers_of(world: FakeEnvironment) -> str:
     return ",".join(f"{one.host}:{one.port}" for one in world.cluster.addresses)
 
 
 @pytest.mark.parametrize("words", ["lag g1", "lag --group g1", "lag g1 --group g1"])
-def test_the_environment_says_where_the_cluster_is(world: FakeWorld, words: str) -> None:
+def test_the_environment_says_where_the_cluster_is(world: FakeEnvironment, words: str) -> None:
     done = run(world, words, ZKCONSUMER_ZOOKEEPER=ADDRESS)
     assert (done.exit_code, "TOTAL 108" in done.stdout) == (0, True), done.output
 
 
-def test_both_variables_count_together(world: FakeWorld) -> None:
+def test_both_variables_count_together(world: FakeEnvironment) -> None:
     both = {"ZKCONSUMER_ZOOKEEPER": ADDRESS, "ZKCONSUMER_BOOTSTRAP_SERVERS": brokers_of(world)}
     assert run(world, "lag g1", **both).exit_code == 0
     done = run(world, "groups delete g1", **both)
     assert (done.exit_code, "would delete" in done.stdout) == (3, True), done.output
 
 
-def test_an_address_that_is_given_is_not_mixed_with_the_environment(world: FakeWorld, tmp_path: Path) -> None:
+def test_an_address_that_is_given_is_not_mixed_with_the_environment(world: FakeEnvironment, tmp_path: Path) -> None:
     wrong = {"ZKCONSUMER_ZOOKEEPER": ELSEWHERE, "ZKCONSUMER_BOOTSTRAP_SERVERS": "elsewhere.invalid:9092"}
     assert run(world, f"lag g1 --zookeeper {ADDRESS}", **wrong).exit_code == 0
     file = tmp_path / "consumer.properties"
@@ -97,13 +97,13 @@ def test_an_address_that_is_given_is_not_mixed_with_the_environment(world: FakeW
     assert (done.exit_code, "g1" in done.stdout) == (0, False), "brokers alone know no group of ZooKeeper"
 
 
-def test_a_file_without_addresses_leaves_them_to_the_environment(world: FakeWorld, tmp_path: Path) -> None:
+def test_a_file_without_addresses_leaves_them_to_the_environment(world: FakeEnvironment, tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
     file.write_text("offsets.storage=zookeeper\n")
     assert run(world, f"lag g1 --config {file}", ZKCONSUMER_ZOOKEEPER=ADDRESS).exit_code == 0
 
 
-def test_an_empty_variable_is_none(world: FakeWorld) -> None:
+def test_an_empty_variable_is_none(world: FakeEnvironment) -> None:
     done = run(world, "lag g1", ZKCONSUMER_ZOOKEEPER="", ZKCONSUMER_BOOTSTRAP_SERVERS="")
     assert (done.exit_code, NO_ADDRESS in done.stderr) == (2, True)
 
@@ -127,7 +127,7 @@ def test_a_group_that_is_missing_or_given_twice(words: str, error: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["export g1", "export --group g1", "diff g1 {}", "diff --group g1 {}", "diff {} g1"])
-def test_a_group_beside_other_arguments(world: FakeWorld, tmp_path: Path, words: str) -> None:
+def test_a_group_beside_other_arguments(world: FakeEnvironment, tmp_path: Path, words: str) -> None:
     file = tmp_path / "offsets.txt"
     file.write_text("/consumers/g1/offsets/clicks/0:42\n/consumers/g1/offsets/clicks/1:50\n")
     done = run(world, f"offsets {words.format(file)} --zookeeper {ADDRESS}")

@@ -20,7 +20,7 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import UsageError
 from zkconsumer.testing.fake_faults import CorruptRecords
 from zkconsumer.testing.fake_releases import NEWEST
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 TOPIC = "t"
@@ -33,13 +33,13 @@ VALUE_BYTES = 1024
 
 
 @pytest.fixture
-def world(make_world: MakeWorld, request: pytest.FixtureRequest) -> FakeWorld:
+def world(make_world: MakeWorld, request: pytest.FixtureRequest) -> FakeEnvironment:
     """Of another release where a test says so."""
     return make_world(2, release=getattr(request, "param", NEWEST))
 
 
 @pytest.fixture
-def configs(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> list[ConsumerConfig]:
+def configs(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> list[ConsumerConfig]:
     """The command runs on the world of the test; gives the configurations that it made."""
     made: list[ConsumerConfig] = []
 
@@ -57,7 +57,7 @@ def perf(*words: str, messages: int = 100) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def fill(world: FakeWorld, each: int, value: bytes | None = b"x" * VALUE_BYTES) -> None:
+def fill(world: FakeEnvironment, each: int, value: bytes | None = b"x" * VALUE_BYTES) -> None:
     for partition in range(2):
         world.cluster.append(TOPIC, partition, [value] * each)
 
@@ -65,7 +65,7 @@ def fill(world: FakeWorld, each: int, value: bytes | None = b"x" * VALUE_BYTES) 
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_header_and_the_row_are_those_of_the_original(world: FakeWorld, configs: list[Any]) -> None:
+def test_the_header_and_the_row_are_those_of_the_original(world: FakeEnvironment, configs: list[Any]) -> None:
     fill(world, 512)
     done = perf(messages=1024)
     assert done.exit_code == 0, done.output
@@ -77,7 +77,7 @@ def test_the_header_and_the_row_are_those_of_the_original(world: FakeWorld, conf
     assert done.stderr == ""
 
 
-def test_messages_are_those_of_all_threads_together(world: FakeWorld, configs: list[Any]) -> None:
+def test_messages_are_those_of_all_threads_together(world: FakeEnvironment, configs: list[Any]) -> None:
     """The original reads so many in each of its ten threads."""
     fill(world, 300)
     done = perf("--group", "g", "--threads", "2", "--hide-header", messages=400)
@@ -87,7 +87,7 @@ def test_messages_are_those_of_all_threads_together(world: FakeWorld, configs: l
     assert sum(world.offsets("g", TOPIC).values()) == 400, "what was not counted is not consumed"
 
 
-def test_details_are_a_row_a_thread_and_no_summary(world: FakeWorld, configs: list[Any]) -> None:
+def test_details_are_a_row_a_thread_and_no_summary(world: FakeEnvironment, configs: list[Any]) -> None:
     fill(world, 50)
     done = perf("--show-detailed-stats", "--threads", "3")
     header, *rows = done.stdout.splitlines()
@@ -99,12 +99,12 @@ def test_details_are_a_row_a_thread_and_no_summary(world: FakeWorld, configs: li
 
 
 def test_an_interval_has_its_own_rates_and_the_last_one_too(
-    world: FakeWorld, configs: list[Any], monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, configs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The original's last row takes the records of the last interval over the time since the start."""
     clock = SteppingClock()
     monkeypatch.setattr(module, "SYSTEM_CLOCK", clock)
-    meter = module.Meter(100, 1_000, 40, compile_date_format("s:SSS"), is_detailed=True, clock=clock)
+    meter = module.ThroughputTest(100, 1_000, 40, compile_date_format("s:SSS"), is_detailed=True, clock=clock)
     fill(world, 50)
     connector = world.connector(group_id="g", auto_offset_reset="smallest")
     lines: list[str] = []
@@ -133,7 +133,9 @@ class SteppingClock:
         return 0
 
 
-def test_too_few_messages_end_the_run_and_the_waiting_does_not_count(world: FakeWorld, configs: list[Any]) -> None:
+def test_too_few_messages_end_the_run_and_the_waiting_does_not_count(
+    world: FakeEnvironment, configs: list[Any]
+) -> None:
     fill(world, 10)
     done = perf("--timeout", "3000")
     assert done.exit_code == 0
@@ -150,7 +152,7 @@ def test_nothing_to_read_has_rates_of_zero(configs: list[Any]) -> None:
     assert done.stdout.splitlines()[1].endswith(", 0.0000, 0.0000, 0, 0.0000"), done.output
 
 
-def test_a_message_without_a_value_counts_no_bytes(world: FakeWorld, configs: list[Any]) -> None:
+def test_a_message_without_a_value_counts_no_bytes(world: FakeEnvironment, configs: list[Any]) -> None:
     """It ends a thread of the original."""
     fill(world, 50, value=None)
     done = perf()
@@ -158,7 +160,7 @@ def test_a_message_without_a_value_counts_no_bytes(world: FakeWorld, configs: li
 
 
 @pytest.mark.parametrize("world", ["0.9.0.1"], indirect=True)
-def test_an_error_in_a_stream_is_told_by_the_exit_code(world: FakeWorld, configs: list[Any]) -> None:
+def test_an_error_in_a_stream_is_told_by_the_exit_code(world: FakeEnvironment, configs: list[Any]) -> None:
     """The original prints a trace and exits with 0."""
     for partition in range(2):
         world.cluster.append(TOPIC, partition, [b"x" * 5_000])
@@ -171,7 +173,7 @@ def test_an_error_in_a_stream_is_told_by_the_exit_code(world: FakeWorld, configs
 # --- options ------------------------------------------------------------------------------------------------------
 
 
-def test_the_group_is_kept(world: FakeWorld, configs: list[Any]) -> None:
+def test_the_group_is_kept(world: FakeEnvironment, configs: list[Any]) -> None:
     """0.8.2 deletes /consumers/<group> first."""
     fill(world, 60)
     with world.connector(group_id="g", auto_offset_reset="smallest", consumer_timeout_ms=10_000) as connector:

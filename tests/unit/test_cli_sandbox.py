@@ -14,16 +14,22 @@ from click.testing import CliRunner, Result
 from zkconsumer.cli import main
 from zkconsumer.cli.sandbox import sandbox_next_steps
 from zkconsumer.testing.sandbox import background, runs
-from zkconsumer.testing.sandbox.background import BackgroundCluster, Part
-from zkconsumer.testing.sandbox.background_data import RECORDS_AT_ONCE, BackgroundData
-from zkconsumer.testing.sandbox.load import Produced
+from zkconsumer.testing.sandbox.background import BackgroundCluster, ClusterProcess
+from zkconsumer.testing.sandbox.background_data import RECORDS_AT_ONCE, BackgroundClusterClient
+from zkconsumer.testing.sandbox.load import ProducedRange
 from zkconsumer.testing.sandbox.topics import assign_replicas
 
 CLUSTER = BackgroundCluster(
-    run="/no/run", root="/no/run/files", zookeeper_connect="127.0.0.1:1/kafka", bootstrap="127.0.0.1:2",
+    run="/no/run",
+    root="/no/run/files",
+    zookeeper_connect="127.0.0.1:1/kafka",
+    bootstrap="127.0.0.1:2",
     topics={"clicks": 4},
-    parts=(Part("zookeeper", "ZooKeeper 3.8", "127.0.0.1:1", 11), Part("broker-0", "Kafka 1.1.1", "127.0.0.1:2", 12)),
-)  # fmt: skip
+    parts=(
+        ClusterProcess("zookeeper", "ZooKeeper 3.8", "127.0.0.1:1", 11),
+        ClusterProcess("broker-0", "Kafka 1.1.1", "127.0.0.1:2", 12),
+    ),
+)
 
 
 class Sent:
@@ -36,13 +42,13 @@ class Sent:
 
     def produce_values(
         self, topic: str, partition: int, values: Sequence[bytes | None], *, keys: Sequence[bytes | None]
-    ) -> Produced:
+    ) -> ProducedRange:
         self.calls += 1
         first = len(self.records)
         self.records += [(partition, key, value) for key, value in zip(keys, values, strict=True)]
-        return Produced(topic, partition, first, first + len(values) - 1)
+        return ProducedRange(topic, partition, first, first + len(values) - 1)
 
-    def produce_keyed(self, topic: str, pairs: Sequence[tuple[bytes | None, bytes | None]]) -> list[Produced]:
+    def produce_keyed(self, topic: str, pairs: Sequence[tuple[bytes | None, bytes | None]]) -> list[ProducedRange]:
         return [
             self.produce_values(topic, len(key or b"") % self.partitions, [value], keys=[key]) for key, value in pairs
         ]
@@ -58,8 +64,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sent:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
     monkeypatch.setattr(background, "current", lambda: CLUSTER)
     monkeypatch.setattr(BackgroundCluster, "states", lambda _: {"broker-0": background.RUNNING})
-    monkeypatch.setattr(BackgroundData, "_admin", admin)
-    monkeypatch.setattr(BackgroundData, "_load", made)
+    monkeypatch.setattr(BackgroundClusterClient, "_admin", admin)
+    monkeypatch.setattr(BackgroundClusterClient, "_load", made)
     return made
 
 
@@ -147,10 +153,10 @@ def test_a_process_id_that_another_program_has_is_no_part_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
-    run_ = runs.Run.create()
+    run_ = runs.SandboxRun.create()
     run_.record(os.getpid(), "broker", "broker-0")
     fields: dict[str, Any] = {name: getattr(CLUSTER, name) for name in CLUSTER.__slots__}
-    parts = (CLUSTER.parts[0], Part("broker-0", "Kafka 1.1.1", "127.0.0.1:2", os.getpid()))
+    parts = (CLUSTER.parts[0], ClusterProcess("broker-0", "Kafka 1.1.1", "127.0.0.1:2", os.getpid()))
     assert BackgroundCluster(**{**fields, "run": str(run_.folder), "parts": parts}).running() == set()
 
 

@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from bridge.commands.spark_claims import HEADS
+from bridge.commands.spark_claims import CLAIM_COLUMNS
 from bridge.spark.checkpoint import BadCheckpoint
-from bridge.spark.claims.records import Claim, Record, format_record, parse_record
+from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record, parse_record
 from bridge.spark.reconcile import reconcile
 from tests.fix_admin import RunTool, doors, join, put
 from tests.fix_checkpoints import QUERY, CheckpointFolder, envelope, kafka
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Multi, SetOp
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
 OTHER_QUERY = "0"
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     """clicks: three partitions of 100 records; g1 stands at 40, 50 and nowhere."""
     world.create_topic("clicks", 3)
     for partition in range(3):
@@ -60,24 +60,24 @@ def run(spark: RunTool, folder: CheckpointFolder) -> Callable[..., Result]:
 
 
 def claimed(
-    world: FakeWorld, tp: TopicPartition, *claims: tuple[int, int, int], query: str = QUERY, epoch: int = 1
+    world: FakeEnvironment, tp: TopicPartition, *claims: tuple[int, int, int], query: str = QUERY, epoch: int = 1
 ) -> None:
     """A record of batch, first, end."""
-    record = Record(tuple(Claim(*row, epoch, 1_000) for row in claims))
+    record = ClaimRecord(tuple(BatchClaim(*row, epoch, 1_000) for row in claims))
     world.zookeeper.ensure(paths.claims_of_partition("g1", query, tp), format_record(record))
 
 
-def record(world: FakeWorld, tp: TopicPartition) -> Record:
+def record(world: FakeEnvironment, tp: TopicPartition) -> ClaimRecord:
     return parse_record(world.zookeeper.data(paths.claims_of_partition("g1", QUERY, tp)) or b"", "")
 
 
-def session(world: FakeWorld) -> FakeZkStore:
+def session(world: FakeEnvironment) -> FakeZkStore:
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     return store
 
 
-def own(world: FakeWorld, tp: TopicPartition, thread: str = "g1_a-0", *, is_ours: bool = True) -> int:
+def own(world: FakeEnvironment, tp: TopicPartition, thread: str = "g1_a-0", *, is_ours: bool = True) -> int:
     """An owner node; its czxid."""
     path = paths.owner("g1", tp)
     world.zookeeper.ensure(paths.owners_of_topic("g1", tp.topic))
@@ -87,7 +87,7 @@ def own(world: FakeWorld, tp: TopicPartition, thread: str = "g1_a-0", *, is_ours
     return int(getattr(world.zookeeper.tree.exists(path), "czxid"))  # noqa: B009 (a stat, or None)
 
 
-def offsets(world: FakeWorld) -> dict[int, int]:
+def offsets(world: FakeEnvironment) -> dict[int, int]:
     return world.offsets("g1", "clicks")
 
 
@@ -102,7 +102,7 @@ def decisions(result: Result) -> list[tuple[str, str, str, str, str]]:
 
 
 def test_a_group_is_brought_forward_to_what_is_committed(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(6, envelope(6, {0: 30, 1: 30, 2: 0}, {0: 60, 1: 50, 2: 7}))
     folder.logged(7, envelope(7, {0: 60}, {0: 90, 1: 50, 2: 7}))
@@ -123,7 +123,7 @@ def test_a_group_is_brought_forward_to_what_is_committed(
 
 
 def test_a_group_that_is_ahead_is_left_and_so_is_what_the_last_batch_did_not_have(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(6, envelope(6, {0: 30}, {0: 35, 1: 90}))
     result = run("--execute")
@@ -133,7 +133,7 @@ def test_a_group_that_is_ahead_is_left_and_so_is_what_the_last_batch_did_not_hav
 
 
 def test_spark_s_own_source_is_reconciled_too_and_json_says_the_same(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(2, kafka({0: 45, 1: 20}))
     result = run("--execute", "-o", "json")
@@ -148,7 +148,7 @@ def test_spark_s_own_source_is_reconciled_too_and_json_says_the_same(
 
 
 def test_offsets_of_a_reliable_receiver_are_one_less_than_they_mean(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(2, kafka({0: 41, 1: 60}))
     result = run("--offset-convention", "last-consumed", "--execute")
@@ -156,7 +156,7 @@ def test_offsets_of_a_reliable_receiver_are_one_less_than_they_mean(
     assert offsets(world) == {0: 40, 1: 60}
 
 
-def test_both_stores(world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder) -> None:
+def test_both_stores(world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder) -> None:
     world.create_topic(OFFSETS_TOPIC, 1)
     world.cluster.commit("g1", "clicks", 0, 55)
     folder.done(2, kafka({0: 50}))
@@ -182,7 +182,7 @@ def test_sources_of_one_query_that_disagree(run: Callable[..., Result], folder: 
 
 
 @pytest.fixture
-def crashed(world: FakeWorld, folder: CheckpointFolder) -> CheckpointFolder:
+def crashed(world: FakeEnvironment, folder: CheckpointFolder) -> CheckpointFolder:
     """Batch 6 is done; batch 7 claimed partition 0 up to 40 and partition 1 up to 50, and others went on with 1."""
     folder.done(6, envelope(6, {0: 10, 1: 10}, {0: 30, 1: 30}))
     folder.logged(7, envelope(7, {0: 30, 1: 30}, {0: 40, 1: 45}))
@@ -192,7 +192,7 @@ def crashed(world: FakeWorld, folder: CheckpointFolder) -> CheckpointFolder:
 
 
 def test_a_query_that_claims_needs_no_help_forward(
-    world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder
 ) -> None:
     result = run("--execute")
     assert result.exit_code == 0
@@ -207,7 +207,7 @@ def test_a_query_that_claims_needs_no_help_forward(
 
 
 def test_kafka_s_store_follows_zookeeper_s_where_a_query_claims(
-    world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder
 ) -> None:
     world.create_topic(OFFSETS_TOPIC, 1)
     world.cluster.commit("g1", "clicks", 0, 30)
@@ -216,7 +216,7 @@ def test_kafka_s_store_follows_zookeeper_s_where_a_query_claims(
 
 
 def test_a_batch_that_is_given_back_has_the_number_that_the_sink_knows(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     """Spark counts batches in which the query had nothing, too, so its number is the larger one."""
     folder.done(8, envelope(6, {0: 10}, {0: 30}))
@@ -226,7 +226,7 @@ def test_a_batch_that_is_given_back_has_the_number_that_the_sink_knows(
 
 
 def test_a_checkpoint_that_is_given_up_gives_back_what_it_claimed(
-    world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder
 ) -> None:
     result = run("--rewind")
     assert result.exit_code == 3
@@ -244,7 +244,7 @@ def test_a_checkpoint_that_is_given_up_gives_back_what_it_claimed(
 
 
 def test_a_rewind_when_somebody_set_the_group_back_already(
-    world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder
 ) -> None:
     put(world, {0: 30, 1: 5})
     assert [row[4] for row in decisions(run("--rewind"))] == [
@@ -254,7 +254,7 @@ def test_a_rewind_when_somebody_set_the_group_back_already(
 
 
 def test_a_record_that_changes_meanwhile_stops_the_rewind(
-    world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bridge.commands import spark_reconcile
 
@@ -264,7 +264,7 @@ def test_a_record_that_changes_meanwhile_stops_the_rewind(
         claimed(world, P0, (6, 10, 30), (7, 30, 40), (8, 40, 41))
         carry_out(*arguments, **more)
 
-    monkeypatch.setattr(spark_reconcile, "carry_out", meanwhile)
+    monkeypatch.setattr(spark_reconcile, "execute_reconcile", meanwhile)
     result = run("--rewind", "--execute")
     assert result.exit_code == 4
     path = paths.claims_of_partition("g1", QUERY, P0)
@@ -274,7 +274,7 @@ def test_a_record_that_changes_meanwhile_stops_the_rewind(
 
 @pytest.mark.parametrize("words", [(), ("--rewind",)])
 def test_a_checkpoint_that_is_older_than_the_claims_is_refused(
-    words: tuple[str, ...], world: FakeWorld, run: Callable[..., Result], crashed: CheckpointFolder
+    words: tuple[str, ...], world: FakeEnvironment, run: Callable[..., Result], crashed: CheckpointFolder
 ) -> None:
     """A copy of last week: what it holds for unfinished was done long since."""
     claimed(world, P0, (7, 30, 35), (8, 35, 40))
@@ -288,7 +288,7 @@ def test_a_checkpoint_that_is_older_than_the_claims_is_refused(
 
 
 def test_a_group_with_members_is_refused_and_only_what_nobody_owns_is_written_if_asked_for(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(2, kafka({0: 60, 1: 70}))
     join(world)
@@ -306,7 +306,7 @@ def test_a_group_with_members_is_refused_and_only_what_nobody_owns_is_written_if
 
 
 def test_an_owner_without_a_registration_is_in_the_way_too(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(2, kafka({0: 60}))
     own(world, P0, "g1_scala-0", is_ours=False)
@@ -345,7 +345,7 @@ def test_a_checkpoint_of_another_group_of_no_batch_or_of_no_kafka(
 
 
 def test_an_offset_beyond_the_log_is_of_another_cluster(
-    world: FakeWorld, run: Callable[..., Result], folder: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], folder: CheckpointFolder
 ) -> None:
     folder.done(2, kafka({0: 101}))
     result = run("--execute")
@@ -354,7 +354,7 @@ def test_an_offset_beyond_the_log_is_of_another_cluster(
     assert offsets(world)[0] == 40
 
 
-def test_the_function_does_what_the_command_does(world: FakeWorld, crashed: CheckpointFolder) -> None:
+def test_the_function_does_what_the_command_does(world: FakeEnvironment, crashed: CheckpointFolder) -> None:
     report = reconcile(ADDRESS, "g1", crashed.root, rewind=True, doors=doors(world))
     assert [(row.tp, row.new_offset) for row in report.changes] == [(P0, 30)]
     assert offsets(world)[0] == 40
@@ -372,23 +372,23 @@ def test_the_function_does_what_the_command_does(world: FakeWorld, crashed: Chec
 
 
 @pytest.fixture
-def moved(world: FakeWorld, crashed: CheckpointFolder) -> CheckpointFolder:
+def moved(world: FakeEnvironment, crashed: CheckpointFolder) -> CheckpointFolder:
     """The same crash in Kafka's group; what ZooKeeper has is of the cut-over."""
     world.create_topic(OFFSETS_TOPIC, 1)
     world.cluster.commit("g1", "clicks", 0, 40)
     world.cluster.commit("g1", "clicks", 1, 50)
     put(world, {0: 11, 1: 12})
-    control = Control("m1", 4, "completed", "kafka", "copy")
+    control = ControlRecord("m1", 4, "completed", "kafka", "copy")
     world.zookeeper.ensure(paths.control("g1"), format_control(control))
     return crashed
 
 
-def in_kafka(world: FakeWorld) -> dict[int, int]:
+def in_kafka(world: FakeEnvironment) -> dict[int, int]:
     return {tp.partition: stored.offset for tp, stored in world.cluster.committed("g1").items()}
 
 
 def test_a_checkpoint_that_is_given_up_behind_a_move_gives_back_its_claims_in_kafka(
-    world: FakeWorld, run: Callable[..., Result], moved: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], moved: CheckpointFolder
 ) -> None:
     result = run("--rewind", "--store", "kafka")
     assert result.exit_code == 3, result.output
@@ -407,10 +407,10 @@ def test_a_checkpoint_that_is_given_up_behind_a_move_gives_back_its_claims_in_ka
 
 
 def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
-    world: FakeWorld, run: Callable[..., Result], moved: CheckpointFolder
+    world: FakeEnvironment, run: Callable[..., Result], moved: CheckpointFolder
 ) -> None:
     """The keeper died between the commit and the end of its record."""
-    begun = Record((Claim(6, 10, 30, 1, 1_000),)).with_pending(Claim(7, 30, 40, 1, 1_000))
+    begun = ClaimRecord((BatchClaim(6, 10, 30, 1, 1_000),)).with_pending(BatchClaim(7, 30, 40, 1, 1_000))
     world.zookeeper.ensure(paths.claims_of_partition("g1", QUERY, P0), format_record(begun))
     assert run("--rewind", "--store", "kafka", "--execute").exit_code == 0
     assert in_kafka(world) == {0: 30, 1: 50}
@@ -424,7 +424,7 @@ def test_behind_a_move_zookeeper_is_not_set_back(run: Callable[..., Result], mov
 
 
 def test_behind_a_move_claims_are_shown_beside_what_kafka_says(
-    world: FakeWorld, spark: RunTool, moved: CheckpointFolder
+    world: FakeEnvironment, spark: RunTool, moved: CheckpointFolder
 ) -> None:
     told = json.loads(spark("claims", "-o", "json").stdout)["claims"]
     assert [(row["end"], row["group_offset"], row["remark"]) for row in told] == [
@@ -437,16 +437,16 @@ def test_behind_a_move_claims_are_shown_beside_what_kafka_says(
 # --- claims -----------------------------------------------------------------------------------------------------
 
 
-def test_claims_are_shown_with_how_the_group_stands_to_them(world: FakeWorld, spark: RunTool) -> None:
+def test_claims_are_shown_with_how_the_group_stands_to_them(world: FakeEnvironment, spark: RunTool) -> None:
     claimed(world, P0, (6, 10, 30), (7, 30, 40), epoch=own(world, P0))
     claimed(world, P1, (7, 30, 60))
     claimed(world, P2, (3, 0, 5), query=OTHER_QUERY)
     put(world, {2: 9})
-    world.zookeeper.ensure(paths.claims_of_partition("g1", OTHER_QUERY, P1), format_record(Record(refused=4)))
+    world.zookeeper.ensure(paths.claims_of_partition("g1", OTHER_QUERY, P1), format_record(ClaimRecord(refused=4)))
     result = spark("claims")
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert tuple(rows[0]) == HEADS
+    assert tuple(rows[0]) == CLAIM_COLUMNS
     assert [row[:8] for row in rows[1:]] == [
         [OTHER_QUERY, "clicks", "1", "-", "-", "-", "50", "-"],
         [OTHER_QUERY, "clicks", "2", "3", "0", "5", "9", "-"],
@@ -459,7 +459,7 @@ def test_claims_are_shown_with_how_the_group_stands_to_them(world: FakeWorld, sp
     assert told[0]["claimed_at"] == "1970-01-01T00:00:01Z"
 
 
-def test_no_claims_and_a_record_that_cannot_be_read(world: FakeWorld, spark: RunTool) -> None:
+def test_no_claims_and_a_record_that_cannot_be_read(world: FakeEnvironment, spark: RunTool) -> None:
     nothing = spark("claims")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "No batch has claimed anything of group g1" in nothing.stderr
@@ -472,7 +472,7 @@ def test_no_claims_and_a_record_that_cannot_be_read(world: FakeWorld, spark: Run
     assert "cannot be read: not JSON" in unreadable.stderr
 
 
-def test_a_query_that_is_gone_is_forgotten(world: FakeWorld, spark: RunTool) -> None:
+def test_a_query_that_is_gone_is_forgotten(world: FakeEnvironment, spark: RunTool) -> None:
     claimed(world, P0, (7, 30, 40))
     claimed(world, P1, (7, 30, 40))
     claimed(world, P2, (3, 0, 5), query=OTHER_QUERY)
@@ -489,7 +489,7 @@ def test_a_query_that_is_gone_is_forgotten(world: FakeWorld, spark: RunTool) -> 
     assert f"has no records of a query {QUERY}; it has those of: {OTHER_QUERY}" in again.stderr
 
 
-def test_a_query_that_is_alive_is_not_forgotten(world: FakeWorld, spark: RunTool) -> None:
+def test_a_query_that_is_alive_is_not_forgotten(world: FakeEnvironment, spark: RunTool) -> None:
     claimed(world, P0, (7, 30, 40), epoch=own(world, P0))
     result = spark("claims", "--forget", QUERY, "--execute")
     assert result.exit_code == 4
@@ -501,7 +501,7 @@ def test_a_query_that_is_alive_is_not_forgotten(world: FakeWorld, spark: RunTool
     assert record(world, P0).claims
 
 
-def test_the_query_that_came_after_is_not_in_the_way(world: FakeWorld, spark: RunTool) -> None:
+def test_the_query_that_came_after_is_not_in_the_way(world: FakeEnvironment, spark: RunTool) -> None:
     claimed(world, P0, (7, 30, 40))
     claimed(world, P1, (7, 30, 40))
     claimed(world, P0, (3, 40, 45), query=OTHER_QUERY, epoch=own(world, P0, "g1_b-0"))
@@ -518,7 +518,7 @@ def test_words_of_claims_that_do_not_go_together(spark: RunTool) -> None:
 # --- starting offsets -------------------------------------------------------------------------------------------
 
 
-def test_starting_offsets_prints_json_and_nothing_else(world: FakeWorld, spark: RunTool) -> None:
+def test_starting_offsets_prints_json_and_nothing_else(world: FakeEnvironment, spark: RunTool) -> None:
     result = spark("starting-offsets", "--topic", "clicks")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {"clicks": {"0": 40, "1": 50, "2": -2}}
@@ -534,9 +534,9 @@ def test_the_commands_need_no_pyspark() -> None:
     """Each is loaded with pyspark, pyarrow and numpy out of reach."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('pyspark', 'pyarrow', 'numpy')))\n"
-        "from zkconsumer.cli.lazy import load\n"
-        "from bridge.commands.spark import LATER\n"
-        "print(*[load(target).name for target in LATER.values()])\n"
+        "from zkconsumer.cli.lazy import load_command\n"
+        "from bridge.commands.spark import SPARK_COMMANDS\n"
+        "print(*[load_command(target).name for target in SPARK_COMMANDS.values()])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("starting-offsets reconcile claims\n", "")

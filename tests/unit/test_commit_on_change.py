@@ -12,8 +12,8 @@ import pytest
 
 from tests.fix_world import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.view import Subscription
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.core.view import TopicSubscription
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import Children, DeleteOp, Multi, Request, SetOp
@@ -23,21 +23,21 @@ RECORDS = 5
 LATE_MS = 60_000
 """Longer than a test: neither the interval of automatic commits nor the debounce time ends in it."""
 
-Change = Callable[[FakeWorld], None]
+Change = Callable[[FakeEnvironment], None]
 
 
-def another_member(world: FakeWorld, name: str = "z-other") -> None:
+def another_member(world: FakeEnvironment, name: str = "z-other") -> None:
     """The registration of a member that takes one of the two partitions."""
-    data = format_registration(registration_of(Subscription("static", {TOPIC: 1}), "0"))
+    data = format_registration(registration_of(TopicSubscription("static", {TOPIC: 1}), "0"))
     world.zookeeper.ensure(paths.registration(GROUP, name), data)
 
 
-def more_partitions(world: FakeWorld) -> None:
+def more_partitions(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 3)
 
 
 def reading(
-    connect: MakeConnector, world: FakeWorld, debounce_ms: int = LATE_MS, **settings: Any
+    connect: MakeConnector, world: FakeEnvironment, debounce_ms: int = LATE_MS, **settings: Any
 ) -> tuple[ZookeeperConsumerConnector, Stream]:
     """A member that was handed all records and has committed none since its offset nodes exist."""
     world.create_topic(TOPIC, 2)
@@ -59,7 +59,7 @@ def reading(
     return connector, stream
 
 
-def recorded(world: FakeWorld, connector: ZookeeperConsumerConnector) -> list[Request]:
+def recorded(world: FakeEnvironment, connector: ZookeeperConsumerConnector) -> list[Request]:
     """Everything that the member sends from now on."""
     store: Any = world.store_of(connector)
     sent: list[Request] = []
@@ -101,7 +101,7 @@ def reads(sent: Sequence[Request]) -> list[int]:
 @pytest.mark.parametrize("change", [another_member, more_partitions])
 @pytest.mark.parametrize("storage", [{}, {"offsets_storage": "kafka"}], ids=["zookeeper", "dual"])
 def test_one_write_commits_what_is_consumed_before_the_group_is_read(
-    change: Change, storage: dict[str, Any], world: FakeWorld, connect: MakeConnector
+    change: Change, storage: dict[str, Any], world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     connector, stream = reading(connect, world, **storage)
     sent = recorded(world, connector)
@@ -118,7 +118,7 @@ def test_one_write_commits_what_is_consumed_before_the_group_is_read(
         assert coming_back()
 
 
-def test_a_member_that_has_consumed_nothing_new_writes_nothing(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_member_that_has_consumed_nothing_new_writes_nothing(world: FakeEnvironment, connect: MakeConnector) -> None:
     connector, _ = reading(connect, world)
     connector.commit_offsets()
     sent = recorded(world, connector)
@@ -127,7 +127,7 @@ def test_a_member_that_has_consumed_nothing_new_writes_nothing(world: FakeWorld,
     assert written(sent) == []
 
 
-def test_without_automatic_commits_nothing_is_committed(world: FakeWorld, connect: MakeConnector) -> None:
+def test_without_automatic_commits_nothing_is_committed(world: FakeEnvironment, connect: MakeConnector) -> None:
     connector, _ = reading(connect, world, auto_commit_enable=False)
     before = world.offsets(GROUP, TOPIC)
     sent = recorded(world, connector)
@@ -137,7 +137,7 @@ def test_without_automatic_commits_nothing_is_committed(world: FakeWorld, connec
     assert world.offsets(GROUP, TOPIC) == before
 
 
-def test_many_changes_cost_no_more_commits_than_readings(world: FakeWorld, connect: MakeConnector) -> None:
+def test_many_changes_cost_no_more_commits_than_readings(world: FakeEnvironment, connect: MakeConnector) -> None:
     connector, stream = reading(connect, world, debounce_ms=50)
     sent = recorded(world, connector)
     for number in range(20):

@@ -10,7 +10,7 @@ import pytest
 from zkconsumer.config import SETTINGS, TABLES, ConsumerConfig
 from zkconsumer.errors import InvalidConfigException, UsageError
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import Origin, SameAs, secret
+from zkconsumer.settings import Origin, SameAsSetting, secret
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181"}
 
@@ -116,7 +116,7 @@ def test_no_key_stands_in_two_tables_and_defaults_follow_from_what_stands_above(
     keys = [setting.key for table in TABLES for setting in vars(table).values() if hasattr(setting, "key")]
     assert keys == list(SETTINGS)
     for setting in SETTINGS.values():
-        if isinstance(setting.default, SameAs):
+        if isinstance(setting.default, SameAsSetting):
             assert keys.index(setting.default.key) < keys.index(setting.key)
 
 

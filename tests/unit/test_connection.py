@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.threads import Worker, live_threads, spawn
+from zkconsumer.base.threads import WorkerThread, live_threads, spawn
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
 from zkconsumer.kafka.connection import (
     CORRELATION_ID_MAX,
     BlockingConnection,
+    BrokerConnectionError,
     Connection,
-    ConnectionFailed,
-    Reason,
+    ConnectionFailureReason,
     guess_protocol,
 )
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
@@ -88,9 +88,9 @@ def test_a_request_is_answered(cluster: FakeCluster, connection: Connection) -> 
 
 def test_nothing_is_opened_before_the_first_request() -> None:
     connection = FakeCluster().connect("nobody", 1)
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.REFUSED
+    assert caught.value.reason is ConnectionFailureReason.REFUSED
 
 
 def test_pipelined_answers_come_in_order(connection: Connection) -> None:
@@ -166,7 +166,7 @@ def test_a_small_answer_is_received_in_one_call_and_the_one_behind_it_in_none() 
             three = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
             other.sendall(frame[:6])
             other.shutdown(socket.SHUT_WR)
-            with pytest.raises(ConnectionFailed, match="after 6 bytes of the answer to Metadata v0"):
+            with pytest.raises(BrokerConnectionError, match="after 6 bytes of the answer to Metadata v0"):
                 connection.receive(three, TIMEOUT_MS)
         connection.close()
 
@@ -189,7 +189,7 @@ def test_receive_next_passes_over_requests_that_the_broker_ignored() -> None:
     answered, body = connection.receive_next(TIMEOUT_MS)
     assert answered is asked
     assert body.brokers
-    with pytest.raises(ConnectionFailed, match="the connection broke before ApiVersions v0 was answered"):
+    with pytest.raises(BrokerConnectionError, match="the connection broke before ApiVersions v0 was answered"):
         connection.receive(ignored, TIMEOUT_MS)
     with pytest.raises(UsageError, match="no request is waiting"):
         connection.receive_next(TIMEOUT_MS)
@@ -222,10 +222,10 @@ def test_a_request_that_cannot_be_written_leaves_the_connection_whole(connection
 def test_a_silent_broker_is_given_up_at_the_deadline(cluster: FakeCluster, connection: Connection) -> None:
     cluster.inject(Hold(), api=METADATA)
     started_ms = SYSTEM_CLOCK.now_ms()
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         connection.request(METADATA, 0, ALL, SHORT_MS)
     assert SHORT_MS <= SYSTEM_CLOCK.now_ms() - started_ms < TIMEOUT_MS
-    assert caught.value.reason is Reason.TIMED_OUT
+    assert caught.value.reason is ConnectionFailureReason.TIMED_OUT
     host, port = connection.host, connection.port
     assert str(caught.value).startswith(f"{host}:{port}: no answer to Metadata v0 within {SHORT_MS} ms; ")
 
@@ -239,9 +239,9 @@ def test_a_late_answer_in_time_is_an_answer(cluster: FakeCluster, connection: Co
 
 def test_a_connection_that_broke_opens_again_at_the_next_request(cluster: FakeCluster, connection: Connection) -> None:
     cluster.inject(CloseConnection())
-    with pytest.raises(ConnectionFailed, match="closed instead of answering Metadata v0") as caught:
+    with pytest.raises(BrokerConnectionError, match="closed instead of answering Metadata v0") as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.CLOSED
+    assert caught.value.reason is ConnectionFailureReason.CLOSED
     assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
 
 
@@ -256,11 +256,11 @@ def test_answers_that_were_pending_when_it_broke_are_lost(cluster: FakeCluster, 
     cluster.inject(CloseConnection(after_bytes=10))
     first = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
     second = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         connection.receive(first, TIMEOUT_MS)
-    assert caught.value.reason is Reason.CLOSED
+    assert caught.value.reason is ConnectionFailureReason.CLOSED
     again = connection.send(METADATA, 0, ALL, TIMEOUT_MS)
-    with pytest.raises(ConnectionFailed, match="the connection broke before Metadata v0 was answered"):
+    with pytest.raises(BrokerConnectionError, match="the connection broke before Metadata v0 was answered"):
         connection.receive(second, TIMEOUT_MS)
     assert connection.receive(again, TIMEOUT_MS).brokers
 
@@ -287,12 +287,12 @@ def test_garbage_is_a_protocol_error_that_names_the_broker(
 def test_a_broker_that_stops_breaks_its_connections(cluster: FakeCluster, connection: Connection) -> None:
     connection.request(METADATA, 0, ALL, TIMEOUT_MS)
     cluster.stop_broker(0)
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.CLOSED
-    with pytest.raises(ConnectionFailed, match="refused; start the broker, or correct its address") as caught:
+    assert caught.value.reason is ConnectionFailureReason.CLOSED
+    with pytest.raises(BrokerConnectionError, match="refused; start the broker, or correct its address") as caught:
         connection.request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.REFUSED
+    assert caught.value.reason is ConnectionFailureReason.REFUSED
     cluster.start_broker(0)
     assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
 
@@ -302,9 +302,11 @@ def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(ConnectionFailed, match=r"the name broker\.example has no address .* correct DNS") as caught:
+    with pytest.raises(
+        BrokerConnectionError, match=r"the name broker\.example has no address .* correct DNS"
+    ) as caught:
         BlockingConnection("broker.example", 9092).request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.UNRESOLVED
+    assert caught.value.reason is ConnectionFailureReason.UNRESOLVED
 
 
 def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +363,7 @@ def test_a_guess_for_the_reader(start: bytes, text: str) -> None:
 # --- closing ----------------------------------------------------------------------------------------------------
 
 
-def in_thread(what: Callable[[], object]) -> tuple[Worker, list[object]]:
+def in_thread(what: Callable[[], object]) -> tuple[WorkerThread, list[object]]:
     """Run it in a thread; what it gives or raises ends up in the list."""
     results: list[object] = []
     worker = spawn("caller", lambda stop: results.append(what()), lambda _, error: results.append(error))
@@ -425,9 +427,9 @@ def black_hole() -> Iterator[int]:
 def test_connecting_has_a_deadline_of_its_own() -> None:
     with black_hole() as port:
         connection = BlockingConnection("127.0.0.1", port, connect_timeout_ms=SHORT_MS)
-        with pytest.raises(ConnectionFailed, match=f"no answer to connect within {SHORT_MS} ms") as caught:
+        with pytest.raises(BrokerConnectionError, match=f"no answer to connect within {SHORT_MS} ms") as caught:
             connection.request(METADATA, 0, ALL, TIMEOUT_MS)
-    assert caught.value.reason is Reason.TIMED_OUT
+    assert caught.value.reason is ConnectionFailureReason.TIMED_OUT
 
 
 def test_close_breaks_a_connect_that_hangs() -> None:
@@ -543,7 +545,7 @@ class CountedSocket:
 LARGE = bytes(range(256)) * 8_000
 
 
-def sending(other: socket.socket, data: bytes) -> Worker:
+def sending(other: socket.socket, data: bytes) -> WorkerThread:
     return spawn("sender", lambda stop: other.sendall(data), lambda _, error: None)
 
 
@@ -695,5 +697,5 @@ def test_deadlines_are_those_of_the_clock_that_was_given() -> None:
     with cluster.serve():
         _, host, port = cluster.address(0)
         connection = BlockingConnection(host, port, clock=clock)
-        with pytest.raises(ConnectionFailed, match="no answer to connect within"):
+        with pytest.raises(BrokerConnectionError, match="no answer to connect within"):
             connection.request(METADATA, 0, ALL, TIMEOUT_MS)

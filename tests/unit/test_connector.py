@@ -25,7 +25,7 @@ from tests.fix_world import (
 from zkconsumer import ConsumerConfig
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.stores import NotWritten
+from zkconsumer.core.stores import CommitFailure
 from zkconsumer.errors import (
     ChrootMissing,
     ConnectorClosed,
@@ -33,10 +33,10 @@ from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
     ConsumerTimeoutException,
     ForkedError,
+    InvalidNameError,
     MessageStreamsExistException,
     MigrationError,
     OffsetsNotCommitted,
-    UnsafeName,
     UsageError,
     ZkTimeoutException,
 )
@@ -45,14 +45,14 @@ from zkconsumer.kafka.chunks import PartitionTopicInfo
 from zkconsumer.streams import string_decoder
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildrenOf, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
+from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildNames, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 TOPIC = "topic1"
 GROUP = "group1"
@@ -68,7 +68,9 @@ def streams_of(connector: ZookeeperConsumerConnector, threads: int = 1, topic: s
     return connector.create_message_streams({topic: threads})[topic]
 
 
-def append(world: FakeWorld, partition: int, *values: str, codec: int = compression.NONE, topic: str = TOPIC) -> None:
+def append(
+    world: FakeEnvironment, partition: int, *values: str, codec: int = compression.NONE, topic: str = TOPIC
+) -> None:
     world.cluster.append(topic, partition, [value.encode() for value in values], codec=codec)
 
 
@@ -76,22 +78,22 @@ def values_of(messages: list[Any]) -> list[str]:
     return sorted(message.value.decode() for message in messages)
 
 
-def wait_for_owners(world: FakeWorld, owners: dict[int, str], topic: str = TOPIC) -> None:
+def wait_for_owners(world: FakeEnvironment, owners: dict[int, str], topic: str = TOPIC) -> None:
     wait_until(lambda: world.owners(GROUP, topic) == owners, f"the owners are {owners}")
 
 
-def members(world: FakeWorld) -> list[str]:
+def members(world: FakeEnvironment) -> list[str]:
     """Who is registered."""
     children = world.zookeeper.tree.children(paths.ids(GROUP))
-    return children.names if isinstance(children, ChildrenOf) else []
+    return children.names if isinstance(children, ChildNames) else []
 
 
-def short_sessions(world: FakeWorld) -> None:
+def short_sessions(world: FakeEnvironment) -> None:
     world.zookeeper.timeout_range_ms = (50, 40_000)
 
 
 @contextmanager
-def recorded(world: FakeWorld) -> Iterator[list[Request]]:
+def recorded(world: FakeEnvironment) -> Iterator[list[Request]]:
     """Every request that reaches ZooKeeper meanwhile."""
     seen: list[Request] = []
     is_on = True
@@ -109,7 +111,7 @@ def recorded(world: FakeWorld) -> Iterator[list[Request]]:
 # --- the tests of the original ----------------------------------------------------------------------------------
 
 
-def basic(world: FakeWorld, connect: MakeConnector, codec: int) -> None:
+def basic(world: FakeEnvironment, connect: MakeConnector, codec: int) -> None:
     """ZookeeperConsumerConnectorTest.testBasic, (b) to (e)."""
     for partition in range(2):
         append(world, partition, f"first-{partition}-0", f"first-{partition}-1", codec=codec)
@@ -169,7 +171,7 @@ def has_next_soon(stream: Stream) -> bool:
         iterator.delivery.timeout_ms = before
 
 
-def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeWorld, connect: MakeConnector) -> None:
+def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     [stream] = streams_of(connect(consumer_timeout_ms=200))
     for _ in range(2):
@@ -177,7 +179,7 @@ def test_basic_a_times_out_twice_in_a_row_without_data(world: FakeWorld, connect
             stream.iterator().has_next()
 
 
-def test_basic_b_to_e(world: FakeWorld, connect: MakeConnector) -> None:
+def test_basic_b_to_e(world: FakeEnvironment, connect: MakeConnector) -> None:
     """ZookeeperConsumerConnectorTest.testBasic."""
     world.create_topic(TOPIC, 2)
     basic(world, connect, compression.NONE)
@@ -198,13 +200,13 @@ CODECS = {"gzip": compression.GZIP, "snappy": compression.SNAPPY, "lz4": compres
 def test_compression(
     release: str, codec: str, make_world: MakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "SILENCE_MS", 30)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 30)
     world = make_world(brokers=2, release=release)
     world.create_topic(TOPIC, 2)
     basic(world, connect, CODECS[codec])
 
 
-def test_compression_set_consumption(world: FakeWorld, connect: MakeConnector) -> None:
+def test_compression_set_consumption(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     for partition in range(2):
         append(world, partition, *(f"{partition}-{number:03}" for number in range(200)), codec=compression.GZIP)
@@ -213,7 +215,7 @@ def test_compression_set_consumption(world: FakeWorld, connect: MakeConnector) -
     assert values_of(take(stream, 400)) == expected
 
 
-def test_consumer_decoder(world: FakeWorld, connect: MakeConnector) -> None:
+def test_consumer_decoder(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     for partition in range(2):
         append(world, partition, *(f"{partition}-ä{number}" for number in range(5)))
@@ -227,7 +229,7 @@ def test_consumer_decoder(world: FakeWorld, connect: MakeConnector) -> None:
     assert sorted(received) == [f"{partition}-ä{number}" for partition in range(2) for number in range(5)]
 
 
-def test_leader_selection_for_partition(world: FakeWorld, connect: MakeConnector) -> None:
+def test_leader_selection_for_partition(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "1", "2")
     connector = connect(group_id=GROUP, consumer_id="consumer1")
@@ -239,7 +241,9 @@ def test_leader_selection_for_partition(world: FakeWorld, connect: MakeConnector
 
 @pytest.mark.parametrize(("policy", "expected"), [("smallest", 10), ("largest", 0)])
 @pytest.mark.parametrize("stored", [10_000, -1])
-def test_auto_offset_reset(stored: int, policy: str, expected: int, world: FakeWorld, connect: MakeConnector) -> None:
+def test_auto_offset_reset(
+    stored: int, policy: str, expected: int, world: FakeEnvironment, connect: MakeConnector
+) -> None:
     """AutoOffsetResetTest: an offset that is too large, and one that is negative; what comes behind is read."""
     world.create_topic(TOPIC, 1)
     append(world, 0, *map(str, range(10)))
@@ -251,7 +255,7 @@ def test_auto_offset_reset(stored: int, policy: str, expected: int, world: FakeW
     assert [message.offset for message in take(stream, expected + 1)] == list(range(10 - expected, 11))
 
 
-def test_a_reset_is_committed_although_it_goes_back(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_reset_is_committed_although_it_goes_back(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, *map(str, range(10)))
     world.zookeeper.ensure(paths.offset(GROUP, TopicPartition(TOPIC, 0)), b"10000")
@@ -286,7 +290,7 @@ def test_a_reset_is_committed_although_it_goes_back(world: FakeWorld, connect: M
     ids=repr,
 )
 def test_what_cannot_be_subscribed_to_is_refused_before_anything_is_written(
-    topic_count_map: Any, world: FakeWorld, connect: MakeConnector
+    topic_count_map: Any, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP)
@@ -299,13 +303,13 @@ def test_what_cannot_be_subscribed_to_is_refused_before_anything_is_written(
     assert take(stream, 1)[0].value == b"v", "the next call may be right"
 
 
-def test_a_consumer_id_that_leads_elsewhere_is_refused(world: FakeWorld, connect: MakeConnector) -> None:
-    with pytest.raises((UnsafeName, UsageError)):
+def test_a_consumer_id_that_leads_elsewhere_is_refused(world: FakeEnvironment, connect: MakeConnector) -> None:
+    with pytest.raises((InvalidNameError, UsageError)):
         connect(consumer_id="../../brokers")
 
 
 def test_streams_come_as_many_as_asked_for_also_without_partitions_for_them(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP, consumer_id="a")
@@ -315,7 +319,7 @@ def test_streams_come_as_many_as_asked_for_also_without_partitions_for_them(
     assert connector.assignment == {TopicPartition(TOPIC, 0): "group1_a-0"}
 
 
-def test_streams_can_be_made_once(world: FakeWorld, connect: MakeConnector) -> None:
+def test_streams_can_be_made_once(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect()
     streams_of(connector)
@@ -323,7 +327,7 @@ def test_streams_can_be_made_once(world: FakeWorld, connect: MakeConnector) -> N
         streams_of(connector)
 
 
-def test_an_empty_map_registers_and_gets_nothing(world: FakeWorld, connect: MakeConnector) -> None:
+def test_an_empty_map_registers_and_gets_nothing(world: FakeEnvironment, connect: MakeConnector) -> None:
     connector = connect(group_id=GROUP, consumer_id="a")
     assert connector.create_message_streams({}) == {}
     assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) is not None
@@ -331,7 +335,7 @@ def test_an_empty_map_registers_and_gets_nothing(world: FakeWorld, connect: Make
     connector.commit_offsets()
 
 
-def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeEnvironment, connect: MakeConnector) -> None:
     group, host, millis, random = connect(group_id=GROUP).consumer_id.replace("_", "-", 1).rsplit("-", 3)[0:4]
     assert group.startswith(GROUP) or group == GROUP
     assert host
@@ -341,7 +345,7 @@ def test_a_made_up_consumer_id_is_as_the_original_makes_it(world: FakeWorld, con
 
 @pytest.mark.parametrize("name", ["", "a b/c", "kiste\u00e4.lan"])
 def test_a_machine_without_a_name_of_its_own_starts_all_the_same(
-    name: str, world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+    name: str, world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is resolved, and what cannot stand in a path is replaced."""
     monkeypatch.setattr("zkconsumer.runtime.from_config.socket.gethostname", lambda: name)
@@ -352,7 +356,7 @@ def test_a_machine_without_a_name_of_its_own_starts_all_the_same(
 
 
 def test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.zookeeper.is_up = False
     with pytest.raises(ZkTimeoutException):
@@ -361,7 +365,7 @@ def test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread(
 
 
 def test_a_chroot_that_is_missing_is_one_clear_error_and_leaves_no_thread(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     """ZKPathTest makes the chroot, or fails where it may not; here a missing one is an error."""
     with pytest.raises(ChrootMissing):
@@ -372,7 +376,9 @@ def test_a_chroot_that_is_missing_is_one_clear_error_and_leaves_no_thread(
 # --- topics that change -----------------------------------------------------------------------------------------
 
 
-def test_partitions_that_come_later_are_read_from_their_beginning(world: FakeWorld, connect: MakeConnector) -> None:
+def test_partitions_that_come_later_are_read_from_their_beginning(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP, consumer_id="a")
     [stream] = streams_of(connector)
@@ -387,7 +393,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(world: FakeWor
 
 
 def test_a_topic_that_is_created_after_the_subscription_is_read(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connect(group_id=GROUP, consumer_id="a")
     [stream] = streams_of(connector)
@@ -400,7 +406,7 @@ def test_a_topic_that_is_created_after_the_subscription_is_read(
 
 @pytest.mark.parametrize("brokers_first", [True, False])
 def test_a_topic_that_is_deleted_is_one_warning_and_the_others_go_on(
-    brokers_first: bool, world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    brokers_first: bool, world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.create_topic("other", 2)
@@ -432,7 +438,7 @@ def test_a_topic_that_is_deleted_is_one_warning_and_the_others_go_on(
 
 
 def test_after_an_expiry_the_member_registers_again_and_nothing_is_lost(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     connector = connect(group_id=GROUP, consumer_id="a")
@@ -452,7 +458,7 @@ def test_after_an_expiry_the_member_registers_again_and_nothing_is_lost(
     assert infos(connector)[0] is not old[0]
 
 
-def test_records_of_an_ended_session_are_not_handed_out(world: FakeWorld, connect: MakeConnector) -> None:
+def test_records_of_an_ended_session_are_not_handed_out(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP, consumer_id="a")
     [stream] = streams_of(connector)
@@ -481,7 +487,7 @@ def why_nothing_came(stream: Stream) -> str:
 
 
 def test_without_an_answer_from_zookeeper_nothing_is_handed_out_after_two_thirds_of_the_time_out(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     """S3, on a real clock: no answers, and the connection does not even break.
 
@@ -514,7 +520,7 @@ def test_without_an_answer_from_zookeeper_nothing_is_handed_out_after_two_thirds
     wait_until(lambda: has_next_soon(stream), "the lease is renewed")
 
 
-def test_a_mere_disconnect_causes_no_rebalance_and_no_pause(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_mere_disconnect_causes_no_rebalance_and_no_pause(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 4)
     connector = connect(group_id=GROUP, consumer_id="a")
     neighbour = connect(group_id=GROUP, consumer_id="b")
@@ -552,7 +558,7 @@ def test_a_mere_disconnect_causes_no_rebalance_and_no_pause(world: FakeWorld, co
     assert world.offsets(GROUP, TOPIC)[0] == 3
 
 
-def test_a_member_that_dies_leaves_its_partitions_to_the_others(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_member_that_dies_leaves_its_partitions_to_the_others(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     first = connect(group_id=GROUP, consumer_id="a")
     [stream1] = streams_of(first)
@@ -573,11 +579,11 @@ def test_a_member_that_dies_leaves_its_partitions_to_the_others(world: FakeWorld
 # --- hand-over --------------------------------------------------------------------------------------------------
 
 
-def owner_stat(world: FakeWorld, partition: int) -> object:
+def owner_stat(world: FakeEnvironment, partition: int) -> object:
     return world.zookeeper.tree.exists(paths.owner(GROUP, TopicPartition(TOPIC, partition)))
 
 
-def asked_offsets(world: FakeWorld, partition: int) -> list[int]:
+def asked_offsets(world: FakeEnvironment, partition: int) -> list[int]:
     """The offsets that were asked for of one partition, in their order."""
     return [
         row.fetch_offset
@@ -589,7 +595,9 @@ def asked_offsets(world: FakeWorld, partition: int) -> list[int]:
     ]
 
 
-def test_what_stays_is_neither_released_nor_paused_in_a_rebalance(world: FakeWorld, connect: MakeConnector) -> None:
+def test_what_stays_is_neither_released_nor_paused_in_a_rebalance(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 4)
     first = connect(group_id=GROUP, consumer_id="a")
     [stream] = streams_of(first)
@@ -612,7 +620,7 @@ def test_what_stays_is_neither_released_nor_paused_in_a_rebalance(world: FakeWor
     assert offsets == sorted(offsets), "nothing was fetched twice"
 
 
-def test_a_clean_hand_over_loses_nothing_and_repeats_nothing(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_clean_hand_over_loses_nothing_and_repeats_nothing(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     append(world, 1, *map(str, range(10)))
     first = connect(group_id=GROUP, consumer_id="a")
@@ -628,7 +636,7 @@ def test_a_clean_hand_over_loses_nothing_and_repeats_nothing(world: FakeWorld, c
 
 
 def test_who_does_not_come_back_in_time_has_the_message_in_hand_repeated_and_counted(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     append(world, 1, *map(str, range(5)))
@@ -645,7 +653,7 @@ def test_who_does_not_come_back_in_time_has_the_message_in_hand_repeated_and_cou
 
 
 def test_a_move_between_threads_of_one_member_fetches_nothing_again_and_loses_nothing(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     """A member that sorts before ours comes: partition 2 goes from our second thread to our first."""
     world.create_topic(TOPIC, 4)
@@ -675,7 +683,7 @@ def test_a_move_between_threads_of_one_member_fetches_nothing_again_and_loses_no
 
 
 def test_a_broker_without_a_plaintext_address_is_said_once(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Brokers are looked up again and again while some partition has no leader."""
     node = b'{"version":2,"host":null,"port":-1,"endpoints":["SSL://secret.invalid:9093"]}'
@@ -739,7 +747,7 @@ LOOKUPS_OF_A_JOINER_MAX = 4
 """One for what it claims at once, and one for each broker that it does not read from yet when more comes."""
 
 
-def lookups(world: FakeWorld) -> int:
+def lookups(world: FakeEnvironment) -> int:
     """How often brokers were asked who leads what."""
     return sum(seen.api is METADATA for seen in world.cluster.requests)
 
@@ -749,7 +757,7 @@ def is_seeking(connector: ZookeeperConsumerConnector) -> bool:
     return bool(connector._member.fetchers.leaderless())
 
 
-def wait_for_shares(world: FakeWorld, members: int) -> None:
+def wait_for_shares(world: FakeEnvironment, members: int) -> None:
     def is_covered() -> bool:
         owners = list(world.owners(GROUP, TOPIC).values())
         counts = {owners.count(owner) for owner in owners}
@@ -762,7 +770,7 @@ def wait_for_shares(world: FakeWorld, members: int) -> None:
 
 
 def test_a_commit_covers_the_message_in_hand_of_the_calling_thread_only(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     connector = connect(group_id=GROUP, rebalance_drain_timeout_ms=50)
@@ -777,7 +785,7 @@ def test_a_commit_covers_the_message_in_hand_of_the_calling_thread_only(
     assert world.offsets(GROUP, TOPIC) == {0: 2, 1: 1}, "and a commit of a third thread takes nothing back"
 
 
-def test_a_message_in_hand_is_not_committed_by_itself(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_message_in_hand_is_not_committed_by_itself(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP, auto_commit_interval_ms=20)
     [stream] = streams_of(connector)
@@ -790,7 +798,7 @@ def test_a_message_in_hand_is_not_committed_by_itself(world: FakeWorld, connect:
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_commit_of_a_partition_on_its_way_out_is_written(
-    auto_commit: bool, world: FakeWorld, connect: MakeConnector
+    auto_commit: bool, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     """The next owner starts there; without automatic commits the program's own is the only one."""
     world.create_topic(TOPIC, 2)
@@ -810,7 +818,7 @@ def test_a_commit_of_a_partition_on_its_way_out_is_written(
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_commit_in_the_middle_of_a_release_complains_of_nothing(
-    auto_commit: bool, world: FakeWorld, connect: MakeConnector
+    auto_commit: bool, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     append(world, 1, *map(str, range(4)))
@@ -854,7 +862,7 @@ def test_a_commit_in_the_middle_of_a_release_complains_of_nothing(
     ids=repr,
 )
 def test_what_is_no_offset_is_refused_and_harms_nothing(
-    offsets: Any, world: FakeWorld, connect: MakeConnector
+    offsets: Any, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "v")
@@ -869,7 +877,7 @@ def test_what_is_no_offset_is_refused_and_harms_nothing(
 
 
 @pytest.mark.parametrize("offsets", [5, [(TopicPartition(TOPIC, 0), 1)]], ids=repr)
-def test_offsets_that_are_no_mapping_are_refused(offsets: Any, world: FakeWorld, connect: MakeConnector) -> None:
+def test_offsets_that_are_no_mapping_are_refused(offsets: Any, world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP)
     streams_of(connector)
@@ -887,7 +895,7 @@ def test_a_connector_takes_a_configuration_and_nothing_else(kind: Any, config: A
 
 
 def test_a_connector_that_is_not_closed_is_logged_once(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     def forgotten() -> list[str]:
         return [each.getMessage() for each in caplog.records if each.getMessage().startswith("not-closed")]
@@ -912,7 +920,7 @@ def test_a_connector_that_is_not_closed_is_logged_once(
     assert len(forgotten()) == 1
 
 
-def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeEnvironment, connect: MakeConnector) -> None:
     """S6: no write of ours moves a stored offset back."""
     world.create_topic(TOPIC, 1)
     append(world, 0, *map(str, range(10)))
@@ -923,7 +931,9 @@ def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeWorld, co
     assert world.offsets(GROUP, TOPIC) == {0: 7}
 
 
-def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 1)
     tp = TopicPartition(TOPIC, 0)
     world.zookeeper.ensure(paths.offset(GROUP, tp), b"0")
@@ -941,7 +951,7 @@ def test_a_failed_commit_is_tried_again_as_often_as_the_settings_say(world: Fake
 
 @pytest.mark.parametrize(("is_passing", "pause_s"), [(True, 0.02), (False, 1.0)])
 def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_for_as_long(
-    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, is_passing: bool, pause_s: float
+    world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, is_passing: bool, pause_s: float
 ) -> None:
     """Whoever commits reads nothing meanwhile."""
     world.create_topic(TOPIC, 1)
@@ -955,8 +965,8 @@ def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_fo
             waited.append(seconds)
             return False
 
-    def refuse(positions: dict[TopicPartition, int], _: int) -> dict[TopicPartition, NotWritten]:
-        return dict.fromkeys(positions, NotWritten("the group moves", is_transient=is_passing))
+    def refuse(positions: dict[TopicPartition, int], _: int) -> dict[TopicPartition, CommitFailure]:
+        return dict.fromkeys(positions, CommitFailure("the group moves", is_transient=is_passing))
 
     with monkeypatch.context() as patch:
         patch.setattr(connector, "_closing", Pause())
@@ -968,7 +978,7 @@ def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_fo
 
 
 def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_partition_is_handed_over(
-    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The release writes nothing then, and who comes next would be given again what was committed here."""
     world.create_topic(TOPIC, 1)
@@ -979,13 +989,13 @@ def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_part
     made: list[ZookeeperConsumerConnector] = []
     commit = first._member.commit
 
-    def put_off(positions: dict[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def put_off(positions: dict[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         if made:
             return commit(positions, timeout_ms)
         made.append(connect(group_id=GROUP, consumer_id="a", auto_commit_enable=False))
         joining.start()
         wait_until(lambda: not infos(first)[0].is_live, "it is on its way out")
-        return dict.fromkeys(positions, NotWritten("the group moves", is_transient=True))
+        return dict.fromkeys(positions, CommitFailure("the group moves", is_transient=True))
 
     streams: list[Stream] = []
     joining = threading.Thread(target=lambda: streams.extend(streams_of(made[0])))
@@ -1000,7 +1010,7 @@ def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_part
 
 @pytest.mark.parametrize("happens", ["reset", "lost and won again"])
 def test_a_failed_commit_is_not_tried_again_when_its_offset_may_mean_other_records(
-    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, happens: str
+    world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch, happens: str
 ) -> None:
     """Between two tries the broker says where the partition begins now: an offset of before would lose records."""
     world.create_topic(TOPIC, 1)
@@ -1029,7 +1039,7 @@ def test_a_failed_commit_is_not_tried_again_when_its_offset_may_mean_other_recor
     monkeypatch.undo()
 
 
-def test_a_commit_is_bound_to_the_owner_node(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_commit_is_bound_to_the_owner_node(world: FakeEnvironment, connect: MakeConnector) -> None:
     """Somebody deletes our owner node by hand: what we held is not written any more, and is claimed anew."""
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
@@ -1051,7 +1061,7 @@ def test_a_commit_is_bound_to_the_owner_node(world: FakeWorld, connect: MakeConn
 # --- the end ----------------------------------------------------------------------------------------------------
 
 
-def test_leaving_with_covers_the_message_in_hand(world: FakeWorld, connect: MakeConnector) -> None:
+def test_leaving_with_covers_the_message_in_hand(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
     with connect(group_id=GROUP) as connector:
@@ -1061,7 +1071,7 @@ def test_leaving_with_covers_the_message_in_hand(world: FakeWorld, connect: Make
     assert list(stream) == []
 
 
-def test_leaving_with_by_an_exception_does_not(world: FakeWorld, connect: MakeConnector) -> None:
+def test_leaving_with_by_an_exception_does_not(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
     with pytest.raises(ZeroDivisionError), connect(group_id=GROUP) as connector:
@@ -1070,7 +1080,9 @@ def test_leaving_with_by_an_exception_does_not(world: FakeWorld, connect: MakeCo
     assert world.offsets(GROUP, TOPIC) == {0: 1}
 
 
-def test_close_covers_the_message_in_hand_of_its_own_thread_only(world: FakeWorld, connect: MakeConnector) -> None:
+def test_close_covers_the_message_in_hand_of_its_own_thread_only(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 2)
     for partition in range(2):
         append(world, partition, "0", "1", "2")
@@ -1084,7 +1096,7 @@ def test_close_covers_the_message_in_hand_of_its_own_thread_only(world: FakeWorl
 
 
 def test_close_gives_everything_back_ends_the_streams_and_leaves_no_thread(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     connector = connect(group_id=GROUP, consumer_id="a", consumer_timeout_ms=-1)
@@ -1101,11 +1113,11 @@ def test_close_gives_everything_back_ends_the_streams_and_leaves_no_thread(
             refused()
 
 
-def test_a_connector_without_streams_closes(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_connector_without_streams_closes(world: FakeEnvironment, connect: MakeConnector) -> None:
     connect().close()
 
 
-def test_close_while_streams_are_being_created_ends_the_waiting(world: FakeWorld, connect: MakeConnector) -> None:
+def test_close_while_streams_are_being_created_ends_the_waiting(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     world.zookeeper.ensure(paths.owner(GROUP, TopicPartition(TOPIC, 0)), b"somebody")
     connector = connect(group_id=GROUP)
@@ -1116,7 +1128,7 @@ def test_close_while_streams_are_being_created_ends_the_waiting(world: FakeWorld
     assert list(stream) == []
 
 
-def test_ended_streams_hand_out_nothing_while_the_member_stays(world: FakeWorld, connect: MakeConnector) -> None:
+def test_ended_streams_hand_out_nothing_while_the_member_stays(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
     connector = connect(group_id=GROUP, consumer_id="a")
@@ -1130,7 +1142,7 @@ def test_ended_streams_hand_out_nothing_while_the_member_stays(world: FakeWorld,
 
 
 def test_a_close_that_zookeeper_does_not_confirm_says_so(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP, rebalance_drain_timeout_ms=0)
@@ -1144,7 +1156,7 @@ def test_a_close_that_zookeeper_does_not_confirm_says_so(
 
 
 def test_without_its_whole_share_the_streams_come_with_a_warning_and_the_attempts_go_on(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     short_sessions(world)
     world.create_topic(TOPIC, 2)
@@ -1166,7 +1178,7 @@ def test_without_its_whole_share_the_streams_come_with_a_warning_and_the_attempt
     assert take(stream, 1)[0].partition == 0
 
 
-def test_fail_fast_leaves_the_group_and_raises(world: FakeWorld, connect: MakeConnector) -> None:
+def test_fail_fast_leaves_the_group_and_raises(world: FakeEnvironment, connect: MakeConnector) -> None:
     short_sessions(world)
     world.create_topic(TOPIC, 2)
     world.zookeeper.ensure(paths.owner(GROUP, TopicPartition(TOPIC, 0)), b"by hand")
@@ -1184,7 +1196,7 @@ def test_fail_fast_leaves_the_group_and_raises(world: FakeWorld, connect: MakeCo
     assert world.owners(GROUP, TOPIC) == {0: "by hand"}
 
 
-def hold_id(world: FakeWorld) -> FakeZkStore:
+def hold_id(world: FakeEnvironment) -> FakeZkStore:
     """Another session that registered with our id."""
     holder = FakeZkStore(world.zookeeper)
     holder.listen(lambda _: None)
@@ -1195,7 +1207,7 @@ def hold_id(world: FakeWorld) -> FakeZkStore:
 
 
 def test_an_id_that_another_session_holds_is_waited_for_then_refused_and_never_changed(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     short_sessions(world)
     world.create_topic(TOPIC, 1)
@@ -1210,7 +1222,7 @@ def test_an_id_that_another_session_holds_is_waited_for_then_refused_and_never_c
     assert world.zookeeper.data(paths.registration(GROUP, "group1_a")) == b"theirs"
 
 
-def test_an_id_whose_holder_ends_is_taken(world: FakeWorld, connect: MakeConnector) -> None:
+def test_an_id_whose_holder_ends_is_taken(world: FakeEnvironment, connect: MakeConnector) -> None:
     """Our own predecessor, killed a moment ago."""
     world.create_topic(TOPIC, 1)
     holder = hold_id(world)
@@ -1226,8 +1238,8 @@ def test_an_id_whose_holder_ends_is_taken(world: FakeWorld, connect: MakeConnect
 # --- the control znode ------------------------------------------------------------------------------------------
 
 
-def move(world: FakeWorld, authority: Any, epoch: int = 1) -> None:
-    control = Control("m1", epoch, "prepared", authority, "cut-over")
+def move(world: FakeEnvironment, authority: Any, epoch: int = 1) -> None:
+    control = ControlRecord("m1", epoch, "prepared", authority, "cut-over")
     world.zookeeper.ensure(paths.control(GROUP), format_control(control))
 
 
@@ -1235,7 +1247,7 @@ def multis_of_the_group(seen: list[Request]) -> list[Multi]:
     return [r for r in seen if isinstance(r, Multi) and any(op.path.startswith(f"/consumers/{GROUP}/") for op in r.ops)]
 
 
-def test_without_a_control_znode_nothing_is_checked(world: FakeWorld, connect: MakeConnector) -> None:
+def test_without_a_control_znode_nothing_is_checked(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "v")
     with recorded(world) as seen, connect(group_id=GROUP) as connector:
@@ -1245,7 +1257,7 @@ def test_without_a_control_znode_nothing_is_checked(world: FakeWorld, connect: M
     assert not any(op.path == paths.control(GROUP) for multi in multis_of_the_group(seen) for op in multi.ops)
 
 
-def test_with_a_control_znode_its_version_is_in_every_multi(world: FakeWorld, connect: MakeConnector) -> None:
+def test_with_a_control_znode_its_version_is_in_every_multi(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "v")
     move(world, "zookeeper")
@@ -1258,7 +1270,7 @@ def test_with_a_control_znode_its_version_is_in_every_multi(world: FakeWorld, co
 
 
 def test_a_control_znode_that_changes_is_read_again_and_the_member_goes_on(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1")
@@ -1275,7 +1287,9 @@ def test_a_control_znode_that_changes_is_read_again_and_the_member_goes_on(
     assert infos(connector)[0] is kept
 
 
-def test_streams_end_with_an_error_when_the_authority_moves_to_kafka(world: FakeWorld, connect: MakeConnector) -> None:
+def test_streams_end_with_an_error_when_the_authority_moves_to_kafka(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
     connector = connect(group_id=GROUP)
@@ -1293,7 +1307,7 @@ def test_streams_end_with_an_error_when_the_authority_moves_to_kafka(world: Fake
     assert world.offsets(GROUP, TOPIC) == {}
 
 
-def test_a_group_that_is_elsewhere_is_not_joined(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_group_that_is_elsewhere_is_not_joined(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     move(world, "kafka")
     connector = connect(group_id=GROUP, consumer_id="a")
@@ -1305,7 +1319,7 @@ def test_a_group_that_is_elsewhere_is_not_joined(world: FakeWorld, connect: Make
 # --- a fork -----------------------------------------------------------------------------------------------------
 
 
-def test_a_forked_child_gets_an_error_and_its_parent_goes_on(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_forked_child_gets_an_error_and_its_parent_goes_on(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     append(world, 0, "0", "1", "2")
     connector = connect(group_id=GROUP, consumer_id="a")

@@ -12,18 +12,18 @@ from zkconsumer import Blacklist, Whitelist, javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MessageStreamsExistException, UsageError
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.registration import Registration, format_registration
-from zkconsumer.zk.requests import ChildrenOf
+from zkconsumer.zk.requests import ChildNames
 
 GROUP = "g1"
 
 
-def registrations(world: FakeWorld) -> list[dict[str, Any]]:
+def registrations(world: FakeEnvironment) -> list[dict[str, Any]]:
     children = world.zookeeper.tree.children(paths.ids(GROUP))
-    names = children.names if isinstance(children, ChildrenOf) else []
+    names = children.names if isinstance(children, ChildNames) else []
     found = (world.zookeeper.data(paths.registration(GROUP, name)) for name in names)
     return [json.loads(data) for data in found if data is not None]
 
@@ -32,7 +32,7 @@ def wait_for_topics(connector: ZookeeperConsumerConnector, *topics: str) -> None
     wait_until(lambda: {tp.topic for tp in connector.assignment} == set(topics), f"it reads {topics}")
 
 
-def append(world: FakeWorld, topic: str, partition: int, *values: str) -> None:
+def append(world: FakeEnvironment, topic: str, partition: int, *values: str) -> None:
     world.cluster.append(topic, partition, [value.encode() for value in values])
 
 
@@ -44,7 +44,7 @@ def read(stream: Stream, count: int) -> list[tuple[str, bytes]]:
 
 
 def test_one_stream_takes_the_records_of_every_topic_that_the_filter_allows(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     for topic in ("clicks", "views", "other"):
         world.create_topic(topic, 2)
@@ -57,7 +57,7 @@ def test_one_stream_takes_the_records_of_every_topic_that_the_filter_allows(
     assert (registered["pattern"], registered["subscription"]) == ("white_list", {"clicks|views": 1})
 
 
-def test_a_black_list_takes_all_others_but_no_internal_ones(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_black_list_takes_all_others_but_no_internal_ones(world: FakeEnvironment, connect: MakeConnector) -> None:
     for topic in ("clicks", "secret", "__consumer_offsets", "__transaction_state"):
         world.create_topic(topic)
     connector = connect()
@@ -66,7 +66,7 @@ def test_a_black_list_takes_all_others_but_no_internal_ones(world: FakeWorld, co
     assert registrations(world)[0]["pattern"] == "black_list"
 
 
-def test_internal_topics_are_read_where_they_are_not_excluded(world: FakeWorld, connect: MakeConnector) -> None:
+def test_internal_topics_are_read_where_they_are_not_excluded(world: FakeEnvironment, connect: MakeConnector) -> None:
     for topic in ("clicks", "__consumer_offsets", "__transaction_state"):
         world.create_topic(topic)
     connector = connect(exclude_internal_topics=False)
@@ -76,7 +76,7 @@ def test_internal_topics_are_read_where_they_are_not_excluded(world: FakeWorld, 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
-    world: FakeWorld, connect: MakeConnector, strategy: str
+    world: FakeEnvironment, connect: MakeConnector, strategy: str
 ) -> None:
     world.create_topic("t1", 2)
     connector = connect(partition_assignment_strategy=strategy)
@@ -90,13 +90,15 @@ def test_topics_are_taken_up_as_they_come_and_given_back_as_they_go(
     world.create_topic("x1")
     world.zookeeper.remove(paths.topic("t2"))
     wait_for_topics(connector, "t1")
-    wait_until(lambda: connector._member.streams.partition_infos == infos, "what stays is the same ownership all the time")
+    wait_until(
+        lambda: connector._member.streams.partition_infos == infos, "what stays is the same ownership all the time"
+    )
     assert world.zookeeper.tree.children(paths.owners_of_topic(GROUP, "t2")).names == []
     assert {thread[-1] for thread in connector.assignment.values()} == {"0", "1"}
 
 
 def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic("clicks")
     caplog.set_level("INFO", "zkconsumer.group")
@@ -114,7 +116,7 @@ def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
     assert said()[1:] == [("INFO", "1 came=1 ['clikcs'] gone=0 []")]
 
 
-def test_no_topic_at_all_is_a_share_like_any_other(world: FakeWorld, connect: MakeConnector) -> None:
+def test_no_topic_at_all_is_a_share_like_any_other(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.zookeeper.remove(paths.BROKER_TOPICS)
     connector = connect()
     [stream] = connector.create_message_streams_by_filter(Whitelist("t.*"))
@@ -125,7 +127,9 @@ def test_no_topic_at_all_is_a_share_like_any_other(world: FakeWorld, connect: Ma
     assert read(stream, 1) == [("t1", b"first")]
 
 
-def test_members_with_filters_and_with_topics_share_as_range_gives(world: FakeWorld, connect: MakeConnector) -> None:
+def test_members_with_filters_and_with_topics_share_as_range_gives(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic("t1", 4)
     world.create_topic("t2", 3)
     one = connect(consumer_id="a")
@@ -140,7 +144,7 @@ def test_members_with_filters_and_with_topics_share_as_range_gives(world: FakeWo
 
 
 def test_a_filter_reads_the_topics_that_it_allows_and_watches_no_others(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     for number in range(20):
         world.create_topic(f"x{number}")
@@ -158,7 +162,7 @@ def test_a_filter_reads_the_topics_that_it_allows_and_watches_no_others(
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
-def test_streams_are_made_once_by_topics_or_by_a_filter(world: FakeWorld, connect: MakeConnector) -> None:
+def test_streams_are_made_once_by_topics_or_by_a_filter(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic("t1")
     by_filter = connect()
     by_filter.create_message_streams_by_filter(Whitelist("t1"))
@@ -174,7 +178,7 @@ def test_streams_are_made_once_by_topics_or_by_a_filter(world: FakeWorld, connec
 
 @pytest.mark.parametrize("streams", [0, -1, True, 1.0, "1", None, 100_001])
 def test_a_number_of_streams_that_cannot_be_is_refused_before_anything_is_written(
-    world: FakeWorld, connect: MakeConnector, streams: Any
+    world: FakeEnvironment, connect: MakeConnector, streams: Any
 ) -> None:
     connector = connect()
     with pytest.raises(UsageError, match="streams"):
@@ -184,7 +188,7 @@ def test_a_number_of_streams_that_cannot_be_is_refused_before_anything_is_writte
 
 
 @pytest.mark.parametrize("given", ["t.*", None, {"t": 1}])
-def test_what_is_no_filter_is_refused(world: FakeWorld, connect: MakeConnector, given: Any) -> None:
+def test_what_is_no_filter_is_refused(world: FakeEnvironment, connect: MakeConnector, given: Any) -> None:
     with pytest.raises(UsageError, match="give Whitelist"):
         connect().create_message_streams_by_filter(given)
     assert registrations(world) == []
@@ -192,14 +196,16 @@ def test_what_is_no_filter_is_refused(world: FakeWorld, connect: MakeConnector, 
 
 @pytest.mark.parametrize("raw", ["'\ta", "a\t'", "'\x00'a"])
 def test_a_filter_that_would_be_read_back_otherwise_is_refused(
-    world: FakeWorld, connect: MakeConnector, raw: str
+    world: FakeEnvironment, connect: MakeConnector, raw: str
 ) -> None:
     with pytest.raises(UsageError, match="read back otherwise"):
         connect().create_message_streams_by_filter(Whitelist(raw))
     assert registrations(world) == []
 
 
-def test_a_filter_with_half_a_surrogate_pair_never_reaches_zookeeper(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_filter_with_half_a_surrogate_pair_never_reaches_zookeeper(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     connector = connect()
     with pytest.raises(UsageError):
         connector.create_message_streams_by_filter(Whitelist("a\ud800"))
@@ -209,7 +215,7 @@ def test_a_filter_with_half_a_surrogate_pair_never_reaches_zookeeper(world: Fake
 # --- the old names ------------------------------------------------------------------------------------------------
 
 
-def test_the_old_names_give_streams_by_a_filter(world: FakeWorld) -> None:
+def test_the_old_names_give_streams_by_a_filter(world: FakeEnvironment) -> None:
     world.create_topic("t1")
     append(world, "t1", 0, "first")
     connector = javaapi.ConsumerConnector(world.connector(auto_offset_reset="smallest"))
@@ -225,7 +231,7 @@ def test_the_old_names_give_streams_by_a_filter(world: FakeWorld) -> None:
 # --- the filters of others ----------------------------------------------------------------------------------------
 
 
-def register(world: FakeWorld, member: str, pattern: str) -> None:
+def register(world: FakeEnvironment, member: str, pattern: str) -> None:
     data = format_registration(Registration("white_list", {pattern: 1}, "0"))
     world.zookeeper.ensure(paths.registration(GROUP, member), data)
 
@@ -234,7 +240,7 @@ def register(world: FakeWorld, member: str, pattern: str) -> None:
 @pytest.mark.parametrize("ours", ["topics", "filter"])
 @pytest.mark.parametrize("bomb", ["(a+)+$", "(a|aa)+$", "(.*)*x", "(?=(a+)+$)(a|aa)+b"])
 def test_a_pattern_bomb_of_another_member_is_answered_and_the_group_goes_on(
-    world: FakeWorld, connect: MakeConnector, strategy: str, ours: str, bomb: str
+    world: FakeEnvironment, connect: MakeConnector, strategy: str, ours: str, bomb: str
 ) -> None:
     topic = "a" * 248 + "_"
     world.create_topic(topic, 2)
@@ -253,7 +259,7 @@ def test_a_pattern_bomb_of_another_member_is_answered_and_the_group_goes_on(
 
 
 def test_a_pattern_that_could_take_too_long_keeps_us_out_until_it_goes(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic("a1", 2)
     connector = connect()
@@ -269,7 +275,7 @@ def test_a_pattern_that_could_take_too_long_keeps_us_out_until_it_goes(
 
 
 def test_a_pattern_bomb_of_our_own_is_refused_before_anything_is_written(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     connector = connect()
     with pytest.raises(PatternNotEvaluable, match="too many steps"):
@@ -280,7 +286,7 @@ def test_a_pattern_bomb_of_our_own_is_refused_before_anything_is_written(
 # --- topics that come while we are there --------------------------------------------------------------------------
 
 
-def make_topic(world: FakeWorld, topic: str, *values: str) -> None:
+def make_topic(world: FakeEnvironment, topic: str, *values: str) -> None:
     """Records first, then the znode: they are there before anybody can own the topic."""
     world.cluster.create_topic(topic, 1)
     if values:
@@ -288,30 +294,36 @@ def make_topic(world: FakeWorld, topic: str, *values: str) -> None:
     world.zookeeper.ensure(paths.topic(topic), b'{"version":1,"partitions":{"0":[0]}}')
 
 
-def delete_topic(world: FakeWorld, topic: str) -> None:
+def delete_topic(world: FakeEnvironment, topic: str) -> None:
     world.cluster.delete_topic(topic)
     world.zookeeper.remove(paths.topic(topic))
 
 
 def test_what_was_produced_to_a_new_topic_before_it_was_owned_is_read_although_the_policy_says_largest(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     make_topic(world, "t-old", "before we came")
     connector = connect(auto_offset_reset="largest")
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
-    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-old", 0)].fetch_offset == 1, "it is placed")
+    wait_until(
+        lambda: connector._member.streams.partition_infos[TopicPartition("t-old", 0)].fetch_offset == 1, "it is placed"
+    )
     make_topic(world, "t-new", "first", "second")
     assert read(stream, 2) == [("t-new", b"first"), ("t-new", b"second")]
     append(world, "t-old", 0, "later")
     assert read(stream, 1) == [("t-old", b"later")]
 
 
-def test_with_the_setting_a_new_topic_begins_where_the_policy_says(world: FakeWorld, connect: MakeConnector) -> None:
+def test_with_the_setting_a_new_topic_begins_where_the_policy_says(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     connector = connect(auto_offset_reset="largest", new_partitions_from_beginning=False)
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
     make_topic(world, "t-new", "skipped")
     wait_for_topics(connector, "t-new")
-    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-new", 0)].fetch_offset == 1, "it is placed")
+    wait_until(
+        lambda: connector._member.streams.partition_infos[TopicPartition("t-new", 0)].fetch_offset == 1, "it is placed"
+    )
     append(world, "t-new", 0, "read")
     assert read(stream, 1) == [("t-new", b"read")]
 
@@ -319,12 +331,14 @@ def test_with_the_setting_a_new_topic_begins_where_the_policy_says(world: FakeWo
 @pytest.mark.parametrize("is_seen_missing", [True, False])
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 def test_a_topic_that_is_created_again_is_read_from_its_beginning(
-    world: FakeWorld, connect: MakeConnector, is_seen_missing: bool, policy: str, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, is_seen_missing: bool, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(world, "t-1")
     connector = connect(auto_offset_reset=policy, rebalance_debounce_ms=0 if is_seen_missing else 300)
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
-    wait_until(lambda: connector._member.streams.partition_infos[TopicPartition("t-1", 0)].fetch_offset == 0, "it is placed")
+    wait_until(
+        lambda: connector._member.streams.partition_infos[TopicPartition("t-1", 0)].fetch_offset == 0, "it is placed"
+    )
     append(world, "t-1", 0, "old", "older")
     assert read(stream, 2) == [("t-1", b"old"), ("t-1", b"older")]
     connector.commit_offsets()
@@ -346,7 +360,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
 
 @pytest.mark.parametrize(("what", "first"), [("use", b"three"), ("ignore", b"one")])
 def test_an_offset_that_is_older_than_its_topic_is_used_and_told_or_passed_over(
-    world: FakeWorld, connect: MakeConnector, what: str, first: bytes, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, what: str, first: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.zookeeper.ensure(paths.offset(GROUP, TopicPartition("t-1", 0)), b"2")
     make_topic(world, "t-1", "one", "two", "three")

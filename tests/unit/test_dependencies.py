@@ -101,8 +101,8 @@ def listed(part: str, owner: str) -> list[str]:
 @pytest.mark.parametrize(
     ("ours", "base"),
     [
-        (kazoo_connection._Connection, ConnectionHandler),
-        (kazoo_connection._Handler, SequentialThreadingHandler),
+        (kazoo_connection._KazooConnection, ConnectionHandler),
+        (kazoo_connection._KazooHandler, SequentialThreadingHandler),
     ],
 )
 def test_what_is_overridden_is_there_and_is_listed(ours: type, base: type) -> None:

@@ -19,25 +19,25 @@ import click
 import pytest
 
 from bridge.client import errors as group_errors
-from bridge.client.config import SETTINGS as MODERN
-from bridge.coordinator.config import GroupConfig as BrokersGroupConfig
+from bridge.client.config import GROUP_SETTINGS as MODERN
+from bridge.coordinator.config import GroupCoordinatorConfig as BrokersGroupConfig
 from bridge.migration.authority import format_lock
 from bridge.migration.control import (
-    ABORT,
-    JOURNAL,
-    LEAVE,
-    MEMBERS,
-    RUN,
+    ABORT_CHILD,
+    JOURNAL_CHILD,
+    LEAVE_CHILD,
+    LOCK_CHILD,
+    MEMBERS_CHILD,
     accepted_piece_name,
     acl_piece_name,
     plan_piece_name,
     returned_piece_name,
 )
-from bridge.migration.fences.mark import Mark, format_fence_record
+from bridge.migration.fences.mark import FenceRecord, format_fence_record
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
-from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record
 from bridge.spark.claims.runs import format_runs
-from bridge.spark.option_table import GROUP, KAFKA, OWN
+from bridge.spark.option_table import BROKER_OPTIONS, GROUP_OPTIONS, SOURCE_OPTIONS
 from tests.fix_cited import Row, ported_problems
 from tests.generate_docs import (
     BASE,
@@ -61,7 +61,14 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.foreign_keys import java_client_keys
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control, Registration, format_control, format_offset, format_owner, format_registration
+from zkconsumer.zk.znodes import (
+    ControlRecord,
+    Registration,
+    format_control,
+    format_offset,
+    format_owner,
+    format_registration,
+)
 
 DOCS = ROOT / "migration_docs"
 HOW_TO = DOCS / "how-to"
@@ -225,7 +232,7 @@ def test_a_command_that_is_not_known_is_found(wrong: str) -> None:
 
 def known_keys() -> set[str]:
     of_brokers = {each.metadata["kafka.key"] for each in fields(BrokersGroupConfig)}
-    of_spark = OWN.keys() | GROUP.keys() | KAFKA.keys()
+    of_spark = SOURCE_OPTIONS.keys() | GROUP_OPTIONS.keys() | BROKER_OPTIONS.keys()
     return {row.key for row in ConsumerConfig.describe()} | of_spark | MODERN.keys() | of_brokers
 
 
@@ -460,8 +467,16 @@ def test_the_counters_are_those_of_the_code() -> None:
 
 
 CONTROL_CHILDREN = (
-    plan_piece_name(0), accepted_piece_name(0), acl_piece_name(0), returned_piece_name(0), JOURNAL, RUN, ABORT, LEAVE, MEMBERS
-)  # fmt: skip
+    plan_piece_name(0),
+    accepted_piece_name(0),
+    acl_piece_name(0),
+    returned_piece_name(0),
+    JOURNAL_CHILD,
+    LOCK_CHILD,
+    ABORT_CHILD,
+    LEAVE_CHILD,
+    MEMBERS_CHILD,
+)
 
 
 def test_the_znodes_are_those_of_the_code() -> None:
@@ -490,11 +505,13 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
         format_registration(Registration("static", {"clicks": 2, "views": 1}, "1416246370000")),
         format_owner(thread),
         format_offset(42),
-        format_control(Control("m1", 1, "planned", "zookeeper", "copy")),
-        format_fence_record(Mark("m1", 2)),
+        format_control(ControlRecord("m1", 1, "planned", "zookeeper", "copy")),
+        format_fence_record(FenceRecord("m1", 2)),
         format_acknowledgement(Acknowledgement("m1", 2, "locked", 3, 0)),
         format_lock("alice@host, process 4711", 1416246370000),
-        format_record(Record(tuple(Claim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)),
+        format_record(
+            ClaimRecord(tuple(BatchClaim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)
+        ),
         format_runs(("0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",)),
     }
     assert {data.decode() for data in written} | {thread.rpartition("-")[0]} == shown

@@ -20,9 +20,11 @@ from tests.fix_package import compiled_files, make_zip
 from zkconsumer import extensions
 
 RUN_TIMEOUT_S = 60
-IN_USE = dict.fromkeys(extensions.NAMES, "in use")
+IN_USE = dict.fromkeys(extensions.EXTENSION_MODULES, "in use")
 
-are_built = pytest.mark.skipif(len(compiled_files()) < len(extensions.NAMES), reason="installed without a compiler")
+are_built = pytest.mark.skipif(
+    len(compiled_files()) < len(extensions.EXTENSION_MODULES), reason="installed without a compiler"
+)
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 OTHER_USER = 12345
 
@@ -30,10 +32,10 @@ PROGRAM = """
 import json
 from zkconsumer import extensions
 from zkconsumer.wire import compiled
-found = {"root": str(extensions.ROOT), "status": extensions.status(), "file": None}
-if compiled.RECORDS is not None:
-    compiled.RECORDS.crc32(b"used", True)
-    found["file"] = compiled.RECORDS.__file__
+found = {"root": str(extensions.PACKAGE_ROOT), "status": extensions.status(), "file": None}
+if compiled.RECORD_DECODER is not None:
+    compiled.RECORD_DECODER.crc32(b"used", True)
+    found["file"] = compiled.RECORD_DECODER.__file__
 print(json.dumps(found))
 """
 
@@ -54,7 +56,7 @@ def tmp(tmp_path: Path) -> Path:
 
 def load(archive: Path, tmp: Path, **environment: str) -> dict[str, object]:
     """What a process says that has the package from this zip, or from this folder."""
-    told = {"PYTHONPATH": str(archive), "TMPDIR": str(tmp), extensions.SWITCH: "", **environment}
+    told = {"PYTHONPATH": str(archive), "TMPDIR": str(tmp), extensions.DISABLE_VARIABLE: "", **environment}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env={**os.environ, **told}, cwd=tmp, capture_output=True, text=True,
         timeout=RUN_TIMEOUT_S, check=False,
@@ -81,9 +83,9 @@ def test_they_are_in_use_where_they_are_installed(tmp: Path) -> None:
 
 
 def test_the_switch_leaves_them_out(tmp: Path, archive: Path) -> None:
-    found = load(archive, tmp, **{extensions.SWITCH: "1"})
-    why = f"not in use: the environment variable {extensions.SWITCH} is set"
-    assert found["status"] == dict.fromkeys(extensions.NAMES, why)
+    found = load(archive, tmp, **{extensions.DISABLE_VARIABLE: "1"})
+    why = f"not in use: the environment variable {extensions.DISABLE_VARIABLE} is set"
+    assert found["status"] == dict.fromkeys(extensions.EXTENSION_MODULES, why)
     assert list(tmp.iterdir()) == []
 
 
@@ -97,28 +99,26 @@ def test_out_of_a_zip_they_are_loaded_from_a_folder_of_this_user(tmp: Path, arch
         assert found["status"] == IN_USE
         assert found["file"] in map(str, kept(tmp))
     assert stat.S_IMODE(home(tmp).stat().st_mode) == 0o700
-    assert len(kept(tmp)) == len(extensions.NAMES)
+    assert len(kept(tmp)) == len(extensions.EXTENSION_MODULES)
     contents = {file.read_bytes() for file in compiled_files()}
     assert {file.read_bytes() for file in kept(tmp)} == contents
 
 
 @are_built
 def test_many_processes_at_once_load_whole_files(tmp: Path, archive: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(archive), "TMPDIR": str(tmp), extensions.SWITCH: ""}
+    environment = {**os.environ, "PYTHONPATH": str(archive), "TMPDIR": str(tmp), extensions.DISABLE_VARIABLE: ""}
     command = [sys.executable, "-c", PROGRAM]
-    started = [
-        subprocess.Popen(command, env=environment, cwd=tmp, stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
+    started = [subprocess.Popen(command, env=environment, cwd=tmp, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for process in started:
         out, _ = process.communicate(timeout=RUN_TIMEOUT_S)
         assert json.loads(out)["status"] == IN_USE
-    assert len(kept(tmp)) == len(extensions.NAMES)
+    assert len(kept(tmp)) == len(extensions.EXTENSION_MODULES)
 
 
 def test_a_zip_without_them_says_so(tmp: Path, tmp_path: Path) -> None:
     bare = make_zip(tmp_path / "bare.zip", with_compiled=False)
     why = f"not in use: it cannot be loaded: {bare} does not hold it for this system and this Python"
-    assert load(bare, tmp)["status"] == dict.fromkeys(extensions.NAMES, why)
+    assert load(bare, tmp)["status"] == dict.fromkeys(extensions.EXTENSION_MODULES, why)
     assert list(tmp.iterdir()) == []
 
 
@@ -234,7 +234,7 @@ def test_a_file_that_is_not_ours_is_replaced(
 
 
 @are_built
-@pytest.mark.skipif(not extensions.OPEN_FOLDERS.is_dir(), reason="only Linux shows what is open")
+@pytest.mark.skipif(not extensions.OPEN_DESCRIPTORS.is_dir(), reason="only Linux shows what is open")
 def test_another_folder_in_its_place_makes_no_difference(
     tmp: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +252,7 @@ def test_another_folder_in_its_place_makes_no_difference(
         return type(sys)(name)
 
     monkeypatch.setattr(extensions.tempfile, "tempdir", str(tmp))
-    monkeypatch.setattr(extensions, "ROOT", archive)
+    monkeypatch.setattr(extensions, "PACKAGE_ROOT", archive)
     monkeypatch.setattr(extensions, "_holds", exchange)
     monkeypatch.setattr(extensions, "_load", look)
     monkeypatch.setitem(sys.modules, "zkconsumer.wire._records", sys.modules.get("zkconsumer.wire._records"))
@@ -266,9 +266,9 @@ def test_where_nothing_can_be_written_they_are_not_in_use(archive: Path, monkeyp
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(extensions.tempfile, "gettempdir", none)
-    monkeypatch.setattr(extensions, "ROOT", archive)
+    monkeypatch.setattr(extensions, "PACKAGE_ROOT", archive)
     monkeypatch.setattr(extensions, "_missing", {})
-    monkeypatch.delenv(extensions.SWITCH, raising=False)
+    monkeypatch.delenv(extensions.DISABLE_VARIABLE, raising=False)
     assert extensions.load("zkconsumer.wire._records") is None
     why = "it cannot be loaded: [Errno 2] No usable temporary directory found"
     assert extensions.missing_reason("zkconsumer.wire._records") == why

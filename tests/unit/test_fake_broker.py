@@ -13,8 +13,8 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads, spawn
 from zkconsumer.errors import InvalidMessageException, UsageError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import BlockingConnection, Connect, Connection, ConnectionFailed
-from zkconsumer.testing.fake_cluster import Appended, FakeCluster
+from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
+from zkconsumer.testing.fake_cluster import AppendedRange, FakeCluster
 from zkconsumer.testing.fake_faults import (
     CloseConnection,
     CorruptRecords,
@@ -79,9 +79,9 @@ def cluster() -> FakeCluster:
 
 
 def test_appending_gives_offsets(cluster: FakeCluster) -> None:
-    assert cluster.append("t", 0, [b"a", b"b"]) == Appended(0, 1)
-    assert cluster.append("t", 0, [b"c"], keys=[b"k"]) == Appended(2, 2)
-    assert cluster.append("t", 1, [None]) == Appended(0, 0)
+    assert cluster.append("t", 0, [b"a", b"b"]) == AppendedRange(0, 1)
+    assert cluster.append("t", 0, [b"c"], keys=[b"k"]) == AppendedRange(2, 2)
+    assert cluster.append("t", 1, [None]) == AppendedRange(0, 0)
     assert (cluster.log_start("t", 0), cluster.log_end("t", 0)) == (0, 3)
     assert values(fetched(connected(cluster), 12, asking())) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
@@ -193,7 +193,7 @@ def test_an_unclean_election_cuts_the_end(cluster: FakeCluster) -> None:
     cluster.append("t", 0, [b"b"])
     cluster.truncate("t", 0, 1)
     assert fetched(connected(cluster), 12, asking(2)).error_code == codes.OFFSET_OUT_OF_RANGE.code
-    assert cluster.append("t", 0, [b"c"]) == Appended(1, 1)
+    assert cluster.append("t", 0, [b"c"]) == AppendedRange(1, 1)
     assert values(fetched(connected(cluster), 12, asking())) == [(0, b"a"), (1, b"c")]
 
 
@@ -202,7 +202,7 @@ def test_raw_bytes_stay_as_they_are(cluster: FakeCluster) -> None:
     cluster.append_raw("t", 0, b"garbage of every kind", 5)
     row = fetched(connected(cluster), 12, asking(1))
     assert row.records == b"garbage of every kind"
-    assert cluster.append("t", 0, [b"b"]) == Appended(5, 5)
+    assert cluster.append("t", 0, [b"b"]) == AppendedRange(5, 5)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def newest(version: int, cluster: FakeCluster) -> tuple[int, int]:
 
 def test_the_newest_timestamp(cluster: FakeCluster) -> None:
     for at, timestamp_ms in enumerate((5, 9, 7)):
-        assert cluster.append("t", 0, [b"a"], timestamp_ms=timestamp_ms) == Appended(at, at)
+        assert cluster.append("t", 0, [b"a"], timestamp_ms=timestamp_ms) == AppendedRange(at, at)
     assert newest(7, cluster) == (0, 1)
     assert newest(6, cluster) == (codes.UNSUPPORTED_VERSION.code, -1)
 
@@ -553,7 +553,7 @@ def test_a_fault_is_for_one_broker_and_one_api() -> None:
     connected(cluster, 0).request(METADATA, 1, everything, TIMEOUT_MS)
     connected(cluster, 1).request(LIST_OFFSETS, 1, ListOffsetsRequest(topics=[]), TIMEOUT_MS)
     for _ in range(3):
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(BrokerConnectionError):
             connected(cluster, 1).request(METADATA, 1, everything, TIMEOUT_MS)
     cluster.lift(fault)
     cluster.lift(fault)
@@ -606,7 +606,7 @@ def test_kafka_python_writes_and_reads(release: str) -> None:
 
 def test_both_ways_to_connect_are_a_connect() -> None:
     """Checked by mypy, too."""
-    ways: list[Connect] = [BlockingConnection, FakeCluster().connect]
+    ways: list[ConnectionFactory] = [BlockingConnection, FakeCluster().connect]
     assert len(ways) == 2
 
 
@@ -634,7 +634,7 @@ def test_a_stopped_broker_comes_back_on_its_port() -> None:
         assert connection.request(METADATA, 1, MetadataRequest(topics=None), TIMEOUT_MS).brokers
         cluster.stop_broker(1)
         for _ in range(2):
-            with pytest.raises(ConnectionFailed):
+            with pytest.raises(BrokerConnectionError):
                 connection.request(METADATA, 1, MetadataRequest(topics=None), TIMEOUT_MS)
         cluster.start_broker(1)
         assert cluster.address(1) == address
@@ -651,7 +651,7 @@ def test_serving_ends_while_a_fetch_waits() -> None:
         worker, results = in_thread(lambda: fetched(connection, 4, asking(wait_ms=LONG_POLL_MS)))
         cluster.wait_for_request(lambda seen: seen.api is FETCH, TIMEOUT_MS)
     assert worker.join(TIMEOUT_MS)
-    assert isinstance(results[0], ConnectionFailed)
+    assert isinstance(results[0], BrokerConnectionError)
 
 
 def test_a_client_that_sends_garbage_is_hung_up_on(cluster: FakeCluster) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.errors import ChrootMissing, UnsafeName, ZkTimeoutException
+from zkconsumer.errors import ChrootMissing, InvalidNameError, ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.zk.requests import (
     Acl,
@@ -23,19 +23,19 @@ from zkconsumer.zk.requests import (
     Multi,
     MultiFailed,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
     Request,
     Result,
-    SessionConnected,
-    SessionGone,
-    SessionLost,
-    SessionSuspended,
+    SessionEnded,
     SetData,
     Stat,
     StoreEvent,
     WatchFired,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
+    ZnodeData,
 )
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
@@ -80,7 +80,7 @@ def test_start_gives_a_new_session_with_the_negotiated_timeout() -> None:
     store.listen(told.append)
     store.start(1_000)
     assert store.session_id is not None
-    assert told == [SessionConnected(store.session_id, 4_000, True)]
+    assert told == [ZkSessionConnected(store.session_id, 4_000, True)]
     assert store.negotiated_timeout_ms == 4_000
 
 
@@ -113,7 +113,7 @@ def test_paths_are_below_the_chroot_in_requests_results_and_events() -> None:
 def test_a_path_that_cannot_be_one_is_refused_before_anything_is_sent() -> None:
     member = Member(FakeZooKeeper())
     for path in ("", "a", "/a/", "//a", "/a/../b", "/.", "/a\x00", "/\ud800"):
-        with pytest.raises(UnsafeName):
+        with pytest.raises(InvalidNameError):
             member.store.submit(None, [Create("/x"), Get(path)], member.told.append)
     assert member.store.packets_sent == 0
 
@@ -192,7 +192,7 @@ def test_a_disconnect_drops_watches_and_keeps_the_session_and_its_ephemerals() -
     server.disconnect(member.store)
     other.ask(Create("/x"))
     server.reconnect(member.store)
-    assert member.told == [SessionSuspended(), SessionConnected(session_id or 0, 6_000, False)]
+    assert member.told == [ZkSessionSuspended(), ZkSessionConnected(session_id or 0, 6_000, False)]
     assert server.data("/mine") == b""
 
 
@@ -215,10 +215,10 @@ def test_what_waits_for_a_session_that_ended_is_never_executed() -> None:
     anyone = member.ask(Create("/y"))
     server.expire(member.store)
     server.reconnect(member.store)
-    assert box == [[SessionGone("/x")]]
+    assert box == [[SessionEnded("/x")]]
     assert anyone == [["/y"]]
     assert server.data("/x") is None
-    assert member.told[1:3] == [SessionLost(old or 0), [SessionGone("/x")]]
+    assert member.told[1:3] == [ZkSessionLost(old or 0), [SessionEnded("/x")]]
 
 
 def test_a_request_for_another_session_is_not_sent() -> None:
@@ -228,7 +228,7 @@ def test_a_request_for_another_session_is_not_sent() -> None:
     server.expire(member.store)
     sent = member.store.packets_sent
     [results] = member.ask(Create("/x"), GetMany(("/a", "/b")), session_id=old)
-    assert results == [SessionGone("/x"), [SessionGone("/a"), SessionGone("/b")]]
+    assert results == [SessionEnded("/x"), [SessionEnded("/a"), SessionEnded("/b")]]
     assert member.store.packets_sent == sent
 
 
@@ -243,7 +243,7 @@ def test_an_expired_session_takes_its_ephemerals_and_the_others_see_them_go() ->
     server.expire(member.store)
     new = member.store.session_id
     assert other.told == [WatchFired("/mine", "deleted")]
-    assert member.told == [SessionSuspended(), SessionLost(old or 0), SessionConnected(new or 0, 6_000, True)]
+    assert member.told == [ZkSessionSuspended(), ZkSessionLost(old or 0), ZkSessionConnected(new or 0, 6_000, True)]
     assert old != new
     assert server.data("/all") == b""
 
@@ -253,9 +253,9 @@ def test_a_session_that_expires_behind_a_broken_connection_is_learnt_of_at_the_r
     member = Member(server)
     server.disconnect(member.store)
     server.expire(member.store)
-    assert member.told == [SessionSuspended()]
+    assert member.told == [ZkSessionSuspended()]
     server.reconnect(member.store)
-    assert [type(each) for each in member.told] == [SessionSuspended, SessionLost, SessionConnected]
+    assert [type(each) for each in member.told] == [ZkSessionSuspended, ZkSessionLost, ZkSessionConnected]
 
 
 def test_held_answers_are_executed_and_not_delivered() -> None:
@@ -311,8 +311,8 @@ def test_a_lost_request_answers_unknown_whether_it_was_done_or_not(is_done: bool
     member.ask(Create("/x"), Exists("/x"), Create("/y"))
     assert member.told == [
         [ConnectionLost("/x"), ConnectionLost("/x"), ConnectionLost("/y")],
-        SessionSuspended(),
-        SessionConnected(member.store.session_id or 0, 6_000, False),
+        ZkSessionSuspended(),
+        ZkSessionConnected(member.store.session_id or 0, 6_000, False),
     ]
     assert (server.data("/x") is not None) == is_done
     assert server.data("/y") is None
@@ -323,7 +323,7 @@ def test_a_lost_request_can_leave_the_store_suspended() -> None:
     member = Member(server)
     server.lose_connection_on_next(is_a(Exists), is_done=False, reconnects=False)
     member.ask(Exists("/x"))
-    assert member.told == [[ConnectionLost("/x")], SessionSuspended()]
+    assert member.told == [[ConnectionLost("/x")], ZkSessionSuspended()]
 
 
 def test_a_refused_request_is_answered_with_the_error_and_not_done() -> None:
@@ -340,7 +340,7 @@ def test_an_access_control_list_refuses_what_zookeeper_checks() -> None:
     server.ensure("/x", b"1")
     server.set_acl("/x", (Acl(1, "world", "anyone"),))
     [results] = Member(server).ask(Get("/x"), SetData("/x", b"2"), Create("/x/y"))
-    assert isinstance(results[0], Node)
+    assert isinstance(results[0], ZnodeData)
     assert results[1:] == [NoAuth("/x"), NoAuth("/x/y")]
 
 
@@ -379,13 +379,13 @@ def test_close_ends_the_session_and_settles_what_is_under_way() -> None:
     waiting = member.ask(Create("/x"))
     server.hold("answers", member.store)
     assert member.store.close(1_000)
-    assert waiting == [[SessionGone("/x")]]
+    assert waiting == [[SessionEnded("/x")]]
     assert server.data("/mine") is None
     assert other.told[-1] == WatchFired("/mine", "deleted")
     assert member.store.session_id is None
-    assert member.ask(Exists("/x")) == [[SessionGone("/x")]]
+    assert member.ask(Exists("/x")) == [[SessionEnded("/x")]]
     assert member.store.close(1_000)
-    assert not any(isinstance(each, SessionLost) for each in member.told)
+    assert not any(isinstance(each, ZkSessionLost) for each in member.told)
 
 
 def test_close_while_suspended_leaves_the_ephemerals_to_the_session_timeout() -> None:
@@ -417,7 +417,7 @@ def test_closed_stores_and_ended_sessions_are_forgotten() -> None:
         member = Member(server)
         server.expire(member.store)
         member.store.close(1_000)
-        assert member.ask(Exists("/x")) == [[SessionGone("/x")]]
+        assert member.ask(Exists("/x")) == [[SessionEnded("/x")]]
     assert server.stores == []
     assert server._sessions == {}
 

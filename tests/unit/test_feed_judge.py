@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from bridge.spark.membership import CommitMode
-from bridge.testing import Feed, Read, Sunk, check_query_history
+from bridge.testing import MemberRead, QueryHistory, SinkRow, check_query_history
 from zkconsumer.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -17,15 +17,15 @@ def value(tp: TopicPartition, offset: int) -> str:
     return f"{tp}-{offset}"
 
 
-def rows(batch: int, offsets: Iterable[int], tp: TopicPartition = TP) -> list[Sunk]:
-    return [Sunk(batch, tp, offset, value(tp, offset)) for offset in offsets]
+def rows(batch: int, offsets: Iterable[int], tp: TopicPartition = TP) -> list[SinkRow]:
+    return [SinkRow(batch, tp, offset, value(tp, offset)) for offset in offsets]
 
 
-def handed(offsets: Iterable[int], tp: TopicPartition = TP) -> list[Read]:
-    return [Read("scala", tp, offset) for offset in offsets]
+def handed(offsets: Iterable[int], tp: TopicPartition = TP) -> list[MemberRead]:
+    return [MemberRead("scala", tp, offset) for offset in offsets]
 
 
-RIGHT = Feed(
+RIGHT = QueryHistory(
     mode=CommitMode.CLAIM,
     log={TP: range(30), OTHER: range(5, 8)},
     sink_rows=[*rows(0, range(10)), *rows(1, range(20, 30)), *rows(1, range(5, 8), OTHER)],
@@ -36,7 +36,7 @@ RIGHT = Feed(
 )
 
 
-def codes(feed: Feed) -> list[str]:
+def codes(feed: QueryHistory) -> list[str]:
     return [finding.code for finding in check_query_history(feed).findings]
 
 
@@ -66,7 +66,9 @@ def test_a_partition_that_nobody_read_is_lost() -> None:
 
 def test_a_record_that_the_log_does_not_hold_is_named() -> None:
     assert codes(replace(RIGHT, sink_rows=[*RIGHT.sink_rows, *rows(2, [30])])) == ["not_in_log"]
-    assert codes(replace(RIGHT, member_reads=[*RIGHT.member_reads, Read("scala", TopicPartition("u", 0), 1)])) == ["not_in_log"]
+    assert codes(
+        replace(RIGHT, member_reads=[*RIGHT.member_reads, MemberRead("scala", TopicPartition("u", 0), 1)])
+    ) == ["not_in_log"]
 
 
 def test_a_value_of_another_record_is_named() -> None:

@@ -22,7 +22,7 @@ from zkconsumer.kafka.error_codes import (
     OFFSET_OUT_OF_RANGE,
     ErrorCode,
 )
-from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, SessionRequest
+from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, FetchSessionRequest
 from zkconsumer.kafka.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.kinds import NO_UUID
@@ -58,12 +58,12 @@ def want(session: FetchSession[int], **offsets: int) -> None:
         session.set_partition(tps(name.replace("_", "-"))[0], offset)
 
 
-def said(request: SessionRequest[int]) -> tuple[int, int, dict[str, int], list[str]]:
+def said(request: FetchSessionRequest[int]) -> tuple[int, int, dict[str, int], list[str]]:
     rows = {f"{tp.topic}-{tp.partition}": row for tp, row in request.rows.items()}
     return request.session_id, request.epoch, rows, [f"{tp.topic}-{tp.partition}" for tp in request.forgotten]
 
 
-def answered_in_full(session: FetchSession[int], session_id: int = ID) -> SessionRequest[int]:
+def answered_in_full(session: FetchSession[int], session_id: int = ID) -> FetchSessionRequest[int]:
     request = session.next_request()
     assert request.is_full
     assert session.handle_response(OK, session_id, list(request.rows)) is None

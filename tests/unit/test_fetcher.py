@@ -21,15 +21,15 @@ from zkconsumer.errors import (
     ConsumerTimeoutException,
     KafkaException,
     MessageSizeTooLargeException,
-    ThreadDied,
-    WorldError,
+    ThreadFailedError,
+    UnavailableError,
 )
 from zkconsumer.kafka import fetcher_manager, fetcher_thread
-from zkconsumer.kafka.any_broker import AnyBroker
+from zkconsumer.kafka.any_broker import BootstrapClient
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
-from zkconsumer.kafka.fetcher_thread import FRAME_SHARE_MIN, LEFT_OUT_WAIT_MS, FetchSettings
-from zkconsumer.runtime.brokers import UNREGISTERED
+from zkconsumer.kafka.fetcher_thread import COPY_BELOW_FRACTION, FULL_QUEUE_WAIT_MS, FetchSettings
+from zkconsumer.runtime.brokers import NO_BROKER_REGISTERED
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import (
@@ -48,7 +48,7 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.fetch_codec import FetchedRow
+from zkconsumer.wire.fetch_codec import FetchedPartition
 from zkconsumer.wire.hashing import java_hash
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
@@ -72,7 +72,9 @@ class Bench:
         self.refusals: list[AuthenticationException] = []
         self.brokers: Callable[[], list[BrokerAddress]] = lambda: cluster.addresses
         fetch = FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings))
-        asked = AnyBroker(cluster.connect, lambda: self.brokers(), "g1", fetch.socket_timeout_ms, nobody=UNREGISTERED)
+        asked = BootstrapClient(
+            cluster.connect, lambda: self.brokers(), "g1", fetch.socket_timeout_ms, nobody=NO_BROKER_REGISTERED
+        )
         self.manager = ConsumerFetcherManager(
             NAME,
             fetch,
@@ -188,7 +190,7 @@ def test_a_broker_without_a_total_limit_is_asked_for_so_many_partitions_that_fet
 ) -> None:
     cluster = FakeCluster(brokers=1, release="0.8.2.2")
     cluster.create_topic(TOPIC, 10)
-    made = bench(cluster, max_bytes_each=1000, max_bytes=3500)
+    made = bench(cluster, partition_max_bytes=1000, max_bytes=3500)
     made.start(*range(10))
     for partition in range(10):
         append(cluster, partition, 1)
@@ -384,7 +386,7 @@ def test_leaders_that_were_named_long_ago_are_looked_up(
     append(cluster, 2, 1)
     assert made.take(1) == {0: [0]}
     asked = lookups(cluster)
-    monkeypatch.setattr(fetcher_manager, "LEADERS_KEPT_MS", 0)
+    monkeypatch.setattr(fetcher_manager, "LEADERS_MAX_AGE_MS", 0)
     made.start(2)
     assert made.take(1) == {2: [0]}
     assert lookups(cluster) > asked
@@ -507,7 +509,7 @@ def test_the_metrics_of_a_broker_go_when_a_rebalance_leaves_it_nothing(
     cluster: FakeCluster, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No leader is looked for then."""
-    monkeypatch.setattr(fetcher_manager, "IDLE_LOOK_MS", 20)
+    monkeypatch.setattr(fetcher_manager, "IDLE_CHECK_MS", 20)
     made = bench(cluster)
     gone, stays = (address.host for address in cluster.addresses)
     leaves, _ = made.start(0, 1)
@@ -552,7 +554,7 @@ def test_brokers_that_cannot_be_looked_up_are_one_warning(
 
     def lost() -> list[BrokerAddress]:
         looks.append(None)
-        raise WorldError("ZooKeeper is away")
+        raise UnavailableError("ZooKeeper is away")
 
     made.brokers = lost
     append(cluster, 0, 1)
@@ -687,13 +689,13 @@ def test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again(
     answers = [older, older]
     real = fetcher_thread.ConsumerFetcherThread._process_partition
 
-    def take_older(fetcher: Any, reading: Any, row: FetchedRow, *rest: Any) -> None:
+    def take_older(fetcher: Any, reading: Any, row: FetchedPartition, *rest: Any) -> None:
         if answers:
             found = scan_record_set(answers[-1])
             row = row._replace(records=answers.pop(), entries=found.entries, next_offset=found.next_offset)
         real(fetcher, reading, row, *rest)
 
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", take_older)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_process_partition", take_older)
     made.start(0, offset=3)
     chunk = made.queues[0].take(DEADLINE_MS)
     assert isinstance(chunk, FetchedDataChunk)
@@ -754,7 +756,7 @@ def test_a_small_record_set_does_not_keep_the_whole_answer_in_memory(bench: Make
         chunk = made.queues[0].take(0)
         assert isinstance(chunk, FetchedDataChunk)
         kept = memoryview(chunk.records.obj).nbytes if isinstance(chunk.records, memoryview) else len(chunk.records)
-        assert kept <= len(chunk.records) * FRAME_SHARE_MIN
+        assert kept <= len(chunk.records) * COPY_BELOW_FRACTION
 
 
 def test_an_error_of_many_partitions_is_one_line(
@@ -791,7 +793,7 @@ def test_an_oversize_message_is_asked_for_again_with_as_many_bytes_as_it_has(ben
     cluster = FakeCluster(release="0.8.2.2")
     cluster.create_topic(TOPIC, 1)
     cluster.append(TOPIC, 0, [random_bytes(1_000), b"a"], codec=codec)
-    made = bench(cluster, max_bytes_each=200)
+    made = bench(cluster, partition_max_bytes=200)
     made.start(0)
     assert made.take(2) == {0: [0, 1]}
     first, second, *rest = asked_sizes(made, 0)
@@ -809,7 +811,7 @@ def test_an_oversize_message_whose_head_does_not_fit_is_asked_for_with_twice_as_
     cluster = FakeCluster(release="0.8.2.2")
     cluster.create_topic(TOPIC, 1)
     cluster.append(TOPIC, 0, [b"x" * 100])
-    made = bench(cluster, max_bytes_each=5)
+    made = bench(cluster, partition_max_bytes=5)
     made.start(0)
     made.take(1)
     assert asked_sizes(made, 0)[:4] == [5, 10, 20, 126], "twice, and then what the head says"
@@ -820,7 +822,7 @@ def test_several_partitions_with_oversize_messages_are_asked_for_one_after_the_o
     cluster.create_topic(TOPIC, 4)
     for partition in range(4):
         cluster.append(TOPIC, partition, [b"x" * 1_000] * 2)
-    made = bench(cluster, max_bytes_each=200)
+    made = bench(cluster, partition_max_bytes=200)
     for partition in range(4):
         made.start(partition)
     made.take(8)
@@ -833,7 +835,7 @@ def test_a_message_too_large_at_any_size_is_queued_once_and_asked_for_again_only
     cluster.create_topic(TOPIC, 2)
     cluster.append(TOPIC, 0, [b"x" * 1_000])
     cluster.append(TOPIC, 0, [b"a"])
-    made = bench(cluster, streams=2, max_bytes_each=200, grown_bytes_max=900)
+    made = bench(cluster, streams=2, partition_max_bytes=200, large_message_bytes_max=900)
     made.start(0, stream=0)
     made.start(1, stream=1)
     for _ in range(2):
@@ -920,7 +922,7 @@ def test_a_fetcher_does_not_pause_while_there_is_more_to_read(release: str, benc
         cluster.append(TOPIC, 0, [bytes(900)])
         if number < 2:
             cluster.append(TOPIC, 1, [bytes(900)])
-    made = bench(cluster, pause_ms=600_000, max_bytes_each=1_000)
+    made = bench(cluster, pause_ms=600_000, partition_max_bytes=1_000)
     made.start(0, 1)
     assert made.take(12) == {0: list(range(10)), 1: [0, 1]}
 
@@ -963,7 +965,7 @@ def calls_of_rounds(made: Bench, partition: int) -> list[int]:
             # A connection in memory waits in Python.
             if not any(part in frame.f_code.co_filename for part in ("connection", "transport")):
                 count += 1
-            has_records = has_records or name == "_take_records"
+            has_records = has_records or name == "_process_records"
 
     threading.setprofile(profile)
     try:
@@ -975,7 +977,9 @@ def calls_of_rounds(made: Bench, partition: int) -> list[int]:
     return rounds
 
 
-@pytest.mark.skipif(compiled.RECORDS is None, reason="the Python reader looks at each message of formats 0 and 1")
+@pytest.mark.skipif(
+    compiled.RECORD_DECODER is None, reason="the Python reader looks at each message of formats 0 and 1"
+)
 @pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "3.9.1"])
 def test_the_fetch_side_makes_no_call_for_a_message(release: str, codec: int, bench: MakeBench) -> None:
@@ -1134,7 +1138,7 @@ def test_a_full_queue_of_one_stream_does_not_stop_the_others(cluster: FakeCluste
     for number in range(3):
         append(cluster, 0, 1)
         wait_until(lambda number=number: len(made.queues[0]) > number, "a chunk arrives")
-    wait_until(lambda: made.fetches()[-1].max_wait_ms == LEFT_OUT_WAIT_MS, "the full one is left out")
+    wait_until(lambda: made.fetches()[-1].max_wait_ms == FULL_QUEUE_WAIT_MS, "the full one is left out")
     for number in range(5):
         append(cluster, 2, 1)
         assert made.take(1, stream=1) == {2: [number]}
@@ -1151,7 +1155,7 @@ def test_the_chunks_queued_are_bounded_and_nothing_is_lost_or_reordered(bench: M
     """S12: queued.max.message.chunks a stream, and two answers beyond, however many partitions it reads."""
     cluster = FakeCluster(brokers=2)
     cluster.create_topic(TOPIC, 20)
-    made = bench(cluster, streams=2, chunks_max=2, max_bytes_each=200)
+    made = bench(cluster, streams=2, chunks_max=2, partition_max_bytes=200)
     for partition in range(20):
         for _ in range(20):
             append(cluster, partition, 1)
@@ -1212,7 +1216,7 @@ def test_a_limit_for_the_whole_answer_hits_each_partition_in_turn(release: str, 
     for partition in range(6):
         for _ in range(40):
             cluster.append(TOPIC, partition, [bytes(900)])
-    made = bench(cluster, chunks_max=100, max_bytes_each=1_000, max_bytes=2_500)
+    made = bench(cluster, chunks_max=100, partition_max_bytes=1_000, max_bytes=2_500)
     made.start(*range(6))
     counts = {partition: len(offsets) for partition, offsets in made.take(90).items()}
     assert set(counts) == set(range(6))
@@ -1259,7 +1263,7 @@ def test_an_error_for_the_whole_fetch_is_survived(
             raise failures.pop()
         real(*given)
 
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_receive", refused)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_handle_response", refused)
     append(cluster, 0, 1)
     made.start(0)
     assert made.take(1) == {0: [0]}
@@ -1345,15 +1349,15 @@ def test_a_dead_fetcher_thread_ends_every_stream_with_its_error(
         raise MemoryError("not enough")
 
     waiting = run_in_thread(lambda: next(streams[1].iterator()))
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_process_partition", dies)
     world.cluster.append(TOPIC, 1, [b"v"])
     wait_until(lambda: any("thread-died" in line for line in caplog.messages), "the thread dies")
     for reading in (waiting, streams[0].iterator().__next__, streams[0].iterator().has_next):
-        with pytest.raises(ThreadDied, match="MemoryError") as raised:
+        with pytest.raises(ThreadFailedError, match="MemoryError") as raised:
             reading()
         assert isinstance(raised.value.__cause__, MemoryError)
     for refused in (connector.commit_offsets, lambda: connector.create_message_streams({TOPIC: 1})):
-        with pytest.raises(ThreadDied):
+        with pytest.raises(ThreadFailedError):
             refused()
 
 
@@ -1371,11 +1375,11 @@ def test_a_commit_that_is_under_way_when_a_thread_dies_does_not_return_as_if_it_
 
     world.zookeeper.hold("requests", world.store_of(connector))
     committing = run_in_thread(lambda: connector.commit_offsets({TopicPartition(TOPIC, 0): 1}))
-    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_take", dies)
+    monkeypatch.setattr(fetcher_thread.ConsumerFetcherThread, "_process_partition", dies)
     world.cluster.append(TOPIC, 0, [b"1"])
-    with pytest.raises(ThreadDied):
+    with pytest.raises(ThreadFailedError):
         committing()
-    with pytest.raises(ThreadDied):
+    with pytest.raises(ThreadFailedError):
         next(stream.iterator())
     world.zookeeper.release("requests", world.store_of(connector))
 

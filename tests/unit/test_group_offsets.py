@@ -9,18 +9,18 @@ import pytest
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka import versions
-from zkconsumer.kafka.connection import Connection, ConnectionFailed
+from zkconsumer.kafka.connection import BrokerConnectionError, Connection
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
-    MOVED,
-    WAIT,
-    GroupOffsets,
+    COORDINATOR_LOADING_ERRORS,
+    COORDINATOR_MOVED_ERRORS,
     OffsetAndMetadata,
+    OffsetFetchResult,
     commit_offsets,
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.versions import ApiRanges, VersionRange, negotiate
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_releases import RELEASES
@@ -38,7 +38,7 @@ every_release = pytest.mark.parametrize("release", WITH_GROUPS)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
 
 
 def a_cluster(release: str, brokers: int = 2) -> FakeCluster:
@@ -48,7 +48,7 @@ def a_cluster(release: str, brokers: int = 2) -> FakeCluster:
     return cluster
 
 
-def asking(cluster: FakeCluster, broker_id: int = 0) -> tuple[Connection, ApiRanges]:
+def asking(cluster: FakeCluster, broker_id: int = 0) -> tuple[Connection, SupportedVersions]:
     connection = cluster.connect(*cluster.address(broker_id)[1:])
     return connection, negotiate(connection, TIMEOUT_MS)
 
@@ -61,17 +61,19 @@ def test_a_group_from_the_first_question_to_the_last(release: str) -> None:
     connection, ranges = asking(cluster, 0)
     stored = {TP: OffsetAndMetadata(7, "a note"), OTHER: OffsetAndMetadata(0)}
     assert commit_offsets(connection, ranges, GROUP, stored, TIMEOUT_MS) == {TP: codes.NONE, OTHER: codes.NONE}
-    assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == GroupOffsets(codes.NONE, stored)
+    assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == OffsetFetchResult(codes.NONE, stored)
     assert {tp: row.offset for tp, row in cluster.committed(GROUP).items()} == {TP: 7, OTHER: 0}
 
 
 @every_release
-@pytest.mark.parametrize("error", [*sorted(WAIT), codes.NOT_COORDINATOR, codes.GROUP_AUTHORIZATION_FAILED])
+@pytest.mark.parametrize(
+    "error", [*sorted(COORDINATOR_LOADING_ERRORS), codes.NOT_COORDINATOR, codes.GROUP_AUTHORIZATION_FAILED]
+)
 def test_an_error_of_the_group_is_one_whatever_the_version(release: str, error: ErrorCode) -> None:
     cluster = a_cluster(release)
     cluster.inject(GroupError(GROUP, error.code), times=None)
     connection, ranges = asking(cluster)
-    assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == GroupOffsets(error, {})
+    assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == OffsetFetchResult(error, {})
     assert commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS) == {TP: error}
     assert find_coordinator(connection, ranges, GROUP, TIMEOUT_MS) == error
     assert cluster.committed(GROUP) == {}
@@ -83,8 +85,11 @@ def test_another_broker_than_the_coordinator(release: str) -> None:
     connection, ranges = asking(cluster)
     commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS)
     cluster.move_coordinator(GROUP, 1)
-    assert fetch_offsets(connection, ranges, GROUP, [TP], TIMEOUT_MS).error in MOVED
-    assert commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(2)}, TIMEOUT_MS)[TP] in MOVED
+    assert fetch_offsets(connection, ranges, GROUP, [TP], TIMEOUT_MS).error in COORDINATOR_MOVED_ERRORS
+    assert (
+        commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(2)}, TIMEOUT_MS)[TP]
+        in COORDINATOR_MOVED_ERRORS
+    )
     assert find_coordinator(connection, ranges, GROUP, TIMEOUT_MS) == cluster.address(1)
     connection, ranges = asking(cluster, 1)
     assert fetch_offsets(connection, ranges, GROUP, [TP], TIMEOUT_MS).partitions == {TP: OffsetAndMetadata(1)}
@@ -124,19 +129,19 @@ class Forgetful:
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_what_was_not_answered_is_named(version: int) -> None:
-    ranges = ApiRanges({api.key: VersionRange(version, version) for api in (FIND_COORDINATOR, OFFSET_FETCH)})
+    ranges = SupportedVersions({api.key: VersionRange(version, version) for api in (FIND_COORDINATOR, OFFSET_FETCH)})
     connection = cast(Connection, Forgetful())
     what = "t/0" if version < 8 else "group g1"
     with pytest.raises(RemoteProtocolError, match=f"OffsetFetch v{version} .*was not answered for {what}"):
         fetch_offsets(connection, ranges, GROUP, [TP], TIMEOUT_MS)
     if version > 3:
-        ranges = ApiRanges({FIND_COORDINATOR.key: VersionRange(4, 6)})
+        ranges = SupportedVersions({FIND_COORDINATOR.key: VersionRange(4, 6)})
         with pytest.raises(RemoteProtocolError, match="FindCoordinator v6 was not answered for group g1"):
             find_coordinator(connection, ranges, GROUP, TIMEOUT_MS)
 
 
 def test_a_commit_that_was_not_answered_is_named() -> None:
-    ranges = ApiRanges({OFFSET_COMMIT.key: VersionRange(0, 3)})
+    ranges = SupportedVersions({OFFSET_COMMIT.key: VersionRange(0, 3)})
     with pytest.raises(RemoteProtocolError, match="OffsetCommit v3 of group g1 was not answered for t/0"):
         commit_offsets(cast(Connection, Forgetful()), ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS)
 
@@ -149,5 +154,5 @@ def test_everything_of_a_group_needs_a_broker_from_0_10_2_on() -> None:
 
 def test_a_broker_without_coordinators() -> None:
     connection, ranges = asking(a_cluster("0.8.1.1"))
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(BrokerConnectionError):
         find_coordinator(connection, ranges, GROUP, TIMEOUT_MS)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import pytest
 
-from tests.fix_procedures import GROUP, Party
-from zkconsumer.core.view import Control, GroupView, Subscription
+from tests.fix_procedures import GROUP, ProcedureSession
+from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_reader import GroupReader
-from zkconsumer.zk.procedures import Elsewhere, Procedure
+from zkconsumer.zk.procedures import AwaitExternal, Procedure
 from zkconsumer.zk.registration import Registration, format_registration
 from zkconsumer.zk.requests import (
     Children,
@@ -25,11 +25,11 @@ from zkconsumer.zk.requests import (
     NoAuth,
     NoNode,
     Request,
-    SessionGone,
+    SessionEnded,
     StoreEvent,
     WatchFired,
 )
-from zkconsumer.zk.znodes import Control as ControlZnode
+from zkconsumer.zk.znodes import ControlRecord as ControlZnode
 from zkconsumer.zk.znodes import format_control
 
 TOPIC = "clicks"
@@ -38,7 +38,7 @@ TOPIC = "clicks"
 class Reading:
     """A reader on a party's session; watches reach it as ``perform`` passes them on."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: ProcedureSession) -> None:
         self.party = party
         self.server = party.server
         self.reader = GroupReader(GROUP)
@@ -52,7 +52,7 @@ class Reading:
 
     def read(
         self,
-        topics: Iterable[str] | Subscription = (TOPIC,),
+        topics: Iterable[str] | TopicSubscription = (TOPIC,),
         between: Callable[[int], object] | None = None,
         *,
         whole_group: bool = False,
@@ -64,13 +64,13 @@ class Reading:
 
     def try_to_read(
         self,
-        topics: Iterable[str] | Subscription = (TOPIC,),
+        topics: Iterable[str] | TopicSubscription = (TOPIC,),
         between: Callable[[int], object] | None = None,
         *,
         whole_group: bool = False,
         with_owners: bool = False,
     ) -> GroupView | str:
-        own = topics if isinstance(topics, Subscription) else Subscription("static", dict.fromkeys(topics, 1))
+        own = topics if isinstance(topics, TopicSubscription) else TopicSubscription("static", dict.fromkeys(topics, 1))
         procedure = self.reader.read(own, whole_group=whole_group, with_owners=with_owners)
         return self.party.run(procedure, between)
 
@@ -81,7 +81,7 @@ class Reading:
 
 
 @pytest.fixture
-def reading(party: Party) -> Reading:
+def reading(party: ProcedureSession) -> Reading:
     return Reading(party)
 
 
@@ -109,8 +109,8 @@ def test_a_view_holds_members_topics_and_what_is_missing(server: FakeZooKeeper, 
     create_topic(server, TOPIC, 3)
     view = reading.read([TOPIC, "absent"])
     assert view.members == {
-        "g1_a": Subscription("static", {TOPIC: 2, "absent": 1}),
-        "g1_b": Subscription("static", {TOPIC: 1}),
+        "g1_a": TopicSubscription("static", {TOPIC: 2, "absent": 1}),
+        "g1_b": TopicSubscription("static", {TOPIC: 1}),
     }
     assert view.partitions_by_topic == {TOPIC: (0, 1, 2)}
     assert view.missing_topics == {"absent"}
@@ -173,7 +173,7 @@ def test_a_filter_before_there_is_any_broker_sees_the_first_topic(server: FakeZo
     assert reading.read((), whole_group=True).partitions_by_topic == {TOPIC: (0,)}
 
 
-def test_owners_come_when_they_are_asked_for(server: FakeZooKeeper, reading: Reading, other: Party) -> None:
+def test_owners_come_when_they_are_asked_for(server: FakeZooKeeper, reading: Reading, other: ProcedureSession) -> None:
     create_topic(server, TOPIC, 3)
     assert reading.read(with_owners=True).owners == {}
     other.claim(TopicPartition(TOPIC, 1), thread="g1_b-0")
@@ -282,7 +282,7 @@ def test_a_change_in_the_middle_of_a_reading_is_seen_by_the_next_one(
     assert reading.read(topics) == after
 
 
-class Pumped(Party):
+class Pumped(ProcedureSession):
     """Takes one step of the server at a time, and acts once when so many were taken."""
 
     def __init__(self, server: FakeZooKeeper) -> None:
@@ -368,7 +368,7 @@ def test_an_error_at_any_request_is_a_reason_and_the_next_reading_is_whole(
     assert isinstance(first, str)
     assert kind.__name__ in first
     view = reading.read([TOPIC, "absent"])
-    assert view == Reading(Party(server)).read([TOPIC, "absent"])
+    assert view == Reading(ProcedureSession(server)).read([TOPIC, "absent"])
 
 
 def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
@@ -382,9 +382,9 @@ def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: Fake
 
 def test_the_control_znode_comes_with_its_version(server: FakeZooKeeper, reading: Reading) -> None:
     move(server, "zookeeper")
-    assert reading.read().control == Control(0, "zookeeper", "prepared", "m1", 1, "cut-over")
+    assert reading.read().control == GroupControl(0, "zookeeper", "prepared", "m1", 1, "cut-over")
     move(server, "kafka")
-    assert reading.read().control == Control(1, "kafka", "prepared", "m1", 1, "cut-over")
+    assert reading.read().control == GroupControl(1, "kafka", "prepared", "m1", 1, "cut-over")
 
 
 def test_a_control_znode_that_nobody_can_read_stops_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
@@ -414,7 +414,7 @@ def test_a_control_znode_that_changes_between_two_looks_leaves_a_watch(server: F
 
 # --- filters ------------------------------------------------------------------------------------------------------
 
-OURS = Subscription("white_list", {"t.*": 1})
+OURS = TopicSubscription("white_list", {"t.*": 1})
 
 
 def test_under_range_a_filter_reads_the_list_and_the_topics_that_it_takes(
@@ -482,11 +482,11 @@ class Slow:
     topic_czxids: ClassVar[dict[str, int]] = {}
 
     def read(self, topics: Iterable[str]) -> Procedure[dict[str, tuple[int, ...] | None]]:
-        yield Elsewhere(lambda done: None)
+        yield AwaitExternal(lambda done: None)
         return dict.fromkeys(topics, (0,))
 
     def read_all(self) -> Procedure[tuple[str, ...]]:
-        yield Elsewhere(lambda done: None)
+        yield AwaitExternal(lambda done: None)
         return ()
 
     def invalidate(self, path: str) -> None: ...
@@ -497,19 +497,19 @@ class Slow:
 def test_a_reading_that_ends_in_the_middle_of_the_next_one_disturbs_nothing() -> None:
     """It waited for Kafka when its session ended; what fires now is kept for the end of the reading under way."""
     reader = GroupReader(GROUP, Slow())
-    own = Subscription("static", {TOPIC: 1})
+    own = TopicSubscription("static", {TOPIC: 1})
     missing = NoNode(paths.ids(GROUP))
     late = reader.read(own, whole_group=False, with_owners=False)
     next(late)
-    assert isinstance(late.send([missing]), Elsewhere)
+    assert isinstance(late.send([missing]), AwaitExternal)
     reader.clear()
     now = reader.read(own, whole_group=False, with_owners=False)
     next(now)
     with pytest.raises(StopIteration) as ended:
         late.send([])
-        late.send([SessionGone(paths.control(GROUP))])
+        late.send([SessionEnded(paths.control(GROUP))])
     assert isinstance(ended.value.value, str)
-    assert isinstance(now.send([missing]), Elsewhere)
+    assert isinstance(now.send([missing]), AwaitExternal)
     look_at_control = now.send([])
     reader.invalidate(paths.control(GROUP))
     with pytest.raises(StopIteration) as ended:

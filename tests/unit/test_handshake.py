@@ -155,7 +155,7 @@ class OneRecord:
                 raise StopIteration
 
         self.info = Ownership()
-        self.info.begin_at(OFFSET)
+        self.info.start_at(OFFSET)
         self.delivery = Delivery(queue, lease, None, None)
         self.delivery.load(self.info, 0, "t", 0, b"", row, 1)
         self.iterator = built.Iterator(self.delivery, None)
@@ -174,7 +174,7 @@ def both_compiled_sides(built: ModuleType, changes: tuple[int, ...], first: int)
     def iterate() -> None:
         handed.append(next(one.iterator, None) is not None)
         if handed[0]:
-            one.delivery.come_back()
+            one.delivery.acknowledge()
 
     def stop() -> None:
         one.info.stop(lambda stopped: backs.append(stopped.consumed_offset))

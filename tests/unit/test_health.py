@@ -21,11 +21,17 @@ from zkconsumer.base.threads import live_threads
 from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.errors import HealthUnknown, InvalidConfigException, UsageError
-from zkconsumer.observe.health import MEMBERS_MAX, Look, MemberHealth, process_health
+from zkconsumer.errors import HealthUnavailable, InvalidConfigException, UsageError
+from zkconsumer.observe.health import MEMBERS_SHOWN_MAX, MemberHealth, MemberHealthSnapshot, process_health
 from zkconsumer.runtime import health as server_module
-from zkconsumer.runtime.health_socket import ANSWER_BYTES_MAX, query_health, query_process_health, open_listening_socket, socket_path
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.runtime.health_socket import (
+    ANSWER_BYTES_MAX,
+    open_listening_socket,
+    query_health,
+    query_process_health,
+    socket_path,
+)
+from zkconsumer.testing.world import FakeEnvironment
 
 TOPIC = "t"
 SHORT_SESSION_MS = 300
@@ -35,7 +41,7 @@ NOT_JOINED = "not registered in its group: out"
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A socket's path, short enough for one, with nothing that is remembered of the answer before."""
-    monkeypatch.setattr(server_module, "FRESH_MS", 0)
+    monkeypatch.setattr(server_module, "CACHED_ANSWER_MAX_AGE_MS", 0)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "h.sock"
     if len(os.fsencode(path)) > 100:
@@ -44,7 +50,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def member(world: FakeWorld, connect: MakeConnector, place: Path) -> Iterator[ZookeeperConsumerConnector]:
+def member(world: FakeEnvironment, connect: MakeConnector, place: Path) -> Iterator[ZookeeperConsumerConnector]:
     world.create_topic(TOPIC, 2)
     connector = connect(group_id="g", consumer_id="a", health_socket=str(place))
     wait_until(lambda: health(place)[1]["problems"] == [NOT_JOINED], "it knows of its session")
@@ -70,10 +76,10 @@ def healthy_now(path: Path) -> Callable[[], bool]:
 # --- what is healthy ----------------------------------------------------------------------------------------------
 
 
-LOOK = Look("in", "connected", 255, 3_000, "held", 2, 2)
+LOOK = MemberHealthSnapshot("in", "connected", 255, 3_000, "held", 2, 2)
 
 
-def judged(look: Look | None = LOOK, failure: str = "") -> MemberHealth:
+def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> MemberHealth:
     return MemberHealth("g_a", "g", look, 1_000, failure, None, {"rebalances": 1})
 
 
@@ -81,10 +87,25 @@ def judged(look: Look | None = LOOK, failure: str = "") -> MemberHealth:
     ("member", "is_healthy", "is_alive", "says"),
     [
         (judged(), True, True, ""),
-        (judged(Look("in", "connected", 1, 1, "short", 1, 0, {"t/1": "another holds it"})), True, True, ""),
-        (judged(Look("waiting", "connected", 1, 9, "idle", 0, 0)), False, True, "not registered in its group: waiting"),
-        (judged(Look("in", "suspended", 1, 9, "held", 1, 1)), False, True, "no connection to ZooKeeper: suspended"),
-        (judged(Look("in", "connected", 1, 0, "held", 1, 1)), False, True, "nothing is handed out"),
+        (
+            judged(MemberHealthSnapshot("in", "connected", 1, 1, "short", 1, 0, {"t/1": "another holds it"})),
+            True,
+            True,
+            "",
+        ),
+        (
+            judged(MemberHealthSnapshot("waiting", "connected", 1, 9, "idle", 0, 0)),
+            False,
+            True,
+            "not registered in its group: waiting",
+        ),
+        (
+            judged(MemberHealthSnapshot("in", "suspended", 1, 9, "held", 1, 1)),
+            False,
+            True,
+            "no connection to ZooKeeper: suspended",
+        ),
+        (judged(MemberHealthSnapshot("in", "connected", 1, 0, "held", 1, 1)), False, True, "nothing is handed out"),
         (judged(None), False, False, "the control thread did not answer within 1000 ms"),
         (judged(failure="the disk is full"), False, False, "an error ended this member: the disk is full"),
     ],
@@ -98,7 +119,9 @@ def test_healthy_is_registered_connected_and_within_the_lease(
 
 
 def test_a_share_that_is_not_whole_is_a_note() -> None:
-    look = Look("in", "connected", 1, 1, "short", 2, 1, {f"t/{n}": "another holds it" for n in range(9)})
+    look = MemberHealthSnapshot(
+        "in", "connected", 1, 1, "short", 2, 1, {f"t/{n}": "another holds it" for n in range(9)}
+    )
     notes = judged(look).notes
     assert "9 partitions of its share are not read: t/0: another holds it; " in notes[0]
     assert "t/5" not in notes[0]
@@ -108,9 +131,9 @@ def test_a_share_that_is_not_whole_is_a_note() -> None:
 def test_a_process_is_as_healthy_as_its_worst_member_and_shows_it_first() -> None:
     answer = process_health(7, [judged()] * 80 + [judged(None)])
     assert (answer["healthy"], answer["alive"]) == (False, False)
-    assert len(answer["members"]) == MEMBERS_MAX
+    assert len(answer["members"]) == MEMBERS_SHOWN_MAX
     assert answer["members"][0]["problems"]
-    assert answer["members_left_out"] == 81 - MEMBERS_MAX
+    assert answer["members_left_out"] == 81 - MEMBERS_SHOWN_MAX
 
 
 def test_long_words_are_cut() -> None:
@@ -121,7 +144,9 @@ def test_long_words_are_cut() -> None:
 # --- a member's life ----------------------------------------------------------------------------------------------
 
 
-def test_a_member_tells_what_it_is_doing(world: FakeWorld, member: ZookeeperConsumerConnector, place: Path) -> None:
+def test_a_member_tells_what_it_is_doing(
+    world: FakeEnvironment, member: ZookeeperConsumerConnector, place: Path
+) -> None:
     answer, told = health(place)
     assert (answer["healthy"], answer["alive"], answer["pid"]) == (False, True, os.getpid())
     assert told["problems"] == [NOT_JOINED]
@@ -141,7 +166,7 @@ def test_a_member_tells_what_it_is_doing(world: FakeWorld, member: ZookeeperCons
 
 
 def test_a_member_without_zookeeper_is_alive_and_unhealthy_until_it_is_back(
-    world: FakeWorld, connect: MakeConnector, place: Path
+    world: FakeEnvironment, connect: MakeConnector, place: Path
 ) -> None:
     world.create_topic(TOPIC)
     connector = connect(
@@ -172,7 +197,7 @@ def test_a_member_that_an_error_ended_is_neither_healthy_nor_alive(
 def test_a_control_thread_that_hangs_is_told_and_holds_no_supervisor_up(
     member: ZookeeperConsumerConnector, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "LOOK_TIMEOUT_MS", 100)
+    monkeypatch.setattr(server_module, "SNAPSHOT_TIMEOUT_MS", 100)
     hang = threading.Event()
     member._member.event_loop.call_soon(lambda: hang.wait(20) and None)  # type: ignore[func-returns-value]
     try:
@@ -186,7 +211,7 @@ def test_a_control_thread_that_hangs_is_told_and_holds_no_supervisor_up(
 
 
 def test_connectors_of_one_process_share_a_socket_and_the_last_one_removes_it(
-    world: FakeWorld, connect: MakeConnector, place: Path
+    world: FakeEnvironment, connect: MakeConnector, place: Path
 ) -> None:
     world.create_topic(TOPIC, 2)
     connectors = [connect(group_id="g", consumer_id=name, health_socket=str(place)) for name in "ab"]
@@ -197,11 +222,11 @@ def test_connectors_of_one_process_share_a_socket_and_the_last_one_removes_it(
     connectors[1].close()
     assert not place.exists()
     assert "zkconsumer-health" not in live_threads()
-    with pytest.raises(HealthUnknown, match="No such file"):
+    with pytest.raises(HealthUnavailable, match="No such file"):
         query_health(place, 100)
 
 
-def test_without_the_setting_nothing_listens(world: FakeWorld, connect: MakeConnector) -> None:
+def test_without_the_setting_nothing_listens(world: FakeEnvironment, connect: MakeConnector) -> None:
     connect(group_id="g")
     assert "zkconsumer-health" not in live_threads()
 
@@ -241,9 +266,7 @@ def test_only_the_user_may_open_it(member: ZookeeperConsumerConnector, place: Pa
     assert stat.S_IMODE(place.lstat().st_mode) == 0o600
 
 
-def test_garbage_is_not_read_and_the_answer_comes_all_the_same(
-    member: ZookeeperConsumerConnector, place: Path
-) -> None:
+def test_garbage_is_not_read_and_the_answer_comes_all_the_same(member: ZookeeperConsumerConnector, place: Path) -> None:
     for garbage in (b"\0" * 60_000, b"GET / HTTP/1.1\r\n\r\n", b"\xff"):
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(5)
@@ -277,17 +300,17 @@ def test_a_flood_of_questions_is_one_look(
 ) -> None:
     assert member._health is not None
     member._health._answered_at_ms = -60_000
-    monkeypatch.setattr(server_module, "FRESH_MS", 60_000)
+    monkeypatch.setattr(server_module, "CACHED_ANSWER_MAX_AGE_MS", 60_000)
     looks: list[None] = []
     begin = member._health_source.request_snapshot
-    monkeypatch.setattr(member._health_source, "begin_look", lambda: (looks.append(None), begin()))
+    monkeypatch.setattr(member._health_source, "request_snapshot", lambda: (looks.append(None), begin()))
     for _ in range(100):
         query_health(place, 3_000)
     assert len(looks) == 1
 
 
 def test_a_process_with_thousands_of_descriptors_answers_too(
-    world: FakeWorld, connect: MakeConnector, place: Path
+    world: FakeEnvironment, connect: MakeConnector, place: Path
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, limits[1]), limits[1]))
@@ -328,9 +351,7 @@ def test_what_is_no_socket_is_not_touched(place: Path, make: Callable[[Path], No
     assert place.is_symlink() or place.exists()
 
 
-def test_a_socket_in_its_place_is_not_removed_at_the_end(
-    member: ZookeeperConsumerConnector, place: Path
-) -> None:
+def test_a_socket_in_its_place_is_not_removed_at_the_end(member: ZookeeperConsumerConnector, place: Path) -> None:
     place.unlink()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(place))
@@ -358,12 +379,12 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "zkconsumer"
 
 
-def test_auto_is_found_by_the_process_id(world: FakeWorld, connect: MakeConnector, runtime: Path) -> None:
+def test_auto_is_found_by_the_process_id(world: FakeEnvironment, connect: MakeConnector, runtime: Path) -> None:
     connector = connect(group_id="g", health_socket="auto")
     assert stat.S_IMODE(runtime.lstat().st_mode) == 0o700
     assert query_process_health(os.getpid(), 3_000)["pid"] == os.getpid()
     connector.close()
-    with pytest.raises(HealthUnknown, match=f"there is no {os.getpid()}.sock in {runtime}"):
+    with pytest.raises(HealthUnavailable, match=f"there is no {os.getpid()}.sock in {runtime}"):
         query_process_health(os.getpid(), 3_000)
 
 
@@ -383,17 +404,20 @@ def test_another_process_in_the_place_of_the_asked_one_is_not_believed(runtime: 
     runtime.mkdir(0o700)
     if os.stat(f"/proc/{parent}").st_uid != os.getuid():
         pytest.skip("the parent is another user's")
-    with open_listening_socket(runtime / f"{parent}.sock"), pytest.raises(HealthUnknown, match=f"served by process {os.getpid()}"):
+    with (
+        open_listening_socket(runtime / f"{parent}.sock"),
+        pytest.raises(HealthUnavailable, match=f"served by process {os.getpid()}"),
+    ):
         query_process_health(parent, 1_000)
 
 
 def test_another_users_socket_is_not_believed(place: Path) -> None:
-    with open_listening_socket(place), pytest.raises(HealthUnknown, match="it is not believed"):
+    with open_listening_socket(place), pytest.raises(HealthUnavailable, match="it is not believed"):
         query_health(place, 1_000, owner=os.getuid() + 1)
 
 
 def test_a_process_that_is_not_there_is_told() -> None:
-    with pytest.raises(HealthUnknown, match="there is no process 4194304"):
+    with pytest.raises(HealthUnavailable, match="there is no process 4194304"):
         query_process_health(4_194_304, 100)
 
 
@@ -428,7 +452,7 @@ def test_what_answers_something_else_is_no_member(place: Path, answer: bytes | N
                 asking.close()
 
         join = run_in_thread(serve)
-        with pytest.raises(HealthUnknown, match=says):
+        with pytest.raises(HealthUnavailable, match=says):
             query_health(place, 200 if answer is None else 5_000)
         join()
         for each in taken:

@@ -16,7 +16,7 @@ from zkconsumer.errors import InvalidMessageException, ZkTimeoutException
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime import hooks as runtime_hooks
 from zkconsumer.runtime.hooks import HookCalls
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.records import Record
@@ -41,7 +41,7 @@ class Recorder(Hooks):
         return [values for called, values in self.calls if called == name]
 
 
-def hooked(world: FakeWorld, hooks: Hooks, consumer_id: str = "a", **settings: Any) -> ZookeeperConsumerConnector:
+def hooked(world: FakeEnvironment, hooks: Hooks, consumer_id: str = "a", **settings: Any) -> ZookeeperConsumerConnector:
     """A connector of this world with hooks."""
     return world.connector(
         hooks=hooks,
@@ -55,7 +55,7 @@ def hooked(world: FakeWorld, hooks: Hooks, consumer_id: str = "a", **settings: A
     )
 
 
-def test_a_life_is_told_in_its_order(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_life_is_told_in_its_order(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 0, [b"a", b"b"])
     recorder = Recorder()
@@ -67,7 +67,7 @@ def test_a_life_is_told_in_its_order(world: FakeWorld, connect: MakeConnector) -
     other = connect(group_id=GROUP, consumer_id="b")
     other.create_message_streams({TOPIC: 1})
     at = [TopicPartition(TOPIC, number) for number in range(2)]
-    wait_until(lambda: len(recorder.of("share_held")) == 2, "the share changed")
+    wait_until(lambda: len(recorder.of("assignment_complete")) == 2, "the share changed")
     world.cluster.append(TOPIC, 0, [b"c"])
     reading()
     store = world.store_of(connector)
@@ -76,25 +76,25 @@ def test_a_life_is_told_in_its_order(world: FakeWorld, connect: MakeConnector) -
     world.zookeeper.reconnect(store)
     wait_until(lambda: len(recorder.of("session_connected")) == 2, "the return is told")
     world.zookeeper.expire(store)
-    wait_until(lambda: len(recorder.of("share_held")) == 3, "the next session has its share")
+    wait_until(lambda: len(recorder.of("assignment_complete")) == 3, "the next session has its share")
     connector.close()
 
     thread = f"{GROUP}_a-0"
-    assert recorder.of("share_held")[:2] == [({at[0]: thread, at[1]: thread},), ({at[0]: thread},)]
-    store_name, written, refused = recorder.of("commit_settled")[0]
+    assert recorder.of("assignment_complete")[:2] == [({at[0]: thread, at[1]: thread},), ({at[0]: thread},)]
+    store_name, written, refused = recorder.of("commit_completed")[0]
     assert (store_name, written[at[0]], refused) == ("zookeeper", 2, {})
     assert recorder.of("partitions_revoked")[0] == ((at[1],),)
     [(lost, why)] = recorder.of("partitions_lost")
     assert (lost, why) == ((at[0],), "the ZooKeeper session expired")
     [(session_id,)] = recorder.of("session_lost")
     assert session_id == recorder.of("session_connected")[0][0]
-    assert ("WARNING", "session-lost") in [values[:2] for values in recorder.of("told")]
+    assert ("WARNING", "session-lost") in [values[:2] for values in recorder.of("warning_logged")]
     names = [name for name, _ in recorder.calls]
-    assert names.index("session_connected") < names.index("share_held") < names.index("partitions_revoked")
+    assert names.index("session_connected") < names.index("assignment_complete") < names.index("partitions_revoked")
     assert not our_threads() or not [name for name in our_threads() if name.endswith("-hooks") and "_a-" in name]
 
 
-def test_an_offset_that_a_release_may_not_write_is_told_as_refused(world: FakeWorld) -> None:
+def test_an_offset_that_a_release_may_not_write_is_told_as_refused(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"a"] * 5)
     at = TopicPartition(TOPIC, 0)
@@ -106,12 +106,12 @@ def test_an_offset_that_a_release_may_not_write_is_told_as_refused(world: FakeWo
     world.zookeeper.set_acl(paths.offset(GROUP, at), ())
     connector.close()
     assert world.owners(GROUP, TOPIC) == {}, "it is given back all the same"
-    [(store, written, refused)] = recorder.of("commit_settled")
+    [(store, written, refused)] = recorder.of("commit_completed")
     assert (store, written, list(refused)) == ("zookeeper", {}, [at])
     assert "NoAuth" in refused[at]
 
 
-def test_offsets_that_move_back_are_told(world: FakeWorld) -> None:
+def test_offsets_that_move_back_are_told(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"a"] * 5)
     at = TopicPartition(TOPIC, 0)
@@ -130,7 +130,7 @@ def test_offsets_that_move_back_are_told(world: FakeWorld) -> None:
     assert recorder.of("offset_rewound") == [(at, 1, 4)]
 
 
-def test_brokers_and_records_that_cannot_be_read_are_told(world: FakeWorld) -> None:
+def test_brokers_and_records_that_cannot_be_read_are_told(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"x" * 5000])
     world.create_topic("other", 1)
@@ -144,15 +144,15 @@ def test_brokers_and_records_that_cannot_be_read_are_told(world: FakeWorld) -> N
     assert partitions == (TopicPartition("other", 0),)
     assert broker in world.cluster.addresses
     assert "corrupt" in why
-    connector._member.observing.poison_record_found(TopicPartition(TOPIC, 0), "as a stream tells it")
-    wait_until(lambda: recorder.of("record_poisoned"), "a stream's trouble is told")
+    connector._member.observer.poison_record_found(TopicPartition(TOPIC, 0), "as a stream tells it")
+    wait_until(lambda: recorder.of("poison_record_found"), "a stream's trouble is told")
     for broker in world.cluster.addresses:
         world.cluster.stop_broker(broker.broker_id)
     wait_until(lambda: [v for v in recorder.of("fetch_failed") if not v[1]], "a dead broker is told")
     assert streams
 
 
-def test_a_stream_that_meets_a_record_which_it_cannot_hand_out_tells_it_once(world: FakeWorld) -> None:
+def test_a_stream_that_meets_a_record_which_it_cannot_hand_out_tells_it_once(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 1)
     data = bytearray(build_record_set([Record(0, 1, 0, None, b"value", ())], 2))
     data[-3] ^= 1
@@ -163,15 +163,15 @@ def test_a_stream_that_meets_a_record_which_it_cannot_hand_out_tells_it_once(wor
     for _ in range(3):
         with pytest.raises(InvalidMessageException):
             next(stream.iterator())
-    wait_until(lambda: recorder.of("record_poisoned"), "it is told")
+    wait_until(lambda: recorder.of("poison_record_found"), "it is told")
     connector.close()
-    [(at, why)] = recorder.of("record_poisoned")
+    [(at, why)] = recorder.of("poison_record_found")
     assert at == TopicPartition(TOPIC, 0)
     assert "at offset 0" in why
 
 
 def test_a_caller_that_does_not_come_back_and_a_thread_that_dies_are_told(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a"])
@@ -191,14 +191,14 @@ def test_a_caller_that_does_not_come_back_and_a_thread_that_dies_are_told(
 
 
 def test_a_hook_that_raises_is_reported_once_and_harms_nobody(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"a", b"b"])
 
     class Raises(Recorder):
         def __getattribute__(self, name: str) -> Any:
-            if name == "commit_settled":
+            if name == "commit_completed":
                 raise SystemExit("no")
             return super().__getattribute__(name)
 
@@ -211,13 +211,13 @@ def test_a_hook_that_raises_is_reported_once_and_harms_nobody(
     reported = [record for record in caplog.records if record.getMessage().startswith("hook-raised")]
     assert len(reported) == 1
     assert reported[0].exc_info
-    assert "commit_settled" in reported[0].getMessage()
+    assert "commit_completed" in reported[0].getMessage()
 
 
 def test_a_slow_hook_delays_only_hooks_and_what_comes_too_much_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch, no_thread_is_left: None
 ) -> None:
-    monkeypatch.setattr(runtime_hooks, "CALLS_MAX", 3)
+    monkeypatch.setattr(runtime_hooks, "HOOK_CALLS_QUEUED_MAX", 3)
     let_go, is_called = threading.Event(), threading.Event()
     told: list[str] = []
 
@@ -229,20 +229,20 @@ def test_a_slow_hook_delays_only_hooks_and_what_comes_too_much_is_dropped_and_co
 
     counters = Counters()
     calls = HookCalls("m", Slow(), counters, lambda *_: None)
-    calls.call("told", "WARNING", "first", "")
+    calls.call("warning_logged", "WARNING", "first", "")
     assert is_called.wait(30)
     for number in range(5):
-        calls.call("told", "WARNING", f"event-{number}", "")
+        calls.call("warning_logged", "WARNING", f"event-{number}", "")
     assert counters.snapshot() == {"hooks_dropped": 2}
     calls.close()
-    calls.call("told", "WARNING", "too late", "")
+    calls.call("warning_logged", "WARNING", "too late", "")
     assert not calls.join(10)
     let_go.set()
     assert calls.join(5_000)
     assert told == ["first", "event-0", "event-1", "event-2"], "a close lets what waits be told"
 
 
-def test_a_hook_may_close_the_connector(world: FakeWorld) -> None:
+def test_a_hook_may_close_the_connector(world: FakeEnvironment) -> None:
     world.create_topic(TOPIC, 1)
     closed = threading.Event()
 
@@ -257,7 +257,7 @@ def test_a_hook_may_close_the_connector(world: FakeWorld) -> None:
     wait_until(lambda: world.owners(GROUP, TOPIC) == {}, "it has left")
 
 
-def test_without_hooks_there_is_no_thread_for_them(world: FakeWorld, connect: MakeConnector) -> None:
+def test_without_hooks_there_is_no_thread_for_them(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC)
     connect().create_message_streams({TOPIC: 1})
     assert not [name for name in our_threads() if name.endswith("-hooks")]

@@ -1,4 +1,6 @@
-"""Since when a program works on a record, as its group sees it: ``ChunkQueue.in_hand_since_ms`` and ``Holder.busy``."""
+"""Since when a program works on a record, as its group sees it: ``ChunkQueue.unacknowledged_since_ms`` and
+``Holder.busy``.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from tests.unit.test_streams import Lane, records_of
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunks import ShutdownMarker
-from zkconsumer.runtime.holder import Busy
-from zkconsumer.runtime.stream_holder import ANY_TOPIC, StreamHolder
+from zkconsumer.runtime.holder import BusyStream
+from zkconsumer.runtime.stream_holder import ANY_TOPIC, StreamFetcher
 from zkconsumer.testing.manual_clock import ManualClock
 
 
@@ -56,7 +58,7 @@ def test_a_program_that_waits_in_the_call_has_none() -> None:
     assert waiting() is None
 
 
-@pytest.mark.parametrize("end", ["come_back", "give_back"])
+@pytest.mark.parametrize("end", ["acknowledge", "undeliver"])
 def test_a_record_that_is_given_back_or_counted_is_in_hand_no_more(end: str) -> None:
     lane = lane_with(1, ManualClock())
     next(lane.iterator)
@@ -87,15 +89,15 @@ def test_a_record_that_an_exception_keeps_from_the_program_is_not_in_hand() -> N
 def test_a_member_is_as_busy_as_its_stream_that_has_had_its_record_for_the_longest_time() -> None:
     clock = ManualClock(1_000)
     lanes = [lane_with(2, clock) for _ in range(3)]
-    holder = StreamHolder(cast("Any", None), lanes[0].lease, cast("Any", None), cast("Any", None))
+    holder = StreamFetcher(cast("Any", None), lanes[0].lease, cast("Any", None), cast("Any", None))
     holder.queues = {("a", "g-0"): lanes[0].queue, ("b", "g-0"): lanes[1].queue, (ANY_TOPIC, "g-1"): lanes[2].queue}
     assert holder.busy_stream is None
     next(lanes[2].iterator)
     clock.move(10)
     next(lanes[1].iterator)
-    assert holder.busy_stream == Busy(1_000, "g-1")
+    assert holder.busy_stream == BusyStream(1_000, "g-1")
     next(lanes[2].iterator)
-    assert holder.busy_stream in (Busy(1_010, "g-0"), Busy(1_010, "g-1"))
+    assert holder.busy_stream in (BusyStream(1_010, "g-0"), BusyStream(1_010, "g-1"))
     with pytest.raises(ConsumerTimeoutException):
         [next(lanes[2].iterator) for _ in range(2)]
-    assert holder.busy_stream == Busy(1_010, "g-0")
+    assert holder.busy_stream == BusyStream(1_010, "g-0")

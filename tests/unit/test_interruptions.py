@@ -462,7 +462,15 @@ def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
     """An exception in ``with condition`` may leave the lock taken, so nothing that this thread calls may take one."""
     settings = FetchSettings("c", queued_max_bytes=1)
     manager = ConsumerFetcherManager(  # nothing of it is used but ``feed``
-        "c", settings, 1, Any, Any, ManualClock(), Any, Any, Any  # type: ignore[arg-type]
+        "c",
+        settings,
+        1,
+        Any,
+        Any,
+        ManualClock(),
+        Any,
+        Any,
+        Any,  # type: ignore[arg-type]
     )
     world = World()
     manager.add_queue(world.queue)

@@ -10,8 +10,8 @@ import pytest
 import zkconsumer.connector
 from zkconsumer import errors, javaapi
 from zkconsumer.javaapi import Consumer, ConsumerConfig, IntegerDecoder, LongDecoder, StringDecoder, TopicPartition
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 
 PROPS = {
     "group.id": "g1",
@@ -23,27 +23,27 @@ PROPS = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEnvironment]:
     """A world that the two factory methods reach: they take nothing but a configuration."""
-    with FakeWorld() as made:
+    with FakeEnvironment() as made:
         made.create_topic("t", 1)
         monkeypatch.setattr(zkconsumer.connector, "KazooStore", made.store)
         monkeypatch.setattr(
-            "zkconsumer.runtime.brokers.connect_of",
-            lambda *_: SecureConnect(BrokerSecurity(), socket=made.cluster.transport),
+            "zkconsumer.runtime.brokers.connection_factory_from_config",
+            lambda *_: SecureConnectionFactory(BrokerSecurity(), socket=made.cluster.transport),
         )
         yield made
 
 
 @pytest.fixture(params=["create", "createJavaConsumerConnector"])
-def connector(request: pytest.FixtureRequest, world: FakeWorld) -> Iterator[javaapi.ConsumerConnector]:
+def connector(request: pytest.FixtureRequest, world: FakeEnvironment) -> Iterator[javaapi.ConsumerConnector]:
     """A connector from either factory."""
     made = getattr(Consumer, request.param)(ConsumerConfig(PROPS))
     yield made
     made.shutdown()
 
 
-def test_a_stream_is_read_with_has_next_and_next(world: FakeWorld, connector: javaapi.ConsumerConnector) -> None:
+def test_a_stream_is_read_with_has_next_and_next(world: FakeEnvironment, connector: javaapi.ConsumerConnector) -> None:
     world.cluster.append("t", 0, [b"a", b"b"])
     it = connector.createMessageStreams({"t": 1})["t"][0].iterator()
     seen = []
@@ -65,14 +65,14 @@ def test_a_stream_is_read_with_has_next_and_next(world: FakeWorld, connector: ja
     ],
 )
 def test_values_are_decoded_by_the_decoder_that_was_given(
-    world: FakeWorld, connector: javaapi.ConsumerConnector, decoder: Any, data: bytes, value: object
+    world: FakeEnvironment, connector: javaapi.ConsumerConnector, decoder: Any, data: bytes, value: object
 ) -> None:
     world.cluster.append("t", 0, [data])
     stream = connector.createMessageStreams({"t": 1}, StringDecoder(), decoder)["t"][0]
     assert next(iter(stream)).message() == value
 
 
-def test_peek_shows_what_next_gives(world: FakeWorld, connector: javaapi.ConsumerConnector) -> None:
+def test_peek_shows_what_next_gives(world: FakeEnvironment, connector: javaapi.ConsumerConnector) -> None:
     world.cluster.append("t", 0, [b"a"])
     it = connector.createMessageStreams({"t": 1})["t"][0].iterator()
     looked = it.peek()
@@ -93,7 +93,7 @@ def test_removing_a_message_is_refused_as_in_the_original(connector: javaapi.Con
 
 @pytest.mark.parametrize("arguments", [(), (True,), (False,)])
 def test_commit_offsets_covers_the_message_in_hand(
-    world: FakeWorld, connector: javaapi.ConsumerConnector, arguments: tuple[bool, ...]
+    world: FakeEnvironment, connector: javaapi.ConsumerConnector, arguments: tuple[bool, ...]
 ) -> None:
     world.cluster.append("t", 0, [b"a", b"b"])
     connector.createMessageStreams({"t": 1})["t"][0].iterator().next()
@@ -101,7 +101,9 @@ def test_commit_offsets_covers_the_message_in_hand(
     assert world.offsets("g1", "t") == {0: 1}
 
 
-def test_commit_offsets_takes_a_map_of_next_offsets(world: FakeWorld, connector: javaapi.ConsumerConnector) -> None:
+def test_commit_offsets_takes_a_map_of_next_offsets(
+    world: FakeEnvironment, connector: javaapi.ConsumerConnector
+) -> None:
     world.cluster.append("t", 0, [b"a"] * 9)
     connector.createMessageStreams({"t": 1})["t"][0].iterator().next()
     connector.commitOffsets({TopicPartition("t", 0): 7}, True)
@@ -109,7 +111,7 @@ def test_commit_offsets_takes_a_map_of_next_offsets(world: FakeWorld, connector:
 
 
 def test_shutdown_ends_the_streams_and_may_be_called_twice(
-    world: FakeWorld, connector: javaapi.ConsumerConnector
+    world: FakeEnvironment, connector: javaapi.ConsumerConnector
 ) -> None:
     it = connector.createMessageStreams({"t": 1})["t"][0].iterator()
     connector.shutdown()

@@ -11,7 +11,7 @@ from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.metadata import fetch_cluster_id, fetch_leaders, list_offset_of, list_offsets
-from zkconsumer.kafka.versions import ApiRanges, VersionRange
+from zkconsumer.kafka.versions import SupportedVersions, VersionRange
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.fake_faults import PartitionError
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -29,9 +29,9 @@ metadata_versions = pytest.mark.parametrize("version", range(METADATA.client_hig
 offset_versions = pytest.mark.parametrize("version", range(LIST_OFFSETS.client_highest + 1))
 
 
-def only(version: int) -> ApiRanges:
+def only(version: int) -> SupportedVersions:
     """Ranges that leave no choice."""
-    return ApiRanges({api.key: VersionRange(version, version) for api in (METADATA, LIST_OFFSETS)})
+    return SupportedVersions({api.key: VersionRange(version, version) for api in (METADATA, LIST_OFFSETS)})
 
 
 @pytest.fixture

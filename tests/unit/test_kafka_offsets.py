@@ -10,15 +10,15 @@ import pytest
 
 from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, run_in_thread, take, take_all, wait_until
 from zkconsumer.connector import Position, ZookeeperConsumerConnector
-from zkconsumer.core.stores import Source
+from zkconsumer.core.stores import OffsetSource
 from zkconsumer.errors import OffsetsInKafkaUnsupported, OffsetsNotCommitted
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 GROUP = "g1"
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -29,27 +29,27 @@ both_ways = pytest.mark.parametrize("stores", [BOTH, KAFKA], ids=["dual", "kafka
 
 
 @pytest.fixture(params=[1, 2])
-def topic(world: FakeWorld, request: pytest.FixtureRequest) -> str:
+def topic(world: FakeEnvironment, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions with twenty records each; the group's coordinator is one broker, or the other."""
     filled(world)
     world.cluster.move_coordinator(GROUP, request.param - 1)
     return "t"
 
 
-def filled(world: FakeWorld) -> None:
+def filled(world: FakeEnvironment) -> None:
     world.create_topic("t", 2)
     for partition in range(2):
         world.cluster.append("t", partition, [b"%d" % number for number in range(20)])
 
 
-def stored(world: FakeWorld, in_zookeeper: Mapping[int, int], in_kafka: Mapping[int, int]) -> None:
+def stored(world: FakeEnvironment, in_zookeeper: Mapping[int, int], in_kafka: Mapping[int, int]) -> None:
     for partition, offset in in_zookeeper.items():
         world.zookeeper.ensure(paths.offset(GROUP, TopicPartition("t", partition)), b"%d" % offset)
     for partition, offset in in_kafka.items():
         world.cluster.commit(GROUP, "t", partition, offset)
 
 
-def in_kafka(world: FakeWorld) -> dict[int, int]:
+def in_kafka(world: FakeEnvironment) -> dict[int, int]:
     return {tp.partition: found.offset for tp, found in sorted(world.cluster.committed(GROUP).items())}
 
 
@@ -64,24 +64,24 @@ def stream_of(connector: ZookeeperConsumerConnector) -> Any:
 # --- where a partition starts -----------------------------------------------------------------------------------------
 
 CASES = [
-    pytest.param({0: 3}, {0: 7}, 7, Source.KAFKA, id="kafka-is-larger"),
-    pytest.param({0: 7}, {0: 3}, 7, Source.ZOOKEEPER, id="zookeeper-is-larger"),
-    pytest.param({}, {0: 7}, 7, Source.KAFKA, id="missing-in-zookeeper"),
-    pytest.param({0: 7}, {}, 7, Source.ZOOKEEPER, id="missing-in-kafka"),
-    pytest.param({0: 7}, {0: 7}, 7, Source.BOTH, id="equal"),
-    pytest.param({}, {}, -1, Source.NEITHER, id="missing-in-both"),
+    pytest.param({0: 3}, {0: 7}, 7, OffsetSource.KAFKA, id="kafka-is-larger"),
+    pytest.param({0: 7}, {0: 3}, 7, OffsetSource.ZOOKEEPER, id="zookeeper-is-larger"),
+    pytest.param({}, {0: 7}, 7, OffsetSource.KAFKA, id="missing-in-zookeeper"),
+    pytest.param({0: 7}, {}, 7, OffsetSource.ZOOKEEPER, id="missing-in-kafka"),
+    pytest.param({0: 7}, {0: 7}, 7, OffsetSource.BOTH, id="equal"),
+    pytest.param({}, {}, -1, OffsetSource.NEITHER, id="missing-in-both"),
 ]
 
 
 @pytest.mark.parametrize(("zookeeper", "kafka", "start", "source"), CASES)
 def test_with_dual_commit_the_larger_offset_counts_and_both_stores_are_brought_to_it(
-    world: FakeWorld,
+    world: FakeEnvironment,
     topic: str,
     connect: MakeConnector,
     zookeeper: dict[int, int],
     kafka: dict[int, int],
     start: int,
-    source: Source,
+    source: OffsetSource,
 ) -> None:
     stored(world, zookeeper, kafka)
     connector = connect(**BOTH)
@@ -96,20 +96,22 @@ def test_with_dual_commit_the_larger_offset_counts_and_both_stores_are_brought_t
 
 
 def test_without_dual_commit_the_znodes_are_neither_read_nor_written(
-    world: FakeWorld, topic: str, connect: MakeConnector
+    world: FakeEnvironment, topic: str, connect: MakeConnector
 ) -> None:
     stored(world, {0: 15, 1: 3}, {0: 7})
     connector = connect(**KAFKA)
     stream = stream_of(connector)
-    assert connector.positions == {A: Position(7, 7, Source.KAFKA), B: connector.positions[B]}
-    assert connector.positions[B][1:] == (-1, Source.NEITHER)
+    assert connector.positions == {A: Position(7, 7, OffsetSource.KAFKA), B: connector.positions[B]}
+    assert connector.positions[B][1:] == (-1, OffsetSource.NEITHER)
     take(stream, 33)
     connector.commit_offsets()
     assert in_kafka(world) == {0: 20, 1: 20}
     assert world.offsets(GROUP, "t") == {0: 15, 1: 3}
 
 
-def test_without_kafka_nobody_asks_for_a_coordinator(world: FakeWorld, topic: str, connect: MakeConnector) -> None:
+def test_without_kafka_nobody_asks_for_a_coordinator(
+    world: FakeEnvironment, topic: str, connect: MakeConnector
+) -> None:
     stored(world, {0: 5}, {0: 9})
     with connect() as connector:
         take(stream_of(connector), 35)
@@ -123,7 +125,7 @@ def test_without_kafka_nobody_asks_for_a_coordinator(world: FakeWorld, topic: st
 
 @both_ways
 def test_offsets_are_committed_by_the_timer_by_hand_and_at_the_end(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     connector = connect(**stores, auto_commit_interval_ms=20)
     stream = stream_of(connector)
@@ -143,7 +145,7 @@ def test_offsets_are_committed_by_the_timer_by_hand_and_at_the_end(
 
 
 def test_defect_39_unchanged_offsets_are_told_again_by_every_automatic_commit(
-    world: FakeWorld, topic: str, connect: MakeConnector
+    world: FakeEnvironment, topic: str, connect: MakeConnector
 ) -> None:
     stored(world, {}, {0: 20, 1: 20})
     connector = connect(**KAFKA, auto_commit_interval_ms=10)
@@ -175,7 +177,9 @@ def test_defect_35_no_negative_offset_is_told_to_kafka(
     world.cluster.lift(held)
 
 
-def test_what_zookeeper_refuses_is_not_told_to_kafka(world: FakeWorld, topic: str, connect: MakeConnector) -> None:
+def test_what_zookeeper_refuses_is_not_told_to_kafka(
+    world: FakeEnvironment, topic: str, connect: MakeConnector
+) -> None:
     connector = connect(**BOTH)
     stream = stream_of(connector)
     take(stream, 40)
@@ -189,7 +193,7 @@ def test_what_zookeeper_refuses_is_not_told_to_kafka(world: FakeWorld, topic: st
 
 
 def test_a_commit_to_kafka_alone_is_checked_against_the_owner_nodes(
-    world: FakeWorld, topic: str, connect: MakeConnector
+    world: FakeEnvironment, topic: str, connect: MakeConnector
 ) -> None:
     connector = connect(**KAFKA)
     take(stream_of(connector), 40)
@@ -204,7 +208,7 @@ def test_a_commit_to_kafka_alone_is_checked_against_the_owner_nodes(
     wait_until(lambda: A not in connector.assignment, "what is not ours is not read")
 
 
-def test_a_commit_of_an_ended_session_is_not_sent(world: FakeWorld, topic: str, connect: MakeConnector) -> None:
+def test_a_commit_of_an_ended_session_is_not_sent(world: FakeEnvironment, topic: str, connect: MakeConnector) -> None:
     connector = connect(**KAFKA, auto_commit_enable=False)
     take(stream_of(connector), 40)
     world.cluster.move_coordinator(GROUP, 1 - (world.cluster.coordinator(GROUP) or 0))
@@ -233,7 +237,7 @@ RETRIES = 3
 
 
 @pytest.fixture
-def refusing(world: FakeWorld, topic: str) -> Iterator[FakeWorld]:
+def refusing(world: FakeEnvironment, topic: str) -> Iterator[FakeEnvironment]:
     """A world whose coordinator answers every commit with error 7, which another try may cure."""
     injected = world.cluster.inject(GroupError(GROUP, 7), api=OFFSET_COMMIT, times=None)
     yield world
@@ -249,7 +253,7 @@ def committed_once(connect: MakeConnector, stores: dict[str, Any], **settings: A
 @both_ways
 @pytest.mark.parametrize(("retry", "attempts"), [(True, 1 + RETRIES), (False, 1)])
 def test_defect_26_a_commit_by_hand_is_tried_again_as_documented(
-    refusing: FakeWorld, connect: MakeConnector, stores: dict[str, Any], retry: bool, attempts: int
+    refusing: FakeEnvironment, connect: MakeConnector, stores: dict[str, Any], retry: bool, attempts: int
 ) -> None:
     connector = committed_once(connect, stores, auto_commit_enable=False)
     with pytest.raises(OffsetsNotCommitted) as raised:
@@ -260,7 +264,7 @@ def test_defect_26_a_commit_by_hand_is_tried_again_as_documented(
 
 @both_ways
 def test_an_automatic_commit_is_tried_once(
-    refusing: FakeWorld, connect: MakeConnector, stores: dict[str, Any]
+    refusing: FakeEnvironment, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     connector = committed_once(connect, stores, auto_commit_interval_ms=50)
     wait_until(lambda: connector.counters.get("kafka_commits_failed", 0) >= 4, "two automatic commits")
@@ -270,7 +274,7 @@ def test_an_automatic_commit_is_tried_once(
 
 @both_ways
 def test_a_rebalance_commits_at_the_change_and_at_the_release_and_tries_neither_again(
-    refusing: FakeWorld, connect: MakeConnector, stores: dict[str, Any]
+    refusing: FakeEnvironment, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     """The release commits once more what the coordinator refused when the change was seen."""
     first = committed_once(connect, stores)
@@ -283,7 +287,7 @@ def test_a_rebalance_commits_at_the_change_and_at_the_release_and_tries_neither_
 
 @both_ways
 def test_shutdown_tries_again_as_documented(
-    refusing: FakeWorld, connect: MakeConnector, stores: dict[str, Any]
+    refusing: FakeEnvironment, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     connector = committed_once(connect, stores)
     connector.shutdown()
@@ -294,7 +298,7 @@ def test_shutdown_tries_again_as_documented(
 @both_ways
 @pytest.mark.parametrize("way", ["commit_offsets", "shutdown", "timer"])
 def test_defect_33_a_modern_group_of_the_name_is_told_at_once(
-    world: FakeWorld,
+    world: FakeEnvironment,
     topic: str,
     connect: MakeConnector,
     stores: dict[str, Any],
@@ -328,7 +332,7 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(
 
 @both_ways
 def test_nothing_goes_back_while_the_coordinator_moves(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     connector = connect(**stores, auto_commit_enable=False)
     stream = stream_of(connector)
@@ -345,7 +349,7 @@ def test_nothing_goes_back_while_the_coordinator_moves(
 
 @both_ways
 def test_an_answer_that_is_lost_is_repeated(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     connector = connect(**stores, auto_commit_enable=False)
     take(stream_of(connector), 10)
@@ -356,7 +360,7 @@ def test_an_answer_that_is_lost_is_repeated(
 
 @both_ways
 def test_a_partition_whose_offset_kafka_does_not_tell_is_held_and_not_read_until_it_does(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any], caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     stored(world, {}, {0: 7, 1: 20})
     loading = world.cluster.inject(GroupError(GROUP, 14), api=OFFSET_FETCH, times=None)
@@ -373,7 +377,7 @@ def test_a_partition_whose_offset_kafka_does_not_tell_is_held_and_not_read_until
 
 @both_ways
 def test_a_coordinator_that_never_answers_does_not_hold_partitions_that_others_want(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any], caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     first = connect(**stores, rebalance_offsets_timeout_ms=100)
     stream = stream_of(first)
@@ -391,7 +395,7 @@ def test_a_coordinator_that_never_answers_does_not_hold_partitions_that_others_w
 
 @both_ways
 def test_an_automatic_commit_that_hangs_does_not_hold_partitions_either(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     first = connect(**stores, rebalance_offsets_timeout_ms=100, auto_commit_interval_ms=30)
     stream = stream_of(first)
@@ -406,7 +410,7 @@ def test_an_automatic_commit_that_hangs_does_not_hold_partitions_either(
 @both_ways
 @pytest.mark.parametrize("api", [FIND_COORDINATOR, OFFSET_FETCH, OFFSET_COMMIT])
 def test_defect_15_shutdown_does_not_wait_for_a_coordinator_for_ever(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any], api: Any
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any], api: Any
 ) -> None:
     world.cluster.inject(Hold(), api=api, times=None)
     settings = {"rebalance_offsets_timeout_ms": 100, "offsets_commit_max_retries": 0, "rebalance_max_retries": 1}
@@ -437,7 +441,7 @@ def test_brokers_of_0_8_1_are_named_instead_of_asked_for_ever(make_world: MakeWo
 
 @both_ways
 def test_a_group_of_two_loses_and_repeats_nothing_in_a_clean_rebalance(
-    world: FakeWorld, topic: str, connect: MakeConnector, stores: dict[str, Any]
+    world: FakeEnvironment, topic: str, connect: MakeConnector, stores: dict[str, Any]
 ) -> None:
     first = connect(**stores, consumer_timeout_ms=200)
     stream = stream_of(first)
@@ -457,16 +461,16 @@ def test_a_group_of_two_loses_and_repeats_nothing_in_a_clean_rebalance(
 
 
 def test_a_commit_to_kafka_alone_is_checked_against_the_control_znode(
-    world: FakeWorld, topic: str, connect: MakeConnector
+    world: FakeEnvironment, topic: str, connect: MakeConnector
 ) -> None:
     control = paths.control(GROUP)
-    world.zookeeper.ensure(control, format_control(Control("m1", 1, "planned", "zookeeper", "stop")))
+    world.zookeeper.ensure(control, format_control(ControlRecord("m1", 1, "planned", "zookeeper", "stop")))
     connector = connect(**KAFKA)
     take(stream_of(connector), 40)
     connector.commit_offsets({A: 7})
     assert in_kafka(world) == {0: 7}
     world.zookeeper.hold("events")
-    world.zookeeper.ensure(control, format_control(Control("m1", 2, "moved", "kafka", "stop")))
+    world.zookeeper.ensure(control, format_control(ControlRecord("m1", 2, "moved", "kafka", "stop")))
     with pytest.raises(OffsetsNotCommitted, match="Kafka: the control znode of the group changed"):
         connector.commit_offsets({A: 20}, retry_on_failure=False)
     assert in_kafka(world) == {0: 7}

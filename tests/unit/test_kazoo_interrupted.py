@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 
 
 def test_a_start_that_is_interrupted_after_its_thread_began_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spawn(*what: Any, **how: Any) -> threads.Worker:
+    def spawn(*what: Any, **how: Any) -> threads.WorkerThread:
         threads.spawn(*what, **how)
         raise Interrupted
 

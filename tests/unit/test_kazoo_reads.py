@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkconsumer.zk import kazoo_connection
-from zkconsumer.zk.kazoo_connection import GATHER_FROM_PACKETS, GATHER_MS, _Connection, _Packet
+from zkconsumer.zk.kazoo_connection import GATHER_FROM_PACKETS, GATHER_MS, _KazooConnection, _KazooRequest
 
 
 class Asked:
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.client = KazooClient("h:1")
-        self.connection = _Connection(self.client, lambda *_: None, None, lambda _: None)
+        self.connection = _KazooConnection(self.client, lambda *_: None, None, lambda _: None)
         ours, self.server = socket.socketpair()
         ours.setblocking(False)
         self.connection._socket = ours
@@ -57,7 +57,7 @@ class Bench:
     def ask(self, count: int) -> None:
         for xid in range(1, count + 1):
             self.asked.append(Asked())
-            packet: Any = _Packet(self.asked[-1])
+            packet: Any = _KazooRequest(self.asked[-1])
             self.client._pending.append((packet, packet, xid))
 
     @property

@@ -17,7 +17,7 @@ from zkconsumer.core import commands as do
 from zkconsumer.core.subscription import ConsumerThreadId
 from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, OffsetsNotCommitted, UsageError
 from zkconsumer.runtime import membership
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -64,7 +64,7 @@ def listening(
     return connector
 
 
-def test_consumer_rebalance_listener(world: FakeWorld, connect: MakeConnector) -> None:
+def test_consumer_rebalance_listener(world: FakeEnvironment, connect: MakeConnector) -> None:
     """ZookeeperConsumerConnectorTest.testConsumerRebalanceListener."""
     world.create_topic(TOPIC, 2)
     first, second = Recorder(), Recorder()
@@ -84,7 +84,7 @@ def test_consumer_rebalance_listener(world: FakeWorld, connect: MakeConnector) -
     assert second.calls[1] == ("group1_consumer2", first.calls[1][1])
 
 
-def test_the_java_names(world: FakeWorld, connect: MakeConnector) -> None:
+def test_the_java_names(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 1)
     heard: list[Any] = []
 
@@ -111,7 +111,7 @@ def test_the_java_names(world: FakeWorld, connect: MakeConnector) -> None:
 
 
 def test_a_listener_is_set_before_streams_are_created_and_the_last_one_counts(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC)
     first, second = Recorder(), Recorder()
@@ -125,14 +125,14 @@ def test_a_listener_is_set_before_streams_are_created_and_the_last_one_counts(
         connector.set_consumer_rebalance_listener(first)
 
 
-def test_without_a_listener_there_is_no_thread_for_it(world: FakeWorld, connect: MakeConnector) -> None:
+def test_without_a_listener_there_is_no_thread_for_it(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC)
     connect().create_message_streams({TOPIC: 1})
     assert not [name for name in our_threads() if name.endswith("-listener")]
 
 
 def test_what_it_commits_before_a_release_is_accepted_and_nothing_is_committed_before_it(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a", b"b", b"c"])
@@ -156,7 +156,7 @@ def test_what_it_commits_before_a_release_is_accepted_and_nothing_is_committed_b
     assert reading()
 
 
-def test_a_commit_of_everything_in_the_call_covers_what_leaves(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_commit_of_everything_in_the_call_covers_what_leaves(world: FakeEnvironment, connect: MakeConnector) -> None:
     """As MirrorMaker's listener does: flush, then ``commitOffsets``."""
     world.create_topic(TOPIC, 2)
     for partition in range(2):
@@ -173,7 +173,9 @@ def test_a_commit_of_everything_in_the_call_covers_what_leaves(world: FakeWorld,
     assert reading()
 
 
-def test_the_automatic_commit_of_what_leaves_comes_after_the_call(world: FakeWorld, connect: MakeConnector) -> None:
+def test_the_automatic_commit_of_what_leaves_comes_after_the_call(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     """What is consumed is committed when the change is seen, as in the Scala consumer; the rest after the call."""
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a", b"b", b"c"])
@@ -194,7 +196,7 @@ def test_the_automatic_commit_of_what_leaves_comes_after_the_call(world: FakeWor
 
 
 def test_an_exception_fails_the_attempt_and_the_next_one_asks_again(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 2)
 
@@ -222,7 +224,7 @@ def test_an_exception_fails_the_attempt_and_the_next_one_asks_again(
 
 
 def test_a_listener_that_blocks_is_not_waited_for_and_never_called_twice_at_once(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     let_go = threading.Event()
@@ -241,7 +243,7 @@ def test_a_listener_that_blocks_is_not_waited_for_and_never_called_twice_at_once
     assert recorder.overlaps == 0
 
 
-def test_a_listener_may_close_its_connector(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_listener_may_close_its_connector(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     closed = threading.Event()
 
@@ -261,7 +263,7 @@ def test_a_listener_may_close_its_connector(world: FakeWorld, connect: MakeConne
 
 
 def test_a_close_waits_for_the_listener_that_is_being_called(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 1, [b"a", b"b"])
@@ -292,7 +294,7 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
 
 
 def test_a_listener_that_never_returns_does_not_stop_a_close_and_is_not_called_again(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     world.create_topic(TOPIC)
@@ -317,7 +319,9 @@ def test_a_listener_that_never_returns_does_not_stop_a_close_and_is_not_called_a
     assert len(errors) == 1, "it is told at once that it comes too late"
 
 
-def test_what_was_held_when_the_session_expired_is_named_in_no_call(world: FakeWorld, connect: MakeConnector) -> None:
+def test_what_was_held_when_the_session_expired_is_named_in_no_call(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     """The original clears its registry first, so its first call of the new session names nothing either."""
     world.create_topic(TOPIC, 2)
     recorder = Recorder()
@@ -332,7 +336,7 @@ def test_what_was_held_when_the_session_expired_is_named_in_no_call(world: FakeW
 
 @pytest.mark.parametrize(("strategy", "topics"), [("range", {"mine"}), ("roundrobin", {"mine", "theirs"})])
 def test_the_assignment_is_that_of_the_whole_group_or_under_range_of_own_topics(
-    strategy: str, topics: set[str], world: FakeWorld, connect: MakeConnector
+    strategy: str, topics: set[str], world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic("mine", 2)
     world.create_topic("theirs", 2)
@@ -363,7 +367,7 @@ class LossRecorder(Recorder):
 
 
 def test_what_was_held_when_the_session_expired_is_reported_as_lost_before_the_next_calls(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     refused: list[Exception] = []
@@ -387,7 +391,9 @@ def test_what_was_held_when_the_session_expired_is_reported_as_lost_before_the_n
     assert len(recorder.calls) == 3, "a close reports no loss"
 
 
-def test_a_partition_whose_owner_node_vanishes_is_reported_as_lost(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_partition_whose_owner_node_vanishes_is_reported_as_lost(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC, 2)
     recorder = LossRecorder()
     connector = listening(connect, recorder)
@@ -400,7 +406,7 @@ def test_a_partition_whose_owner_node_vanishes_is_reported_as_lost(world: FakeWo
     assert recorder.calls[:2] == [("lost", {TOPIC: {0}}), {}]
 
 
-def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeWorld, connect: MakeConnector) -> None:
+def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     let_go = threading.Event()
     recorder = LossRecorder(lose=lambda _: let_go.wait(30))
@@ -411,7 +417,7 @@ def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeWorld,
     world.zookeeper.expire(world.store_of(connector))
     wait_until(lambda: recorder.calls, "the loss is reported")
     for number in (3, 4):
-        calls.call_partitions_lost(do.CallLost((TopicPartition("later", number),)))
+        calls.call_partitions_lost(do.CallPartitionsLost((TopicPartition("later", number),)))
     let_go.set()
     wait_until(lambda: len(recorder.calls) == 4, "the other calls come when it has returned")
     assert recorder.calls[0] == ("lost", {TOPIC: {0, 1}})
@@ -419,7 +425,7 @@ def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeWorld,
 
 
 def test_an_error_in_the_call_about_a_loss_stops_nothing(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic(TOPIC, 2)
 
@@ -436,7 +442,7 @@ def test_an_error_in_the_call_about_a_loss_stops_nothing(
     assert record.exc_info
 
 
-def test_a_member_that_an_error_ends_has_lost_what_it_had(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_member_that_an_error_ends_has_lost_what_it_had(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     recorder = LossRecorder()
     connector = listening(connect, recorder)
@@ -450,7 +456,7 @@ def test_a_member_that_an_error_ends_has_lost_what_it_had(world: FakeWorld, conn
 
 
 def test_the_loss_is_reported_also_when_the_program_closes_at_once(
-    world: FakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a program does whose ``with`` block the error leaves."""
     monkeypatch.setattr(membership, "CLOSE_STEP_MS", DEADLINE_MS)
@@ -472,7 +478,7 @@ def test_the_loss_is_reported_also_when_the_program_closes_at_once(
 
 @pytest.mark.parametrize("is_for_losses", [True, False])
 def test_the_java_name_of_the_call_about_a_loss(
-    is_for_losses: bool, world: FakeWorld, connect: MakeConnector
+    is_for_losses: bool, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 1)
     heard: list[Any] = []

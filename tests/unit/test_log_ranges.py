@@ -10,27 +10,27 @@ import pytest
 from tests.fix_admin import doors
 from tests.fix_world import MakeWorld
 from zkconsumer.admin import log_ranges as module
-from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS, Brokers
-from zkconsumer.admin.log_ranges import AtTime, LogRange, log_ranges
-from zkconsumer.admin.session import AdminSession, Doors
+from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS, BrokerClient
+from zkconsumer.admin.log_ranges import LogRange, OffsetForTime, log_ranges
+from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.connection import Connection
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, PartitionError
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 
 T0, T1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
 
-def open_session(world: FakeWorld) -> AdminSession:
+def open_session(world: FakeEnvironment) -> AdminSession:
     return AdminSession.open(ADDRESS, None, doors(world))
 
 
-def filled(make_world: MakeWorld, brokers: int = 2, release: str = "3.9.1") -> FakeWorld:
+def filled(make_world: MakeWorld, brokers: int = 2, release: str = "3.9.1") -> FakeEnvironment:
     """clicks/0: 2 to 5, stamped 1000, 2000, ...; clicks/1: empty."""
     world = make_world(brokers, release=release)
     world.create_topic("clicks", 2)
@@ -56,12 +56,12 @@ def test_a_time_is_exact_from_0_10_1_on_and_the_end_where_nothing_is_as_young(ma
     with open_session(world) as admin:
         at = {time_ms: log_ranges(admin.brokers, [T0, T1], time_ms) for time_ms in (0, 4_000, 4_001, 5_001)}
     assert {time_ms: found[T0] for time_ms, found in at.items()} == {
-        0: LogRange(2, 5, AtTime(2, "exact")),
-        4_000: LogRange(2, 5, AtTime(3, "exact")),
-        4_001: LogRange(2, 5, AtTime(4, "exact")),
-        5_001: LogRange(2, 5, AtTime(5, "end")),
+        0: LogRange(2, 5, OffsetForTime(2, "exact")),
+        4_000: LogRange(2, 5, OffsetForTime(3, "exact")),
+        4_001: LogRange(2, 5, OffsetForTime(4, "exact")),
+        5_001: LogRange(2, 5, OffsetForTime(5, "end")),
     }
-    assert at[0][T1] == LogRange(0, 0, AtTime(0, "end"))
+    assert at[0][T1] == LogRange(0, 0, OffsetForTime(0, "end"))
 
 
 def test_a_time_is_a_segment_before_0_10_1_and_never_later_than_asked_for(make_world: MakeWorld) -> None:
@@ -69,8 +69,8 @@ def test_a_time_is_a_segment_before_0_10_1_and_never_later_than_asked_for(make_w
     with open_session(world) as admin:
         long_ago = log_ranges(admin.brokers, [T0], 1)[T0]
         tomorrow = log_ranges(admin.brokers, [T0], admin.clock.wall_ms() + 86_400_000)[T0]
-    assert long_ago == LogRange(2, 5, AtTime(2, "start"))
-    assert tomorrow == LogRange(2, 5, AtTime(5, "segment"))
+    assert long_ago == LogRange(2, 5, OffsetForTime(2, "start"))
+    assert tomorrow == LogRange(2, 5, OffsetForTime(5, "segment"))
 
 
 def test_a_log_without_timestamps_on_a_new_broker_is_asked_by_segment() -> None:
@@ -79,9 +79,9 @@ def test_a_log_without_timestamps_on_a_new_broker_is_asked_by_segment() -> None:
     cluster.append("old", 0, [b"x"])
     cluster.move_leader("old", 0, 1)
     tp = TopicPartition("old", 0)
-    brokers = Brokers(lambda: cluster.addresses, cluster.connect, SYSTEM_CLOCK, client_id="test")
+    brokers = BrokerClient(lambda: cluster.addresses, cluster.connect, SYSTEM_CLOCK, client_id="test")
     with closing(brokers):
-        assert log_ranges(brokers, [tp], 1) == {tp: LogRange(0, 1, AtTime(0, "start"))}
+        assert log_ranges(brokers, [tp], 1) == {tp: LogRange(0, 1, OffsetForTime(0, "start"))}
     versions = [seen.version for seen in cluster.requests if seen.api is LIST_OFFSETS and seen.body.topics]
     assert versions[-1] == 0
     assert set(versions[:-1]) != {0}
@@ -90,7 +90,7 @@ def test_a_log_without_timestamps_on_a_new_broker_is_asked_by_segment() -> None:
 def test_leaders_are_asked_side_by_side_in_requests_of_bounded_size(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PARTITIONS_MAX", 10)
+    monkeypatch.setattr(module, "LIST_OFFSETS_PARTITIONS_MAX", 10)
     world = make_world(3)
     world.create_topic("wide", 90)
     wanted = [TopicPartition("wide", number) for number in range(90)]
@@ -157,7 +157,7 @@ def test_leaders_that_swallow_packets_do_not_keep_the_others_waiting_for_long(ma
         clock.move(how["connect_timeout_ms"])
         raise BrokerUnreachable(f"{host}: the broker hangs")
 
-    with AdminSession.open(ADDRESS, None, Doors(world.store, connect, clock)) as admin:
+    with AdminSession.open(ADDRESS, None, AdminDependencies(world.store, connect, clock)) as admin:
         began_ms = clock.now_ms()
         found = log_ranges(admin.brokers, [TopicPartition("clicks", number) for number in range(14)])
     told = [tp for tp, one in found.items() if isinstance(one, LogRange)]

@@ -14,7 +14,7 @@ import pytest
 from tests.fix_world import MakeConnector, MakeWorld, run_in_thread, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.streams import MessageAndMetadata
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.zk.requests import Multi
 from zkconsumer.zk.znodes import consumer_of
 
@@ -31,7 +31,7 @@ Handed = tuple[int, int]
 class Group:
     """The members, what they were handed, and one who disturbs them."""
 
-    def __init__(self, world: FakeWorld, connect: MakeConnector, seed: int) -> None:
+    def __init__(self, world: FakeEnvironment, connect: MakeConnector, seed: int) -> None:
         self.world = world
         self.chance = random.Random(seed)
         self.members: dict[str, ZookeeperConsumerConnector] = {}
@@ -79,7 +79,9 @@ class Group:
         """The connection breaks at the next write of one member, before or after it was done."""
         store = self.world.store_of(self.members[self._any()])
         is_done = self.chance.random() < 0.5
-        self.world.zookeeper.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=is_done, store=store)
+        self.world.zookeeper.lose_connection_on_next(
+            lambda request: isinstance(request, Multi), is_done=is_done, store=store
+        )
 
     def expire(self) -> None:
         """The session of one member ends."""

@@ -21,12 +21,12 @@ from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
 from zkconsumer.observe.dump import write_metrics
 from zkconsumer.observe.metric_names import ROWS, MetricKind
-from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, Timer
-from zkconsumer.observe.prometheus import COUNTED_FROM_THE_START, ConnectorCollector
-from zkconsumer.runtime.metrics import KNOWN_MS, MemberMetrics
+from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, TimerMetric
+from zkconsumer.observe.prometheus import COUNTERS_SHOWN_AS_ZERO, ConnectorCollector
+from zkconsumer.runtime.metrics import LAG_VALID_MS, MemberMetrics
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import FakeWorld
-from zkconsumer.types import Tally, TopicPartition
+from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.types import RecordCounter, TopicPartition
 from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.records import Record, iter_records
 from zkconsumer.wire.records_v2 import TALLY_STEP
@@ -71,7 +71,7 @@ def test_ticks_that_come_late_or_twice_do_no_harm() -> None:
 
 def test_a_tally_of_one_thread_counts_in_every_meter_that_adopted_it() -> None:
     one, all_ = Meter(ManualClock()), Meter(ManualClock())
-    tally = Tally()
+    tally = RecordCounter()
     for meter in (one, all_):
         meter.add_counter(tally)
     all_.mark(2)
@@ -94,7 +94,7 @@ def test_percentiles_are_those_of_the_last_values_and_extremes_those_of_all() ->
 
 def test_a_timer_has_durations_and_rates() -> None:
     clock = ManualClock()
-    timer = Timer(clock)
+    timer = TimerMetric(clock)
     timer.update(10)
     timer.update(30)
     clock.move(10_000)
@@ -135,10 +135,10 @@ def test_records_are_counted_by_the_batch_also_when_somebody_stops_in_the_middle
         bytes(build_record_set([Record(n, stamp, kind, None, b"v", ()) for n in range(at, at + 5)], magic, codec=codec))
         for at in (0, 5)
     )
-    tally = Tally()
+    tally = RecordCounter()
     assert len(list(iter_records(data, 2, tally=tally))) == 8
     assert tally.count == 8
-    tally = Tally()
+    tally = RecordCounter()
     records = iter_records(data, 2, tally=tally)
     assert [next(records).offset for _ in range(5)] == [2, 3, 4, 5, 6]
     del records
@@ -149,7 +149,7 @@ def test_records_are_counted_by_the_batch_also_when_somebody_stops_in_the_middle
 def test_the_records_of_a_long_batch_are_counted_on_the_way() -> None:
     """A program that takes a second for a message and has a thousand in a batch does not stand still."""
     data = bytes(build_record_set([Record(n, 1, 0, None, b"v", ()) for n in range(200)], 2))
-    tally = Tally()
+    tally = RecordCounter()
     records = iter_records(data, 10, tally=tally)
     seen = []
     for _ in range(150):
@@ -164,7 +164,7 @@ def test_the_records_of_a_long_batch_are_counted_on_the_way() -> None:
 def test_a_record_that_cannot_be_read_is_not_counted() -> None:
     data = bytearray(build_record_set([Record(n, 1, 0, None, b"v", ()) for n in range(3)], 2))
     data[-1] ^= 1
-    tally = Tally()
+    tally = RecordCounter()
     with pytest.raises(Exception, match=r"headers|fields|cut off|follow|longer"):
         list(iter_records(bytes(data), check_crcs=False, tally=tally))
     assert tally.count == 2
@@ -221,18 +221,18 @@ def test_a_member_that_stands_still_does_not_show_a_lag_of_0() -> None:
     at = Standing()
     at.partition(0, 7, 7)
     assert at.max_lag == 0
-    at.clock.move(KNOWN_MS + 1)
+    at.clock.move(LAG_VALID_MS + 1)
     assert at.value(names.LAG, "t", "0") == at.max_lag == -1, "no broker has answered for long"
     at.infos[0].last_response_ms = at.clock.now_ms()
     assert at.max_lag == 0
     at.infos.clear()
     at.metrics.rebalance_started()
     assert at.max_lag == 0, "a rebalance is no standstill"
-    at.clock.move(KNOWN_MS + 1)
+    at.clock.move(LAG_VALID_MS + 1)
     assert at.max_lag == -1, "it has waited for its share for long"
     at.metrics.rebalance_completed()
     assert at.max_lag == 0
-    at.lease.set_until(at.clock.now_ms() - KNOWN_MS - 1)
+    at.lease.set_until(at.clock.now_ms() - LAG_VALID_MS - 1)
     assert at.max_lag == -1, "ZooKeeper has not answered for long, so nothing is handed out"
 
 
@@ -240,7 +240,7 @@ def test_what_is_known_to_be_left_counts_though_the_broker_is_silent() -> None:
     at = Standing()
     at.partition(0, 7, 9)
     at.partition(1, -1, -1)
-    at.clock.move(KNOWN_MS + 1)
+    at.clock.move(LAG_VALID_MS + 1)
     assert at.value(names.LAG, "t", "0") == at.max_lag == 2
     assert at.value(names.LAG, "t", "1") == -1
 
@@ -257,7 +257,7 @@ def beans(connector: ZookeeperConsumerConnector, name: str) -> dict[str, dict[st
     return found
 
 
-def test_a_connector_that_reads_shows_every_metric_of_the_table(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_connector_that_reads_shows_every_metric_of_the_table(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 2)
     for partition in range(2):
         world.cluster.append(TOPIC, partition, [b"value"] * 5)
@@ -301,7 +301,9 @@ def test_a_connector_that_reads_shows_every_metric_of_the_table(world: FakeWorld
     assert reading()
 
 
-def test_a_program_that_stands_still_shows_what_it_has_not_consumed(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_program_that_stands_still_shows_what_it_has_not_consumed(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     """The original counts from what was fetched, so a full queue looked like no lag."""
     world.create_topic(TOPIC, 1)
     world.cluster.append(TOPIC, 0, [b"value"] * 100)
@@ -313,7 +315,7 @@ def test_a_program_that_stands_still_shows_what_it_has_not_consumed(world: FakeW
     assert connector.assignment
 
 
-def test_the_lag_of_a_partition_goes_with_it(world: FakeWorld, connect: MakeConnector) -> None:
+def test_the_lag_of_a_partition_goes_with_it(world: FakeEnvironment, connect: MakeConnector) -> None:
     """AbstractFetcherThreadTest.testConsumerLagRemovedWithPartition."""
     world.create_topic(TOPIC, 2)
     for partition in range(2):
@@ -326,7 +328,7 @@ def test_the_lag_of_a_partition_goes_with_it(world: FakeWorld, connect: MakeConn
     wait_until(lambda: sorted(beans(first, "ConsumerLag")) == lags[:1], "the other one has left")
 
 
-def test_connectors_of_one_client_id_do_not_touch_each_other(world: FakeWorld, connect: MakeConnector) -> None:
+def test_connectors_of_one_client_id_do_not_touch_each_other(world: FakeEnvironment, connect: MakeConnector) -> None:
     """Closing ``a`` removed the metrics of ``ab``, and those of another ``a``, from the original's registry."""
     world.create_topic(TOPIC, 4)
     members = [connect(group_id=GROUP, client_id=client) for client in ("a", "ab", "a")]
@@ -341,7 +343,7 @@ def test_connectors_of_one_client_id_do_not_touch_each_other(world: FakeWorld, c
     assert beans(members[0], "OwnedPartitionsCount")[f"clientId=a,groupId={GROUP}"] == {"Value": 0}
 
 
-def test_metrics_leak(world: FakeWorld, connect: MakeConnector) -> None:
+def test_metrics_leak(world: FakeEnvironment, connect: MakeConnector) -> None:
     """MetricsTest.testMetricsLeak: connectors that come and go leave nothing; here each takes its registry with it."""
     world.create_topic(TOPIC, 1)
     numbers = []
@@ -364,7 +366,7 @@ def test_metrics_leak(world: FakeWorld, connect: MakeConnector) -> None:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def test_a_dump_is_whole_or_not_there(tmp_path: Path, world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_dump_is_whole_or_not_there(tmp_path: Path, world: FakeEnvironment, connect: MakeConnector) -> None:
     path = tmp_path / "metrics.json"
     connector = connect(group_id=GROUP)
     connector.dump_metrics(path)
@@ -382,7 +384,7 @@ def test_a_dump_is_whole_or_not_there(tmp_path: Path, world: FakeWorld, connect:
 
 
 def test_prometheus_shows_every_row_with_labels_that_tell_connectors_apart(
-    world: FakeWorld, connect: MakeConnector
+    world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC, 2)
     world.cluster.append(TOPIC, 0, [b"value"] * 3)
@@ -419,11 +421,11 @@ def test_every_counter_that_an_alert_watches_is_there_before_it_counts() -> None
     page = (docs / "how-to" / "watch-a-member-with-prometheus.md").read_text("utf-8")
     watched = set(re.findall(r"zkconsumer_count_(\w+)_total", page))
     assert watched
-    assert watched <= set(COUNTED_FROM_THE_START)
+    assert watched <= set(COUNTERS_SHOWN_AS_ZERO)
     counters = (docs / "reference" / "counters.md").read_text("utf-8").partition("\n## ")[0]
     known = set(re.findall(r"(?m)^\| `(\w+)` \|", counters))
     successes = {"commits", "kafka_commits"}
-    assert set(COUNTED_FROM_THE_START) == {name for name in known - successes if not name.startswith("spark_")}
+    assert set(COUNTERS_SHOWN_AS_ZERO) == {name for name in known - successes if not name.startswith("spark_")}
 
 
 def beans_of_partition(members: list[ZookeeperConsumerConnector], stream: Any) -> int:

@@ -1,4 +1,4 @@
-"""``describe_modern_group``: whether a modern group of some name is alive."""
+"""``describe_coordinator_group``: whether a modern group of some name is alive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka.error_codes import NOT_COORDINATOR, BrokerError
-from zkconsumer.kafka.modern_groups import ModernMember, describe_coordinator_group
-from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ApiRanges, VersionRange
+from zkconsumer.kafka.modern_groups import CoordinatorGroupMember, describe_coordinator_group
+from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, SupportedVersions, VersionRange
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
 from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from zkconsumer.wire.schemas.list_groups import ListedGroup, ListGroupsResponse
 
-RECENT = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(0, 5), LIST_GROUPS.key: VersionRange(0, 5)})
-OLDER = ApiRanges({DESCRIBE_GROUPS.key: VersionRange(0, 3), LIST_GROUPS.key: VersionRange(0, 3)})
+RECENT = SupportedVersions({DESCRIBE_GROUPS.key: VersionRange(0, 5), LIST_GROUPS.key: VersionRange(0, 5)})
+OLDER = SupportedVersions({DESCRIBE_GROUPS.key: VersionRange(0, 3), LIST_GROUPS.key: VersionRange(0, 3)})
 MEMBER = DescribedGroupMember(
     member_id="m-1", client_id="c", client_host="/h", member_metadata=b"", member_assignment=b""
 )
@@ -43,26 +43,30 @@ def described(state: str, *members: DescribedGroupMember, error: int = 0, group:
     )  # fmt: skip
 
 
-def ask(answers: Answers, ranges: ApiRanges = RECENT) -> Any:
+def ask(answers: Answers, ranges: SupportedVersions = RECENT) -> Any:
     connection: Any = answers
     return describe_coordinator_group(connection, ranges, "g", 1_000)
 
 
 def test_members_are_told() -> None:
     found = ask(Answers([described("Stable", MEMBER)]))
-    assert (found.state, found.members, found.is_alive) == ("Stable", (ModernMember("m-1", "c", "/h"),), True)
+    assert (found.state, found.members, found.has_members) == (
+        "Stable",
+        (CoordinatorGroupMember("m-1", "c", "/h"),),
+        True,
+    )
 
 
-@pytest.mark.parametrize(("state", "is_alive"), [("Empty", False), ("PreparingRebalance", True), ("Dead", False)])
-def test_a_group_without_members_is_alive_while_they_come(state: str, is_alive: bool) -> None:
-    assert ask(Answers([described(state)]), OLDER).is_alive is is_alive
+@pytest.mark.parametrize(("state", "has_members"), [("Empty", False), ("PreparingRebalance", True), ("Dead", False)])
+def test_a_group_without_members_is_alive_while_they_come(state: str, has_members: bool) -> None:
+    assert ask(Answers([described(state)]), OLDER).has_members is has_members
 
 
-@pytest.mark.parametrize(("state", "is_alive"), [("Stable", True), ("Empty", False)])
-def test_a_group_of_the_newer_protocol_is_dead_to_the_first_question_and_listed(state: str, is_alive: bool) -> None:
+@pytest.mark.parametrize(("state", "has_members"), [("Stable", True), ("Empty", False)])
+def test_a_group_of_the_newer_protocol_is_dead_to_the_first_question_and_listed(state: str, has_members: bool) -> None:
     answers = Answers([described("Dead")], [ListedGroup(group_id="g", protocol_type="consumer", group_state=state)])
     found = ask(answers)
-    assert (found.state, found.is_alive) == (state, is_alive)
+    assert (found.state, found.has_members) == (state, has_members)
     assert answers.asked == [("DescribeGroups", 5), ("ListGroups", 4)]
 
 
@@ -74,7 +78,7 @@ def test_older_brokers_are_not_asked_twice() -> None:
 
 def test_a_broker_that_cannot_say_what_it_speaks_is_asked_in_the_oldest_version() -> None:
     answers = Answers([described("Stable", MEMBER)])
-    assert ask(answers, ASSUMED_BEFORE_0_10).is_alive
+    assert ask(answers, ASSUMED_BEFORE_0_10).has_members
     assert answers.asked == [("DescribeGroups", 0)]
 
 
@@ -84,4 +88,4 @@ def test_errors_are_raised() -> None:
     with pytest.raises(RemoteProtocolError, match="not answered for group g"):
         ask(Answers([described("Stable", group="another")]))
     with pytest.raises(KafkaException):
-        ask(Answers([]), ApiRanges({}))
+        ask(Answers([]), SupportedVersions({}))

@@ -6,9 +6,9 @@ import pytest
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import versions
-from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_OF_0_9, ApiRanges, VersionRange, negotiate
+from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions, VersionRange, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
 from zkconsumer.testing.fake_releases import RELEASES
@@ -34,7 +34,7 @@ SHORT_MS = 20
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait half a second for the silence of 0.9."""
-    monkeypatch.setattr(versions, "SILENCE_MS", SHORT_MS)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", SHORT_MS)
 
 
 def connected(cluster: FakeCluster) -> Connection:
@@ -49,7 +49,7 @@ def test_the_ranges_of_every_release(release: str) -> None:
         assert not ranges.is_assumed
     else:
         knows_members = RELEASES[release].supports_group_members
-        assert ranges is (ASSUMED_OF_0_9 if knows_members else ASSUMED_BEFORE_0_10)
+        assert ranges is (ASSUMED_FOR_0_9 if knows_members else ASSUMED_BEFORE_0_10)
         assert {ranges.supports(api, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)} == {knows_members}
         assert {ranges.pick(api) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA)} == {0}
 
@@ -115,18 +115,18 @@ def test_a_port_that_always_closes_is_no_broker() -> None:
 def test_a_broker_that_answers_nothing_is_not_taken_for_an_old_one() -> None:
     cluster = FakeCluster(release="3.9.1")
     cluster.inject(Hold(), times=None)
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         negotiate(connected(cluster), SHORT_MS)
-    assert caught.value.reason is Reason.TIMED_OUT
+    assert caught.value.reason is ConnectionFailureReason.TIMED_OUT
 
 
 def test_a_broker_that_is_down_is_not_taken_for_an_old_one() -> None:
     cluster = FakeCluster()
     connection = connected(cluster)
     cluster.stop_broker(0)
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(BrokerConnectionError) as caught:
         negotiate(connection, TIMEOUT_MS)
-    assert caught.value.reason is Reason.REFUSED
+    assert caught.value.reason is ConnectionFailureReason.REFUSED
 
 
 def test_a_broker_that_refuses_to_tell_says_why() -> None:
@@ -149,7 +149,7 @@ def test_a_broker_that_refuses_to_tell_says_why() -> None:
     ],
 )
 def test_the_highest_common_version_is_picked(there: tuple[int, int], at_most: int | None, picked: int) -> None:
-    assert ApiRanges({FETCH.key: VersionRange(*there)}).pick(FETCH, at_most) == picked
+    assert SupportedVersions({FETCH.key: VersionRange(*there)}).pick(FETCH, at_most) == picked
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_the_highest_common_version_is_picked(there: tuple[int, int], at_most: i
 )
 def test_no_common_version_names_both_ranges(there: tuple[int, int], at_most: int | None, text: str) -> None:
     with pytest.raises(KafkaException, match=text):
-        ApiRanges({FETCH.key: VersionRange(*there)}).pick(FETCH, at_most)
+        SupportedVersions({FETCH.key: VersionRange(*there)}).pick(FETCH, at_most)
 
 
 def test_an_api_that_the_broker_lacks() -> None:
-    ranges = ApiRanges({FETCH.key: VersionRange(0, 3)})
+    ranges = SupportedVersions({FETCH.key: VersionRange(0, 3)})
     with pytest.raises(KafkaException, match=r"the broker does not know Metadata \(API 3\)"):
         ranges.pick(METADATA)
     assert ranges.supports(FETCH, 3)

@@ -16,11 +16,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bridge.broker.listeners import Listener, read_listener, with_advertised
-from bridge.broker.settings import BrokerSettings
-from bridge.client.config import SETTINGS as GROUP_SETTINGS
-from bridge.client.config import CoordinatorConsumerConfig, GroupConfig
-from bridge.spark.option_table import OWN as SPARK_SETTINGS
+from bridge.broker.listeners import BrokerListener, read_listener, with_advertised
+from bridge.broker.settings import BrokerServerSettings
+from bridge.client.config import GROUP_SETTINGS as GROUP_SETTINGS
+from bridge.client.config import CoordinatorConsumerConfig, GroupMemberConfig
+from bridge.spark.option_table import SOURCE_OPTIONS as SPARK_SETTINGS
 from bridge.spark.options import read_options
 from zkconsumer.admin.session import tools_config
 from zkconsumer.cli.main import main
@@ -28,7 +28,7 @@ from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.config_tables.jaas import PLAIN_MODULE
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.security import connection_factory_from_config
-from zkconsumer.settings import Setting, unmasked, mask_user
+from zkconsumer.settings import Setting, mask_user, unmasked
 from zkconsumer.zk.security import zk_security_of
 
 S = "hunter2secret"
@@ -187,7 +187,7 @@ def test_no_configuration_shows_one(key: str, texts: Texts, tmp_path: Path) -> N
                 lambda value=value: ConsumerConfig.from_files(None, {**BASE, attribute: value}),  # type: ignore[misc]
                 lambda value=value: ConsumerConfig.from_properties(BASE).with_overrides({key: value}),  # type: ignore[misc]
                 lambda given=given: CoordinatorConsumerConfig.from_properties(given),  # type: ignore[misc]
-                lambda value=value: GroupConfig({"group.id": "g", key: value}),  # type: ignore[misc]
+                lambda value=value: GroupMemberConfig({"group.id": "g", key: value}),  # type: ignore[misc]
                 lambda: tools_config("z:2181", file),
             )
         texts.check()
@@ -227,10 +227,10 @@ def test_no_setting_of_the_development_broker_shows_one(texts: Texts) -> None:
         texts.try_(
             lambda value=value: read_listener(f"PLAINTEXT://{value}"),  # type: ignore[misc]
             lambda value=value: read_listener(value),  # type: ignore[misc]
-            lambda value=value: with_advertised([Listener("A", "PLAINTEXT", "h", 1)], [f"A://{value}"]),  # type: ignore[misc]
-            lambda value=value: BrokerSettings(zookeeper=value).check(),  # type: ignore[misc]
+            lambda value=value: with_advertised([BrokerListener("A", "PLAINTEXT", "h", 1)], [f"A://{value}"]),  # type: ignore[misc]
+            lambda value=value: BrokerServerSettings(zookeeper=value).check(),  # type: ignore[misc]
         )
-    texts.look_at(BrokerSettings(users={"u": S}))
+    texts.look_at(BrokerServerSettings(users={"u": S}))
     texts.check()
 
 

@@ -10,9 +10,9 @@ import pytest
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.checker import HistoryWriter
 from zkconsumer.testing.lab import observer as module
-from zkconsumer.testing.lab.observer import Observer
+from zkconsumer.testing.lab.observer import GroupObserver
 from zkconsumer.testing.sandbox import wait_until
-from zkconsumer.testing.sandbox.zookeeper_admin import NodeSeen
+from zkconsumer.testing.sandbox.zookeeper_admin import ZnodeSnapshot
 
 OWNER = "/consumers/g/owners/t/0"
 OFFSET = "/consumers/g/offsets/t/0"
@@ -25,23 +25,23 @@ class FakeAdmin:
     last: FakeAdmin
 
     def __init__(self, *_: object) -> None:
-        self.nodes: dict[str, NodeSeen] = {}
+        self.nodes: dict[str, ZnodeSnapshot] = {}
         self.tell: Callable[[str], None] = lambda _: None
         FakeAdmin.last = self
 
-    def look(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, NodeSeen | None]:
+    def read_and_watch(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, ZnodeSnapshot | None]:
         self.tell = on_change
         return {path: self.nodes.get(path) for path in paths}
 
-    def look_at_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
+    def read_and_watch_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
         return None
 
     def close(self) -> None:
         pass
 
 
-def node(data: bytes, age_ms: int, zxid: int) -> NodeSeen:
-    return NodeSeen(data, 1, zxid, zxid, SYSTEM_CLOCK.wall_ms() - age_ms)
+def node(data: bytes, age_ms: int, zxid: int) -> ZnodeSnapshot:
+    return ZnodeSnapshot(data, 1, zxid, zxid, SYSTEM_CLOCK.wall_ms() - age_ms)
 
 
 @pytest.mark.parametrize(("path", "data"), [(OWNER, b"g_m-0"), (OFFSET, b"7")])
@@ -49,7 +49,7 @@ def test_the_delay_of_the_observer_is_the_age_of_what_it_sees(
     path: str, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ZooKeeperAdmin", FakeAdmin)
-    observer = Observer("unused", "g", {"t": 1}, HistoryWriter(tmp_path / "h.jsonl"), object())  # type: ignore[arg-type]
+    observer = GroupObserver("unused", "g", {"t": 1}, HistoryWriter(tmp_path / "h.jsonl"), object())  # type: ignore[arg-type]
     try:
         assert observer.delay_ms == 0
         for age_ms, zxid in ((90_000, 5), (40_000, 6)):
@@ -69,7 +69,7 @@ def test_what_stood_before_the_first_look_is_not_late(tmp_path: Path, monkeypatc
             self.nodes = {OWNER: node(b"g_m-0", 90_000, 5), OFFSET: node(b"7", 90_000, 6)}
 
     monkeypatch.setattr(module, "ZooKeeperAdmin", Populated)
-    observer = Observer("unused", "g", {"t": 1}, HistoryWriter(tmp_path / "h.jsonl"), object())  # type: ignore[arg-type]
+    observer = GroupObserver("unused", "g", {"t": 1}, HistoryWriter(tmp_path / "h.jsonl"), object())  # type: ignore[arg-type]
     try:
         assert observer.owners
         assert observer.offsets

@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.admin import offset_files
-from zkconsumer.admin.offset_files import BadOffsetFile, Exported, FileOffset, Format, format_file, parse_file
+from zkconsumer.admin.offset_files import (
+    ExportedOffset,
+    FileOffset,
+    OffsetFileError,
+    OffsetFileFormat,
+    format_file,
+    parse_file,
+)
 from zkconsumer.admin.offset_plan import offsets_of_group
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 
 T0, T1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 LONG = 2**63 - 1
-TWO = [Exported("g1", T1, 17), Exported("g1", T0, 42, changed_ms=1_000), Exported("a", T0, 1)]
+TWO = [ExportedOffset("g1", T1, 17), ExportedOffset("g1", T0, 42, changed_ms=1_000), ExportedOffset("a", T0, 1)]
 
 ZK = "/consumers/a/offsets/clicks/0:1\n/consumers/g1/offsets/clicks/0:42\n/consumers/g1/offsets/clicks/1:17\n"
 CSV = "a,clicks,0,1\ng1,clicks,0,42\ng1,clicks,1,17\n"
@@ -24,29 +31,33 @@ JSON = (
 )
 
 
-def values(text: str, format_: Format | None = None) -> list[tuple[str | None, str, int]]:
+def values(text: str, format_: OffsetFileFormat | None = None) -> list[tuple[str | None, str, int]]:
     return [(each.group, str(each.tp), each.offset) for each in parse_file(text.encode(), format_).offsets]
 
 
-def why(text: str, format_: Format | None = None) -> str:
-    with pytest.raises(BadOffsetFile) as raised:
+def why(text: str, format_: OffsetFileFormat | None = None) -> str:
+    with pytest.raises(OffsetFileError) as raised:
         parse_file(text.encode(), format_)
     return str(raised.value)
 
 
-@pytest.mark.parametrize(("format_", "text"), [(Format.ZK, ZK), (Format.CSV, CSV), (Format.JSON, JSON)])
-def test_what_is_written_is_sorted_and_read_again(format_: Format, text: str) -> None:
+@pytest.mark.parametrize(
+    ("format_", "text"), [(OffsetFileFormat.ZK, ZK), (OffsetFileFormat.CSV, CSV), (OffsetFileFormat.JSON, JSON)]
+)
+def test_what_is_written_is_sorted_and_read_again(format_: OffsetFileFormat, text: str) -> None:
     assert format_file(format_, TWO, store="kafka", exported_ms=5) == text
     parsed = parse_file(text.encode())
     assert parsed.format is format_
     assert parsed.groups == ["a", "g1"]
     assert parsed.remarks == ()
     assert values(text) == [("a", "clicks/0", 1), ("g1", "clicks/0", 42), ("g1", "clicks/1", 17)]
-    assert (parsed.store, parsed.convention) == (("kafka", "next") if format_ is Format.JSON else (None, None))
+    assert (parsed.store, parsed.convention) == (
+        ("kafka", "next") if format_ is OffsetFileFormat.JSON else (None, None)
+    )
 
 
 def test_csv_of_one_group_has_no_group_as_kafka_consumer_groups_reads_it() -> None:
-    text = format_file(Format.CSV, TWO[:2], store="zookeeper", exported_ms=5)
+    text = format_file(OffsetFileFormat.CSV, TWO[:2], store="zookeeper", exported_ms=5)
     assert text == "clicks,0,42\nclicks,1,17\n"
     assert parse_file(text.encode()).offsets == (FileOffset(None, T0, 42, 1), FileOffset(None, T1, 17, 2))
 
@@ -193,12 +204,12 @@ def test_every_problem_is_listed_but_not_a_hundred() -> None:
 
 @pytest.mark.parametrize(("data", "problem"), [(b"", "the file is empty"), (b"\n\n", "the file is empty")])
 def test_an_empty_file_is_not_taken_for_nothing_to_do(data: bytes, problem: str) -> None:
-    with pytest.raises(BadOffsetFile, match=problem):
+    with pytest.raises(OffsetFileError, match=problem):
         parse_file(data)
 
 
 def test_bytes_that_are_no_text_are_named_by_their_line() -> None:
-    with pytest.raises(BadOffsetFile, match="line 2: not UTF-8"):
+    with pytest.raises(OffsetFileError, match="line 2: not UTF-8"):
         parse_file(b"clicks,0,1\n\xff\xfe\x00")
 
 
@@ -208,7 +219,7 @@ def test_a_first_line_of_no_format_is_named() -> None:
 
 
 def test_a_format_that_was_named_is_not_guessed() -> None:
-    assert "not JSON" in why(CSV, Format.JSON)
+    assert "not JSON" in why(CSV, OffsetFileFormat.JSON)
 
 
 def test_files_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:

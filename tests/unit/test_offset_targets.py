@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.admin.log_ranges import AtTime, How, LogRange
+from zkconsumer.admin.log_ranges import LogRange, OffsetForTime, OffsetForTimeKind
 from zkconsumer.admin.offset_plan import higher_in_other_store, plan_delete, plan_import, plan_set
 from zkconsumer.admin.offset_targets import (
-    Resolved,
+    ResetOffset,
+    ResetTarget,
     ShiftBy,
-    Target,
     ToCurrent,
     ToEarliest,
     ToFile,
@@ -23,7 +23,7 @@ from zkconsumer.admin.offset_targets import (
     parse_scope,
     resolve_target,
 )
-from zkconsumer.errors import UnsafeName, UsageError
+from zkconsumer.errors import InvalidNameError, UsageError
 from zkconsumer.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("clicks", number) for number in range(3))
@@ -34,23 +34,23 @@ BEYOND, BEFORE = "is beyond the end of the log", "is before the start of the log
 @pytest.mark.parametrize(
     ("target", "current", "expected"),
     [
-        (ToEarliest(), 15, Resolved(10)),
-        (ToLatest(), None, Resolved(20)),
-        (ToCurrent(), 15, Resolved(15)),
-        (ToCurrent(), 99, Resolved(99)),
-        (ToCurrent(), None, Resolved(20, "had none: the end of the log")),
-        (ToOffset(12), None, Resolved(12)),
-        (ToOffset(20), None, Resolved(20)),
-        (ToOffset(21), None, Resolved(20, f"21 {BEYOND}")),
-        (ToOffset(9), None, Resolved(10, f"9 {BEFORE}")),
-        (ShiftBy(-3), 15, Resolved(12)),
-        (ShiftBy(-9), 15, Resolved(10, f"6 {BEFORE}")),
-        (ShiftBy(2**63 - 1), 15, Resolved(20, f"{2**63 + 14} {BEYOND}")),
+        (ToEarliest(), 15, ResetOffset(10)),
+        (ToLatest(), None, ResetOffset(20)),
+        (ToCurrent(), 15, ResetOffset(15)),
+        (ToCurrent(), 99, ResetOffset(99)),
+        (ToCurrent(), None, ResetOffset(20, "had none: the end of the log")),
+        (ToOffset(12), None, ResetOffset(12)),
+        (ToOffset(20), None, ResetOffset(20)),
+        (ToOffset(21), None, ResetOffset(20, f"21 {BEYOND}")),
+        (ToOffset(9), None, ResetOffset(10, f"9 {BEFORE}")),
+        (ShiftBy(-3), 15, ResetOffset(12)),
+        (ShiftBy(-9), 15, ResetOffset(10, f"6 {BEFORE}")),
+        (ShiftBy(2**63 - 1), 15, ResetOffset(20, f"{2**63 + 14} {BEYOND}")),
         (ShiftBy(1), None, "it has no offset that could be shifted"),
-        (ToFile({T0: 30}), 15, Resolved(20, f"30 {BEYOND}")),
+        (ToFile({T0: 30}), 15, ResetOffset(20, f"30 {BEYOND}")),
     ],
 )
-def test_a_target_means_an_offset(target: Target, current: int | None, expected: Resolved | str) -> None:
+def test_a_target_means_an_offset(target: ResetTarget, current: int | None, expected: ResetOffset | str) -> None:
     assert resolve_target(target, T0, current, LOG) == expected
 
 
@@ -63,13 +63,13 @@ def test_a_target_means_an_offset(target: Target, current: int | None, expected:
         ("start", "by segment: the start of the log"),
     ],
 )
-def test_a_time_says_how_exact_it_is(how: How, remark: str) -> None:
-    assert resolve_target(ToTime(5), T0, None, LogRange(10, 20, AtTime(13, how))) == Resolved(13, remark)
+def test_a_time_says_how_exact_it_is(how: OffsetForTimeKind, remark: str) -> None:
+    assert resolve_target(ToTime(5), T0, None, LogRange(10, 20, OffsetForTime(13, how))) == ResetOffset(13, remark)
 
 
 def test_a_log_that_is_not_known_is_a_reason_except_where_it_does_not_matter() -> None:
     assert resolve_target(ToLatest(), T0, 15, "nobody leads it") == "nobody leads it"
-    assert resolve_target(ToCurrent(), T0, 15, "nobody leads it") == Resolved(15)
+    assert resolve_target(ToCurrent(), T0, 15, "nobody leads it") == ResetOffset(15)
 
 
 # --- times ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_partitions_that_are_none_are_refused(text: str) -> None:
 
 
 def test_a_topic_that_is_none_is_refused() -> None:
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         parse_scope(["../clicks"])
 
 

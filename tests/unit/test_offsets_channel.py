@@ -11,11 +11,11 @@ import pytest
 from tests.fix_world import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.events import KafkaWritten, Outcome
-from zkconsumer.errors import WorldError
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.errors import UnavailableError
 from zkconsumer.kafka import versions
-from zkconsumer.kafka.coordinator_lookup import ChannelSettings
-from zkconsumer.kafka.offsets_channel import Fetched, Job, OffsetsChannel
+from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
+from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel, OffsetsChannelJob
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
 from zkconsumer.testing.fake_releases import RELEASES
@@ -25,7 +25,7 @@ from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETC
 GROUP = "g1"
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENT_MS = 5_000
-DONE = KafkaWritten(Outcome.DONE)
+DONE = KafkaCommitResult(WriteOutcome.DONE)
 WITH_GROUPS = [name for name, release in RELEASES.items() if FIND_COORDINATOR.key in release.ranges]
 
 
@@ -40,18 +40,18 @@ class Talk:
         given = {"socket_timeout_ms": 500, "backoff_ms": 5} | settings
         self.channel = OffsetsChannel(
             "test",
-            ChannelSettings(GROUP, "client", **given),
+            OffsetsChannelSettings(GROUP, "client", **given),
             cluster.connect,
             lambda: self.find_brokers(),
             SYSTEM_CLOCK,
             lambda name, error: self.deaths.append(error),
         )
 
-    def start_fetch(self, timeout_ms: int = PATIENT_MS) -> tuple[Job, list[Fetched]]:
-        box: list[Fetched] = []
+    def start_fetch(self, timeout_ms: int = PATIENT_MS) -> tuple[OffsetsChannelJob, list[OffsetFetchOutcome]]:
+        box: list[OffsetFetchOutcome] = []
         return self.channel.fetch([A, B], timeout_ms, box.append), box
 
-    def fetch(self, timeout_ms: int = PATIENT_MS) -> Fetched:
+    def fetch(self, timeout_ms: int = PATIENT_MS) -> OffsetFetchOutcome:
         _, box = self.start_fetch(timeout_ms)
         wait_until(lambda: box or self.deaths, "the fetch ends")
         assert not self.deaths
@@ -61,11 +61,11 @@ class Talk:
         self,
         offsets: Mapping[TopicPartition, int],
         attempts: int = 1,
-        look: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, KafkaWritten]] | None = None,
-    ) -> Mapping[TopicPartition, KafkaWritten]:
-        box: list[Mapping[TopicPartition, KafkaWritten]] = []
+        look: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, KafkaCommitResult]] | None = None,
+    ) -> Mapping[TopicPartition, KafkaCommitResult]:
+        box: list[Mapping[TopicPartition, KafkaCommitResult]] = []
 
-        def check(partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, KafkaWritten]:
+        def check(partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, KafkaCommitResult]:
             self.looks.append(list(partitions))
             return {} if look is None else look(partitions)
 
@@ -83,7 +83,7 @@ class Talk:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def make() -> Iterator[Callable[..., Talk]]:
 def test_offsets_are_fetched_and_committed_at_brokers_of_every_age(make: Callable[..., Talk], release: str) -> None:
     talk = make(release)
     talk.cluster.commit(GROUP, "t", 0, 7)
-    assert talk.fetch() == Fetched({A: 7, B: -1}, {})
+    assert talk.fetch() == OffsetFetchOutcome({A: 7, B: -1}, {})
     assert talk.commit({A: 9, B: 3}) == {A: DONE, B: DONE}
     assert talk.committed() == {A: 9, B: 3}
     assert {seen.version for seen in talk.cluster.requests if seen.api in (OFFSET_COMMIT, OFFSET_FETCH)} != {0}
@@ -157,13 +157,11 @@ def test_defect_32_an_error_of_the_group_is_asked_again_and_is_no_offset(
     talk = make(release)
     talk.cluster.commit(GROUP, "t", 0, 7)
     talk.cluster.inject(GroupError(GROUP, code), api=OFFSET_FETCH, times=3)
-    assert talk.fetch() == Fetched({A: 7, B: -1}, {})
+    assert talk.fetch() == OffsetFetchOutcome({A: 7, B: -1}, {})
 
 
 @pytest.mark.parametrize("release", WITH_GROUPS)
-def test_a_coordinator_that_only_loads_is_named_when_the_time_is_over(
-    make: Callable[..., Talk], release: str
-) -> None:
+def test_a_coordinator_that_only_loads_is_named_when_the_time_is_over(make: Callable[..., Talk], release: str) -> None:
     talk = make(release)
     talk.cluster.inject(GroupError(GROUP, 14), api=OFFSET_FETCH, times=None)
     fetched = talk.fetch(timeout_ms=300)
@@ -189,37 +187,49 @@ def test_a_broker_that_closes_the_connection_costs_one_attempt(make: Callable[..
     talk = make()
     talk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT, times=2)
     results = talk.commit({A: 9}, attempts=1)
-    assert results[A].outcome is Outcome.UNKNOWN
+    assert results[A].outcome is WriteOutcome.UNKNOWN
     assert talk.commit({A: 9}, attempts=2) == {A: DONE}
     assert talk.asked(OFFSET_COMMIT) == 3
 
 
 def test_a_commit_that_may_have_been_written_is_not_told_as_refused(make: Callable[..., Talk]) -> None:
     talk = make()
-    looks: list[Mapping[TopicPartition, KafkaWritten]] = [{}, {A: KafkaWritten(Outcome.FAILED, "in doubt")}]
+    looks: list[Mapping[TopicPartition, KafkaCommitResult]] = [
+        {},
+        {A: KafkaCommitResult(WriteOutcome.FAILED, "in doubt")},
+    ]
     talk.cluster.inject(CloseConnection(), api=OFFSET_COMMIT)
     results = talk.commit({A: 9}, attempts=2, look=lambda _: looks.pop(0))
-    assert results == {A: KafkaWritten(Outcome.UNKNOWN, "in doubt")}, "the first attempt may have written it"
+    assert results == {A: KafkaCommitResult(WriteOutcome.UNKNOWN, "in doubt")}, "the first attempt may have written it"
 
 
 def test_a_commit_that_is_begun_again_may_have_been_written_before(make: Callable[..., Talk]) -> None:
     talk = make()
-    looks: list[Mapping[TopicPartition, KafkaWritten]] = [{}, {A: KafkaWritten(Outcome.FAILED, "in doubt")}]
+    looks: list[Mapping[TopicPartition, KafkaCommitResult]] = [
+        {},
+        {A: KafkaCommitResult(WriteOutcome.FAILED, "in doubt")},
+    ]
     talk.cluster.inject(Hold(), api=OFFSET_COMMIT)
-    box: list[Mapping[TopicPartition, KafkaWritten]] = []
+    box: list[Mapping[TopicPartition, KafkaCommitResult]] = []
     talk.channel.commit({A: 9}, 1, lambda _: looks.pop(0), box.append)
     talk.cluster.wait_for_request(lambda seen: seen.api is OFFSET_COMMIT, PATIENT_MS)
     talk.channel._lookup.interrupt()  # as when the job before is cancelled in the moment in which it ends
     wait_until(lambda: box, "the commit ends")
-    assert box == [{A: KafkaWritten(Outcome.UNKNOWN, "in doubt")}]
+    assert box == [{A: KafkaCommitResult(WriteOutcome.UNKNOWN, "in doubt")}]
 
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
-    [(7, Outcome.UNKNOWN), (14, Outcome.FAILED), (15, Outcome.UNKNOWN), (16, Outcome.FAILED), (28, Outcome.FAILED)],
+    [
+        (7, WriteOutcome.UNKNOWN),
+        (14, WriteOutcome.FAILED),
+        (15, WriteOutcome.UNKNOWN),
+        (16, WriteOutcome.FAILED),
+        (28, WriteOutcome.FAILED),
+    ],
 )
 def test_some_errors_are_answered_to_a_commit_that_stands_in_the_log(
-    make: Callable[..., Talk], code: int, outcome: Outcome
+    make: Callable[..., Talk], code: int, outcome: WriteOutcome
 ) -> None:
     talk = make()
     talk.cluster.inject(GroupError(GROUP, code), api=OFFSET_COMMIT)
@@ -252,7 +262,7 @@ def test_no_broker_at_all_ends_in_time_and_says_so(make: Callable[..., Talk]) ->
     assert talk.fetch(timeout_ms=200).failed[A] == "no broker is registered in ZooKeeper (/brokers/ids)"
 
     def silent() -> None:
-        raise WorldError("ZooKeeper did not answer")
+        raise UnavailableError("ZooKeeper did not answer")
 
     talk.find_brokers = silent
     assert "ZooKeeper did not answer" in talk.fetch(timeout_ms=200).failed[A]
@@ -381,7 +391,7 @@ def test_a_partition_that_the_broker_has_not_learnt_of_yet_is_asked_for_again(ma
     talk.cluster.commit(GROUP, "t", 0, 7)
     talk.cluster.commit(GROUP, "t", 1, 5)
     talk.cluster.inject(PartitionError(B, 3), api=OFFSET_FETCH, times=4)
-    assert talk.fetch() == Fetched({A: 7, B: 5}, {})
+    assert talk.fetch() == OffsetFetchOutcome({A: 7, B: 5}, {})
 
 
 # --- the look before the request ------------------------------------------------------------------------------------
@@ -389,7 +399,7 @@ def test_a_partition_that_the_broker_has_not_learnt_of_yet_is_asked_for_again(ma
 
 def test_what_the_look_forbids_is_not_sent(make: Callable[..., Talk]) -> None:
     talk = make()
-    lost = KafkaWritten(Outcome.NOT_OWNER, "the owner node is gone")
+    lost = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is gone")
     assert talk.commit({A: 9, B: 4}, look=lambda _: {A: lost}) == {A: lost, B: DONE}
     assert talk.committed() == {B: 4}
     assert talk.commit({A: 9}, attempts=3, look=lambda _: {A: lost}) == {A: lost}
@@ -402,7 +412,7 @@ def test_the_look_comes_after_the_coordinator_was_found_and_before_every_request
     talk.cluster.inject(GroupError(GROUP, 14), api=OFFSET_COMMIT, times=2)
     seen: list[tuple[int, int]] = []
 
-    def look(_: Iterable[TopicPartition]) -> Mapping[TopicPartition, KafkaWritten]:
+    def look(_: Iterable[TopicPartition]) -> Mapping[TopicPartition, KafkaCommitResult]:
         seen.append((talk.asked(FIND_COORDINATOR), talk.asked(OFFSET_COMMIT)))
         return {}
 
@@ -433,11 +443,11 @@ def test_the_answer_of_a_job_that_is_cancelled_when_it_has_come_is_told_to_nobod
     talk = make()
     told: list[str] = []
 
-    def answered(job: Job) -> Callable[[], None]:
+    def answered(job: OffsetsChannelJob) -> Callable[[], None]:
         talk.channel.cancel(job)
         return lambda: told.append("the answer")
 
-    talk.channel._enqueue(Job(talk.channel, answered, SYSTEM_CLOCK.now_ms() + PATIENT_MS))
+    talk.channel._enqueue(OffsetsChannelJob(talk.channel, answered, SYSTEM_CLOCK.now_ms() + PATIENT_MS))
     talk.fetch()
     assert told == []
 
@@ -476,7 +486,7 @@ def test_a_coordinator_that_never_answers_ends_in_time(make: Callable[..., Talk]
     talk.cluster.inject(Hold(), api=OFFSET_FETCH, times=None)
     assert "within" in talk.fetch(timeout_ms=300).failed[A]
     talk.cluster.inject(Hold(), api=OFFSET_COMMIT, times=None)
-    assert talk.commit({A: 9}, attempts=2)[A].outcome is Outcome.UNKNOWN
+    assert talk.commit({A: 9}, attempts=2)[A].outcome is WriteOutcome.UNKNOWN
     assert talk.asked(OFFSET_COMMIT) == 2
 
 
@@ -496,4 +506,4 @@ def test_callers_of_many_threads_get_each_its_own_answer(make: Callable[..., Tal
     for thread in threads:
         thread.join()
     wait_until(lambda: all(boxes), "everybody is answered")
-    assert [type(box[0]) for box in boxes] == [dict, Fetched] * 4
+    assert [type(box[0]) for box in boxes] == [dict, OffsetFetchOutcome] * 4

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
-from zkconsumer.zk.packets import MalformedAnswer, Opcode, decode, decode_event, encode, store_error_of
+from zkconsumer.zk.frames import FRAME_BYTES_MAX, FrameBuffer
+from zkconsumer.zk.packets import MalformedResponseError, Opcode, decode, decode_event, encode, store_error_of
 from zkconsumer.zk.requests import (
     Acl,
-    AclsRead,
     BadVersion,
     CheckOp,
+    ChildNames,
     Children,
-    ChildrenOf,
     ConnectionLost,
     Create,
     CreateOp,
@@ -25,25 +24,26 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
-    GetAcls,
     GetMany,
+    GetManyAcls,
+    ManyAclsResult,
     Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
-    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
     OtherError,
     Request,
-    SessionGone,
+    SessionEnded,
     SetAcl,
     SetData,
     SetOp,
     Stat,
     WatchFired,
+    ZnodeAcl,
+    ZnodeData,
 )
 
 STAT = Stat(
@@ -102,7 +102,7 @@ LISTED = b"".join(
         (SetData("/a", b"x", 3), 5, string("/k/a") + string("x") + struct.pack("!i", 3)),
         (Delete("/a"), 2, string("/k/a") + struct.pack("!i", -1)),
         (GetAcl("/a"), 6, string("/k/a")),
-        (GetAcls(("/a",)), 6, string("/k/a")),
+        (GetManyAcls(("/a",)), 6, string("/k/a")),
         (
             GetMany(("/a", "/b")),
             22,
@@ -141,25 +141,25 @@ def test_a_member_of_a_multi_is_written_as_when_it_stands_alone() -> None:
 @pytest.mark.parametrize(
     ("request_", "answer", "result"),
     [
-        (Get("/a"), string("xy") + STAT_BYTES, Node(b"xy", STAT)),
-        (Get("/a"), struct.pack("!i", -1) + STAT_BYTES, Node(b"", STAT)),
+        (Get("/a"), string("xy") + STAT_BYTES, ZnodeData(b"xy", STAT)),
+        (Get("/a"), struct.pack("!i", -1) + STAT_BYTES, ZnodeData(b"", STAT)),
         (Exists("/a"), STAT_BYTES, STAT),
         (SetData("/a", b""), STAT_BYTES, STAT),
         (SetAcl("/a", ()), STAT_BYTES, STAT),
-        (Children("/a"), struct.pack("!i", 2) + string("b") + string("a") + STAT_BYTES, ChildrenOf(["b", "a"], STAT)),
-        (Children("/a"), struct.pack("!i", -1) + STAT_BYTES, ChildrenOf([], STAT)),
+        (Children("/a"), struct.pack("!i", 2) + string("b") + string("a") + STAT_BYTES, ChildNames(["b", "a"], STAT)),
+        (Children("/a"), struct.pack("!i", -1) + STAT_BYTES, ChildNames([], STAT)),
         (Create("/a"), string("/k/a"), "/a"),
         (Delete("/a"), b"", None),
         (
             GetMany(("/a", "/b", "/c")),
             header(4) + string("x") + STAT_BYTES + header(-1, error=-101) + struct.pack("!i", -101) + header(4)
             + string("") + STAT_BYTES + END,
-            [Node(b"x", STAT), NoNode("/b"), Node(b"", STAT)],
+            [ZnodeData(b"x", STAT), NoNode("/b"), ZnodeData(b"", STAT)],
         ),
         (GetMany(()), END, []),
         (GetAcl("/a"), LISTED + STAT_BYTES, (ALICE, WORLD)),
-        (GetAcls(("/a",)), LISTED + STAT_BYTES, AclsRead([NodeAcl((ALICE, WORLD), STAT)])),
-        (GetAcls(("/a",)), struct.pack("!i", -1) + STAT_BYTES, AclsRead([NodeAcl((), STAT)])),
+        (GetManyAcls(("/a",)), LISTED + STAT_BYTES, ManyAclsResult([ZnodeAcl((ALICE, WORLD), STAT)])),
+        (GetManyAcls(("/a",)), struct.pack("!i", -1) + STAT_BYTES, ManyAclsResult([ZnodeAcl((), STAT)])),
         (
             Multi((CreateOp("/a"), SetOp("/a", b""), DeleteOp("/b"), CheckOp("/c"))),
             header(1) + string("/k/a") + header(5) + STAT_BYTES + header(2) + header(13) + END,
@@ -180,14 +180,14 @@ def test_an_error_is_a_value() -> None:
     assert decode(Get("/a"), -101, b"", 0) == NoNode("/a")
     assert decode(Exists("/a"), -101, b"", 0) is None
     assert decode(Exists("/a"), -4, b"", 0) == ConnectionLost("/a")
-    assert decode(GetMany(("/a", "/b")), -112, b"", 0) == [SessionGone("/a"), SessionGone("/b")]
-    assert decode(GetAcls(("/a",)), -102, b"", 0) == AclsRead([NoAuth("/a")])
+    assert decode(GetMany(("/a", "/b")), -112, b"", 0) == [SessionEnded("/a"), SessionEnded("/b")]
+    assert decode(GetManyAcls(("/a",)), -102, b"", 0) == ManyAclsResult([NoAuth("/a")])
     assert decode(Multi((CheckOp("/a"), CheckOp("/b"))), -102, b"", 0) == NoAuth("/a")
 
 
 def test_no_packet_asks_for_the_lists_of_several_nodes() -> None:
     with pytest.raises(ValueError, match="2 access control lists"):
-        encode(GetAcls(("/a", "/b")), "")
+        encode(GetManyAcls(("/a", "/b")), "")
 
 
 def test_equal_lists_are_one_object() -> None:
@@ -201,8 +201,8 @@ def test_equal_lists_are_one_object() -> None:
     "answer", [LISTED, LISTED + b"more" + STAT_BYTES, LISTED[:-2] + STAT_BYTES, struct.pack("!i", 9) + STAT_BYTES, b""]
 )
 def test_a_list_is_all_that_stands_before_the_stat(answer: bytes) -> None:
-    for request in (GetAcl("/a"), GetAcls(("/a",))):
-        with pytest.raises(MalformedAnswer):
+    for request in (GetAcl("/a"), GetManyAcls(("/a",))):
+        with pytest.raises(MalformedResponseError):
             decode(request, 0, answer, 0)
 
 
@@ -232,7 +232,7 @@ REQUESTS: list[Request] = [
     Children("/a"),
     GetMany(("/a", "/b")),
     GetAcl("/a"),
-    GetAcls(("/a",)),
+    GetManyAcls(("/a",)),
     Create("/a"),
     SetData("/a", b""),
     Delete("/a"),
@@ -245,20 +245,20 @@ def test_any_bytes_are_an_answer_or_malformed(request_: Request, error: int, ans
     try:
         decode(request_, error, answer, 0)
         decode_event("/k", answer, 0)
-    except MalformedAnswer as exc:
+    except MalformedResponseError as exc:
         assert str(exc)  # noqa: PT017
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 1_000])
 def test_a_count_of_names_beyond_the_bytes_is_malformed_at_once(count: int) -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponseError):
         decode(Children("/a"), 0, struct.pack("!i", count), 0)
 
 
 def test_an_answer_with_fewer_results_than_operations_is_malformed() -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponseError):
         decode(Multi((CheckOp("/a"), CheckOp("/b"))), 0, header(13) + END, 0)
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponseError):
         decode(Multi((CheckOp("/a"),)), 0, header(-1) + bytes(4) + END, 0)
 
 
@@ -266,7 +266,7 @@ def test_an_answer_with_fewer_results_than_operations_is_malformed() -> None:
 def test_frames_are_whole_packets_however_the_bytes_come(size: int) -> None:
     packets = [b"", b"a", b"bc" * 40, b"d"]
     stream = b"".join(struct.pack("!i", len(packet)) + packet for packet in packets)
-    frames, found = Frames(), []
+    frames, found = FrameBuffer(), []
     for at in range(0, len(stream), size):
         frames.add(stream[at : at + size])
         while (frame := frames.next()) is not None:
@@ -275,8 +275,8 @@ def test_frames_are_whole_packets_however_the_bytes_come(size: int) -> None:
 
 
 def test_what_stands_before_a_length_that_cannot_be_is_given() -> None:
-    frames = Frames()
+    frames = FrameBuffer()
     frames.add(struct.pack("!i", 1) + b"a" + struct.pack("!i", FRAME_BYTES_MAX + 1))
     assert frames.next() == b"a"
-    with pytest.raises(MalformedAnswer, match="a frame of"):
+    with pytest.raises(MalformedResponseError, match="a frame of"):
         frames.next()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from zkconsumer.errors import MalformedZnode, UnsafeName
-from zkconsumer.text import encode_strict, decode_strict, decode_like_java
+from zkconsumer.errors import InvalidNameError, MalformedZnode
+from zkconsumer.text import decode_like_java, decode_strict, encode_strict
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -18,7 +18,7 @@ every_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check._
 
 
 def refuses(check: Callable[[str], str], name: str) -> None:
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         check(name)
 
 
@@ -164,7 +164,7 @@ def test_no_path_is_made_of_an_unsafe_name() -> None:
         lambda: paths.partition_state(TopicPartition("t", -1)),
     ]
     for make in makes:
-        with pytest.raises(UnsafeName):
+        with pytest.raises(InvalidNameError):
             make()
 
 
@@ -187,5 +187,5 @@ def test_what_is_not_utf_8_is_malformed_here_and_replaced_as_java_does() -> None
 
 
 def test_half_a_surrogate_pair_has_no_bytes() -> None:
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         encode_strict("\ud800")

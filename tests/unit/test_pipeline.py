@@ -9,26 +9,26 @@ import pytest
 from zkconsumer.zk.packets import Opcode
 from zkconsumer.zk.pipeline import (
     GET_MANY_PATHS_MAX,
-    MULTI_READ_STRIKES_MAX,
+    MULTI_READ_FAILURES_MAX,
     REFILL_PACKETS,
     WINDOW_PACKETS,
+    PacketSlot,
     Pipeline,
-    Slot,
 )
 from zkconsumer.zk.requests import (
-    AclsRead,
     ConnectionLost,
     Delete,
     Exists,
     Get,
-    GetAcls,
     GetMany,
-    NodeAcl,
+    GetManyAcls,
+    ManyAclsResult,
     NoNode,
     Request,
     Result,
-    SessionGone,
+    SessionEnded,
     SetData,
+    ZnodeAcl,
 )
 
 A, B = 1, 2
@@ -47,7 +47,7 @@ class Bench:
     def ask(self, *requests: Request, session_id: int | None = A) -> None:
         self.pipeline.submit(session_id, requests, self.settled.append)
 
-    def take(self, *, has_multi_read: bool = True) -> list[Slot]:
+    def take(self, *, has_multi_read: bool = True) -> list[PacketSlot]:
         slots = []
         while (slot := self.pipeline.next_slot(has_multi_read=has_multi_read)) is not None:
             slots.append(slot)
@@ -103,7 +103,7 @@ def test_a_full_window_is_filled_again_when_half_of_it_was_answered() -> None:
 def test_what_is_for_another_session_is_refused_and_never_handed_over() -> None:
     bench = Bench()
     bench.ask(Delete("/a"), session_id=B)
-    assert bench.settled == [[SessionGone("/a")]]
+    assert bench.settled == [[SessionEnded("/a")]]
     assert bench.take() == []
 
 
@@ -111,7 +111,7 @@ def test_before_the_first_session_only_what_is_for_any_waits() -> None:
     bench = Bench(None)
     bench.ask(Delete("/a"), session_id=A)
     bench.ask(Delete("/b"), session_id=None)
-    assert bench.settled == [[SessionGone("/a")]]
+    assert bench.settled == [[SessionEnded("/a")]]
     bench.pipeline.begin_session(A)
     assert [slot.request for slot in bench.take()] == [Delete("/b")]
 
@@ -137,9 +137,9 @@ def test_the_end_of_a_session_refuses_what_waits_for_it_and_keeps_what_may_run_i
     bench.ask(Delete("/a"))
     bench.ask(Delete("/b"), session_id=None)
     bench.pipeline.end_session()
-    assert bench.settled == [[SessionGone("/a")]]
+    assert bench.settled == [[SessionEnded("/a")]]
     bench.ask(Delete("/c"))
-    assert bench.settled[1:] == [[SessionGone("/c")]]
+    assert bench.settled[1:] == [[SessionEnded("/c")]]
     bench.pipeline.begin_session(B)
     assert [slot.request for slot in bench.take()] == [Delete("/b")]
 
@@ -151,11 +151,11 @@ def test_closing_refuses_what_waits_and_lets_answers_under_way_come() -> None:
     bench.ask(Exists("/b"))
     bench.pipeline.close()
     bench.ask(Exists("/c"))
-    assert bench.settled == [[SessionGone("/b")], [SessionGone("/c")]]
+    assert bench.settled == [[SessionEnded("/b")], [SessionEnded("/c")]]
     for slot in slots[:-1]:
         slot.on_response(0, b"", 0)
     bench.pipeline.fail_in_flight()
-    assert bench.settled[2] == [None] * (WINDOW_PACKETS - 1) + [SessionGone("/a")] * 2
+    assert bench.settled[2] == [None] * (WINDOW_PACKETS - 1) + [SessionEnded("/a")] * 2
     assert bench.pipeline.session_id is None
 
 
@@ -165,7 +165,7 @@ def test_a_connection_that_breaks_while_closing_leaves_session_gone() -> None:
     [slot] = bench.take()
     bench.pipeline.close()
     slot.on_failure(is_session_over=False)
-    assert bench.settled == [[SessionGone("/a")]]
+    assert bench.settled == [[SessionEnded("/a")]]
 
 
 def test_a_callback_that_raises_is_reported_and_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +215,7 @@ def test_many_nodes_are_one_packet_each_where_the_server_cannot() -> None:
 @pytest.mark.parametrize("has_multi_read", [True, False])
 def test_lists_are_a_packet_each_on_every_server(has_multi_read: bool) -> None:
     bench = Bench()
-    bench.ask(GetAcls(("/a", "/b", "/c")), GetAcls(()), Delete("/d"))
+    bench.ask(GetManyAcls(("/a", "/b", "/c")), GetManyAcls(()), Delete("/d"))
     slots = bench.take(has_multi_read=has_multi_read)
     assert [slot.opcode for slot in slots] == [Opcode.GET_ACL] * 3 + [Opcode.DELETE]
     slots[3].on_response(0, b"", 0)
@@ -224,22 +224,22 @@ def test_lists_are_a_packet_each_on_every_server(has_multi_read: bool) -> None:
     assert bench.settled == []
     slots[1].on_response(0, struct.pack("!i", 0) + STAT, 0)
     [[read, nothing, none]] = bench.settled
-    assert isinstance(read, AclsRead)
+    assert isinstance(read, ManyAclsResult)
     first, second, third = read.found
     assert (first, third) == (NoNode("/a"), ConnectionLost("/c"))
-    assert isinstance(second, NodeAcl)
-    assert (second.acl, nothing, none) == ((), AclsRead([]), None)
+    assert isinstance(second, ZnodeAcl)
+    assert (second.acl, nothing, none) == ((), ManyAclsResult([]), None)
     assert bench.pipeline.packets_sent == 4
 
 
 def test_a_connection_that_ends_over_lists_leaves_each_of_them_unknown() -> None:
     bench = Bench()
-    bench.ask(GetAcls(tuple(f"/{number}" for number in range(WINDOW_PACKETS + 1))))
+    bench.ask(GetManyAcls(tuple(f"/{number}" for number in range(WINDOW_PACKETS + 1))))
     slots = bench.take()
     slots[0].on_response(-101, b"", 0)
     assert not bench.pipeline.on_connection_lost()
     lost = [ConnectionLost(f"/{number}") for number in range(1, WINDOW_PACKETS + 1)]
-    assert bench.settled == [[AclsRead([NoNode("/0"), *lost])]]
+    assert bench.settled == [[ManyAclsResult([NoNode("/0"), *lost])]]
 
 
 def test_too_many_nodes_are_cut() -> None:
@@ -281,7 +281,7 @@ def test_a_multi_read_that_a_server_refuses_as_a_whole_is_asked_one_by_one() -> 
 
 def test_connections_that_end_over_a_multi_read_end_its_use() -> None:
     bench = Bench()
-    for _ in range(MULTI_READ_STRIKES_MAX):
+    for _ in range(MULTI_READ_FAILURES_MAX):
         bench.ask(GetMany(("/a", "/b")))
         [slot] = bench.take()
         slot.on_failure(is_session_over=False)
@@ -304,7 +304,7 @@ def test_a_connection_that_ends_over_something_else_says_nothing_about_multi_rea
 
 def test_a_multi_read_that_was_answered_clears_the_doubt() -> None:
     bench = Bench()
-    for _ in range(3 * MULTI_READ_STRIKES_MAX):
+    for _ in range(3 * MULTI_READ_FAILURES_MAX):
         bench.ask(GetMany(("/a",)))
         bench.take()[0].on_failure(is_session_over=False)
         assert bench.pipeline.on_connection_lost()

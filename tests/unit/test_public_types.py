@@ -25,7 +25,7 @@ OURS = ("zkconsumer", "bridge")
 
 OPAQUE = {
     "Connection": "a program makes none: what a Connect gives, it gives back to the connector",
-    "SecureConnect": "a program makes none: what connect_of gives, it gives to a SimpleConsumer",
+    "SecureConnectionFactory": "a program makes none: connection_factory_from_config makes it for a SimpleConsumer",
     "ZkStore": "a program makes none: it hands on what zkconsumer.testing, or an embedding, made",
 }
 """Types that are exported for annotations, and whose own methods are the package's."""
@@ -46,15 +46,15 @@ INTERNAL = {
     "ConsumerConfig.ORIGIN": "the reference page names it",
     "ConsumerConfig.describe": "the reference page is made of it",
     "ConsumerConfig.outcome_of": "the reference page is made of it",
-    "ConsumerConfig.setting_of": "the reference page is made of it",
-    "ConsumerConfig.is_needed": "for the configurations that derive from it",
+    "ConsumerConfig.find_setting": "the reference page is made of it",
+    "ConsumerConfig.is_required": "for the configurations that derive from it",
     "ConsumerIterator.delivery": "connectors read it",
-    "ConsumerIterator.position_in_hand": "connectors ask it",
+    "ConsumerIterator.unacknowledged_position": "connectors ask it",
     "CoordinatorConsumerConfig.ORIGIN": "the reference page names it",
     "CoordinatorConsumerConfig.describe": "the reference page is made of it",
     "CoordinatorConsumerConfig.outcome_of": "the reference page is made of it",
-    "CoordinatorConsumerConfig.setting_of": "the reference page is made of it",
-    "CoordinatorConsumerConfig.is_needed": "derived",
+    "CoordinatorConsumerConfig.find_setting": "the reference page is made of it",
+    "CoordinatorConsumerConfig.is_required": "derived",
 }
 """Members without an underscore that are not for programs, and why they are there."""
 
@@ -155,8 +155,8 @@ def test_the_walk_sees_what_it_is_there_for() -> None:
     assert seen("Consumer", javaapi.Consumer) >= {"ConsumerConfig", "ConsumerConnector"}
     assert seen("ConsumerRebalanceListener", zkconsumer.ConsumerRebalanceListener) == {"ConsumerThreadId"}
     connector = seen("ZookeeperConsumerConnector", zkconsumer.ZookeeperConsumerConnector)
-    assert connector >= {"Decoder", "Position", "Sample", "TopicFilter", "ConsumerRebalanceListener", "ZkStore"}
-    assert "StreamsMember" not in connector
+    assert connector >= {"Decoder", "Position", "MetricSample", "TopicFilter", "ConsumerRebalanceListener", "ZkStore"}
+    assert "ConnectorMember" not in connector
 
 
 def test_what_is_left_out_of_the_walk_exists() -> None:

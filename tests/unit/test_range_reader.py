@@ -44,8 +44,8 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 import pyarrow as pa
 
 from bridge.spark import range_reader
-from bridge.spark.arrow import SCHEMA, Target
-from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
+from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
 from bridge.spark.decoder import ArrowDecoder
 from bridge.spark.positions import parse_skip_offsets
 from bridge.spark.range_reader import read_range
@@ -67,8 +67,8 @@ class World:
         self.on_pause: list[Callable[[], object]] = []
         self.pauses = 0
         self.lost: list[OffsetRange] = []
-        self.cluster = Cluster(lambda: self.fake.addresses, self.fake.connect, "test", self.clock)
-        self.decode = ArrowDecoder(Target(TP.topic, TP.partition, SCHEMA)).batches
+        self.cluster = ClusterConnections(lambda: self.fake.addresses, self.fake.connect, "test", self.clock)
+        self.decode = ArrowDecoder(ArrowBatchSpec(TP.topic, TP.partition, SCHEMA)).batches
 
     def pause(self, _: int) -> None:
         self.pauses += 1
@@ -291,9 +291,7 @@ def test_a_batch_keeps_its_last_offset_when_compaction_takes_its_last_records() 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "passes-losses-over"])
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.11.0.3", "3.9.1"])
-def test_answers_without_a_record_never_prove_a_gap(
-    release: str, fails: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_without_a_record_never_prove_a_gap(release: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiered storage that is slow for longer than a task waits: the records exist, so the task fails."""
     monkeypatch.setattr(range_reader, "FETCH_WAIT_MS", 1)
     world = World(release, brokers=1)
@@ -600,15 +598,15 @@ def test_a_reader_that_is_left_half_way_leaves_nothing_on_the_connection() -> No
 # --- clusters that are kept ---------------------------------------------------------------------------------------
 
 
-def kept(world: World, number: int = 2) -> tuple[Clusters, list[Address], list[Cluster]]:
-    opened: list[Cluster] = []
+def kept(world: World, number: int = 2) -> tuple[ClusterConnectionPool, list[ClusterAddress], list[ClusterConnections]]:
+    opened: list[ClusterConnections] = []
 
-    def open_(address: Address) -> Cluster:
-        opened.append(Cluster(lambda: address.brokers, world.fake.connect, address.client_id, world.clock))
+    def open_(address: ClusterAddress) -> ClusterConnections:
+        opened.append(ClusterConnections(lambda: address.brokers, world.fake.connect, address.client_id, world.clock))
         return opened[-1]
 
-    addresses = [Address(tuple(world.fake.addresses), BrokerSecurity(), f"client-{n}") for n in range(number)]
-    return Clusters(open_, kept_max=2), addresses, opened
+    addresses = [ClusterAddress(tuple(world.fake.addresses), BrokerSecurity(), f"client-{n}") for n in range(number)]
+    return ClusterConnectionPool(open_, kept_max=2), addresses, opened
 
 
 def test_the_next_task_finds_the_connections_of_the_one_before() -> None:
@@ -638,6 +636,6 @@ def test_two_readers_at_once_have_a_cluster_each_and_errors_are_not_kept() -> No
 
 def test_an_address_shows_no_secret() -> None:
     security = BrokerSecurity("SASL_SSL", TlsSettings(key_password="s3cret"), SaslSettings("PLAIN", "u", "s3cret"))
-    address = Address((), security, "c")
+    address = ClusterAddress((), security, "c")
     assert "s3cret" not in repr(address)
     assert pickle.loads(pickle.dumps(address)) == address

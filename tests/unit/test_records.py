@@ -12,7 +12,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.records import Record, Scan, iter_records, scan_record_set
+from zkconsumer.wire.records import Record, RecordSetScan, iter_records, scan_record_set
 
 START_MS = 1_500_000_000_000
 APPEND_MS = 1_600_000_000_000
@@ -253,7 +253,7 @@ def test_a_batch_may_have_gaps_before_between_and_after_its_records(codec: int) 
 def test_an_empty_batch_has_no_record_and_moves_the_next_offset(codec: int) -> None:
     record_set = build_record_set([], 2, codec, base_offset=7, last_offset=9) + build_record_set(numbered(10, 11), 2)
     assert list(iter_records(record_set)) == numbered(10, 11)
-    assert scan_record_set(record_set[:61]) == Scan(61, 1, 7, 10, False)
+    assert scan_record_set(record_set[:61]) == RecordSetScan(61, 1, 7, 10, False)
 
 
 def test_a_batch_all_of_whose_records_are_below_the_start_is_not_decompressed() -> None:
@@ -346,7 +346,7 @@ def test_nothing_is_decoded_before_it_is_asked_for() -> None:
 
 
 def test_nothing_has_no_offsets() -> None:
-    assert scan_record_set(b"") == Scan(0, 0, -1, -1, False)
+    assert scan_record_set(b"") == RecordSetScan(0, 0, -1, -1, False)
     assert list(iter_records(b"")) == []
 
 
@@ -356,17 +356,17 @@ def test_a_tail_cut_anywhere_is_truncated_and_not_an_error(magic: int, codec: in
     record_set = first + build_record_set(numbered(1, 1, magic), magic, codec)
     is_wrapper = magic < 2 and codec > 0
     for size in range(1, len(first)):
-        assert scan_record_set(record_set[:size]) == Scan(0, 0, -1, -1, True)
+        assert scan_record_set(record_set[:size]) == RecordSetScan(0, 0, -1, -1, True)
     for size in range(len(first) + 1, len(record_set)):
-        assert scan_record_set(record_set[:size]) == Scan(len(first), 1, 0, 1, True, is_wrapper)
+        assert scan_record_set(record_set[:size]) == RecordSetScan(len(first), 1, 0, 1, True, is_wrapper)
         assert list(iter_records(record_set[:size])) == numbered(0, 0, magic)
-    assert scan_record_set(record_set) == Scan(len(record_set), 2, 0, 2, False, is_wrapper)
+    assert scan_record_set(record_set) == RecordSetScan(len(record_set), 2, 0, 2, False, is_wrapper)
 
 
 def test_the_filler_that_brokers_put_in_place_of_a_batch_too_large_to_convert_is_a_cut_off_tail() -> None:
     # Down-conversion (2.0 and later) may leave no room: offset, a size that is not there, zeros.
     filler = struct.pack(">qi", 17, 4096) + bytes(200)
-    assert scan_record_set(filler) == Scan(0, 0, -1, -1, True)
+    assert scan_record_set(filler) == RecordSetScan(0, 0, -1, -1, True)
     assert list(iter_records(filler)) == []
 
 

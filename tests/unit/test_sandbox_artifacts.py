@@ -14,7 +14,7 @@ import pytest
 import tests.fix_sandbox
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import (
-    Run,
+    SandboxRun,
     artifacts,
     cache,
     ensure_spark_jars,
@@ -31,7 +31,7 @@ from zkconsumer.testing.sandbox.process import write_properties
 from zkconsumer.testing.sandbox.spark_jars import COORDINATES
 
 RELEASE = "1.1.1"
-JARS = artifacts.SETS[RELEASE].jars
+JARS = artifacts.ARTIFACT_SETS[RELEASE].jars
 
 MAVEN = """
 import pathlib, sys
@@ -201,12 +201,12 @@ def test_a_damaged_set_is_fetched_again(harm: str, tools: Tools) -> None:
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "pom": "another"}))
     artifacts.ensure_artifact_set(RELEASE)
     assert tools.maven_runs() == 2
-    assert artifacts.is_complete(artifacts.SETS[RELEASE], jars.parent)
+    assert artifacts.is_complete(artifacts.ARTIFACT_SETS[RELEASE], jars.parent)
 
 
 def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
     tools.maven()
-    code = f"from zkconsumer.testing.sandbox import ensure_set; ensure_set({RELEASE!r})"
+    code = f"from zkconsumer.testing.sandbox import ensure_artifact_set; ensure_artifact_set({RELEASE!r})"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
@@ -216,7 +216,10 @@ def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
 def test_while_a_process_fetches_one_set_another_fetches_no_other(tools: Tools) -> None:
     """Two Maven processes must not write to one local repository at the same time."""
     tools.maven()
-    code = "from zkconsumer.testing.sandbox import ensure_set; print('starts', flush=True); ensure_set('0.8.2.2')"
+    code = (
+        "from zkconsumer.testing.sandbox import ensure_artifact_set; print('starts', flush=True); "
+        "ensure_artifact_set('0.8.2.2')"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with cache.lock(cache.folder() / ".maven.lock"):
         process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
@@ -236,7 +239,7 @@ def test_an_unknown_release_is_refused_with_those_that_there_are(tools: Tools) -
         artifacts.zookeeper_release("3.5")
 
 
-@pytest.mark.parametrize("wanted", artifacts.SETS.values(), ids=artifacts.SETS)
+@pytest.mark.parametrize("wanted", artifacts.ARTIFACT_SETS.values(), ids=artifacts.ARTIFACT_SETS)
 def test_every_pom_excludes_what_cannot_be_had(wanted: artifacts.ArtifactSet) -> None:
     pom = wanted.pom()
     dependencies = pom.count("<dependency>")
@@ -314,9 +317,9 @@ def abandoned(
     started: str | None = None,
     marker: str = "sandbox-marker",
     machine: str | None = None,
-) -> Run:
+) -> SandboxRun:
     """A run with one record, whose owner cannot be alive."""
-    run = Run.create()
+    run = SandboxRun.create()
     run.marker = marker
     record = run.record(sleeper.pid, "broker", "broker-0")
     assert record is not None
@@ -354,7 +357,7 @@ def test_a_run_of_another_machine_that_shares_the_cache_is_left_alone(
 
 
 def test_a_living_run_and_a_detached_one_are_left_alone(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
-    living, detached = Run.create(), Run.create()
+    living, detached = SandboxRun.create(), SandboxRun.create()
     for run in (living, detached):
         run.marker = "sandbox-marker"
         run.record(sleeper.pid, "broker", "broker-0")
@@ -366,7 +369,7 @@ def test_a_living_run_and_a_detached_one_are_left_alone(tools: Tools, sleeper: s
 
 
 def test_brokers_are_stopped_before_zookeeper_and_after_members(tools: Tools, sleeper: subprocess.Popen[bytes]) -> None:
-    run = Run.create()
+    run = SandboxRun.create()
     for number, kind in enumerate(("zookeeper", "broker", "member", "broker")):
         fields = {"pid": number, "started": "1", "kind": kind, "name": kind, "marker": "x"}
         (run.folder / "processes" / str(number)).write_text(json.dumps(fields))

@@ -26,11 +26,11 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka import login, sasl
 from zkconsumer.kafka import tls as tls_module
-from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
-from zkconsumer.kafka.connection import BlockingConnection, ConnectionFailed, Reason
+from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError
+from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.sasl import Gssapi, SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnect
+from zkconsumer.kafka.sasl import KafkaGssapi, SaslSettings
+from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
 from zkconsumer.kafka.tls import TlsSettings, TlsTransport
 from zkconsumer.kafka.transport import SocketTransport
 from zkconsumer.kafka.versions import negotiate
@@ -62,7 +62,7 @@ def connected(
     connect_timeout_ms: int = 5_000,
 ) -> BlockingConnection:
     security = security or BrokerSecurity("SASL_SSL", TRUST, SCRAM)
-    connect = SecureConnect(security, clock, socket=cluster.transport)
+    connect = SecureConnectionFactory(security, clock, socket=cluster.transport)
     return connect(*cluster.address(0)[1:], connect_timeout_ms=connect_timeout_ms)
 
 
@@ -156,7 +156,7 @@ def test_a_large_answer_through_tls_is_taken_from_below_in_large_pieces() -> Non
         below.receive_into, below.fill = receive_into, fill  # type: ignore[method-assign]
         return below
 
-    connection = SecureConnect(BrokerSecurity("SSL", TRUST), socket=counted)(*cluster.address(0)[1:])
+    connection = SecureConnectionFactory(BrokerSecurity("SSL", TRUST), socket=counted)(*cluster.address(0)[1:])
     version = negotiate(connection, 5_000).pick(FETCH)
     row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**23)
     body = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[FetchTopic(topic="clicks", partitions=[row])])
@@ -164,13 +164,13 @@ def test_a_large_answer_through_tls_is_taken_from_below_in_large_pieces() -> Non
     records = connection.request(FETCH, version, body, 5_000).responses[0].partitions[0].records
     assert records is not None
     assert len(records) > 4_000_000
-    assert len(calls) <= 4_000_000 / tls_module.LARGE_PIECE_BYTES + 6
+    assert len(calls) <= 4_000_000 / tls_module.TLS_LARGE_READ_BYTES + 6
 
 
 def test_a_session_ticket_is_no_answer() -> None:
     """TLS 1.3 sends tickets after the handshake: a socket that can be read is not yet an answer."""
     cluster = cluster_with(secured("SSL"))
-    connect = SecureConnect(BrokerSecurity("SSL", TRUST), socket=cluster.transport)
+    connect = SecureConnectionFactory(BrokerSecurity("SSL", TRUST), socket=cluster.transport)
     transport = connect._transport(*cluster.address(0)[1:], 0, SYSTEM_CLOCK)
     transport.open(SYSTEM_CLOCK.now_ms() + 5_000)
     assert not transport.wait(SYSTEM_CLOCK.now_ms() + 20)
@@ -181,9 +181,9 @@ def test_the_end_of_the_other_side_is_the_end() -> None:
     connection = connected(cluster, BrokerSecurity("SSL", TRUST))
     ranges = negotiate(connection, 5_000)
     cluster.stop_broker(0)
-    with pytest.raises(ConnectionFailed) as failed:
+    with pytest.raises(BrokerConnectionError) as failed:
         fetch_leaders(connection, ranges, [], 5_000)
-    assert failed.value.reason is Reason.CLOSED
+    assert failed.value.reason is ConnectionFailureReason.CLOSED
 
 
 @pytest.mark.timeout(30)
@@ -250,7 +250,7 @@ def test_each_login_asks_for_a_token_of_its_own() -> None:
     tokens = iter(["first", "second"])
     security = secured("SASL_PLAINTEXT", tokens=frozenset({"first", "second"}))
     cluster = cluster_with(security)
-    connect = SecureConnect(
+    connect = SecureConnectionFactory(
         BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("OAUTHBEARER", oauth_token=lambda: next(tokens))),
         socket=cluster.transport,
     )
@@ -275,15 +275,17 @@ def test_what_is_no_token_is_not_sent(token: Any) -> None:
 )
 def test_a_broker_that_hangs_in_a_handshake_is_left_in_time(protocol: str, during: str) -> None:
     with silent_port() as (host, port):
-        connect = SecureConnect(BrokerSecurity(protocol, TRUST, SCRAM))
-        with pytest.raises(ConnectionFailed, match=rf"within 100 ms \(during {during}\)"):
+        connect = SecureConnectionFactory(BrokerSecurity(protocol, TRUST, SCRAM))
+        with pytest.raises(BrokerConnectionError, match=rf"within 100 ms \(during {during}\)"):
             negotiate(connect(host, port, connect_timeout_ms=100), 5_000)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
 def test_a_handshake_is_ended_from_another_thread(protocol: str) -> None:
     with silent_port() as (host, port):
-        connection = SecureConnect(BrokerSecurity(protocol, TRUST, SCRAM))(host, port, connect_timeout_ms=60_000)
+        connection = SecureConnectionFactory(BrokerSecurity(protocol, TRUST, SCRAM))(
+            host, port, connect_timeout_ms=60_000
+        )
         caught: list[BaseException] = []
         entered = threading.Event()
 
@@ -370,11 +372,11 @@ def test_the_layers_below_openssl_are_the_two_versions() -> None:
 def test_without_its_package_gssapi_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(InvalidConfigException, match=re.escape("pip install 'gssapi>=1.8'")):
-        SecureConnect(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")))
+        SecureConnectionFactory(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")))
 
 
 def test_kerberos_chooses_no_layer_and_speaks_last(kerberos: dict[str, Any]) -> None:
-    mechanism = Gssapi("kafka", "b1.example.com")
+    mechanism = KafkaGssapi("kafka", "b1.example.com")
     assert kerberos["names"] == ["service:kafka@b1.example.com"]
     assert mechanism.initial_response() == b"AP-REQ"
     assert mechanism.evaluate_challenge(b"AP-REP") == b""
@@ -386,7 +388,7 @@ def test_kerberos_chooses_no_layer_and_speaks_last(kerberos: dict[str, Any]) -> 
 
 def test_kerberos_refuses_a_layer_that_kafka_does_not_have(kerberos: dict[str, Any]) -> None:
     kerberos["offer"] = b"\x06\x00\x10\x00"
-    mechanism = Gssapi("kafka", "b1")
+    mechanism = KafkaGssapi("kafka", "b1")
     mechanism.initial_response()
     mechanism.evaluate_challenge(b"AP-REP")
     with pytest.raises(RemoteProtocolError, match="insists on a security layer"):
@@ -396,7 +398,7 @@ def test_kerberos_refuses_a_layer_that_kafka_does_not_have(kerberos: dict[str, A
 def test_without_a_ticket_kerberos_says_what_to_look_at(kerberos: dict[str, Any]) -> None:
     kerberos["ticket"] = False
     with pytest.raises(SaslAuthenticationException, match=r"No Kerberos credentials available; is there a ticket"):
-        Gssapi("kafka", "b1").initial_response()
+        KafkaGssapi("kafka", "b1").initial_response()
 
 
 # --- asking until one answers ---------------------------------------------------------------------------------------
@@ -404,12 +406,12 @@ def test_without_a_ticket_kerberos_says_what_to_look_at(kerberos: dict[str, Any]
 
 def test_one_broker_that_lets_us_in_is_enough() -> None:
     cluster = cluster_with(secured())
-    connect = SecureConnect(BrokerSecurity("SASL_SSL", TRUST, SCRAM), socket=cluster.transport)
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_SSL", TRUST, SCRAM), socket=cluster.transport)
     dead = [BrokerAddress(n, f"dead-{n}.fake.invalid", 9092) for n in range(5)]
-    broker = AnyBroker(connect, lambda: [*dead, *cluster.addresses], "g", 1_000, diagnose=connect.diagnose)
+    broker = BootstrapClient(connect, lambda: [*dead, *cluster.addresses], "g", 1_000, diagnose=connect.diagnose)
     assert broker.execute(lambda connection, ranges, timeout_ms: connection.port) == 9092
     cluster.stop_broker(0)
-    with pytest.raises(NoBrokerAnswers, match="none of 6 brokers answers") as nobody:
+    with pytest.raises(NoBrokerAvailableError, match="none of 6 brokers answers") as nobody:
         broker.execute(lambda connection, ranges, timeout_ms: None)
     assert nobody.value.authentication_error is None, "to be down is no refusal"
     assert isinstance(nobody.value, BrokerUnreachable)

@@ -18,12 +18,12 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SecurityProtocolMismatch,
 )
-from zkconsumer.kafka.security import SecureConnect, broker_security_from_config
+from zkconsumer.kafka.security import SecureConnectionFactory, broker_security_from_config
 from zkconsumer.runtime import brokers as runtime_brokers
 from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.fake_transport import HOST
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 
 DEADLINE_MS = 30_000
@@ -38,9 +38,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEnvironment]:
     """One broker with a topic of ten records, whose only listener is SASL_SSL."""
-    with FakeWorld() as made:
+    with FakeEnvironment() as made:
         made.cluster.security = FakeSecurity("SASL_SSL", certificate=TLS / "broker.pem", users={USER: PASSWORD})
         address = made.cluster.address(0)
         node = {
@@ -55,14 +55,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeWorld]:
         made.cluster.append("clicks", 0, [b"%d" % n for n in range(5)])
         made.cluster.append("clicks", 1, [b"%d" % n for n in range(5)])
 
-        def connect_in_memory(config: ConsumerConfig, *_: object) -> SecureConnect:
-            return SecureConnect(broker_security_from_config(config), socket=made.cluster.transport)
+        def connect_in_memory(config: ConsumerConfig, *_: object) -> SecureConnectionFactory:
+            return SecureConnectionFactory(broker_security_from_config(config), socket=made.cluster.transport)
 
-        monkeypatch.setattr(runtime_brokers, "connect_of", connect_in_memory)
+        monkeypatch.setattr(runtime_brokers, "connection_factory_from_config", connect_in_memory)
         yield made
 
 
-def connector(world: FakeWorld, *, secured: bool = True, **changes: Any) -> ZookeeperConsumerConnector:
+def connector(world: FakeEnvironment, *, secured: bool = True, **changes: Any) -> ZookeeperConsumerConnector:
     settings = {
         "group_id": "g1",
         "zookeeper_connect": ADDRESS,
@@ -76,7 +76,7 @@ def connector(world: FakeWorld, *, secured: bool = True, **changes: Any) -> Zook
     return made
 
 
-def test_a_member_reads_through_the_listener_of_its_protocol(world: FakeWorld) -> None:
+def test_a_member_reads_through_the_listener_of_its_protocol(world: FakeEnvironment) -> None:
     [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
     read = iter(stream)
     assert len([next(read) for _ in range(10)]) == 10
@@ -85,7 +85,7 @@ def test_a_member_reads_through_the_listener_of_its_protocol(world: FakeWorld) -
     assert set(security.logins) == {USER}
 
 
-def test_a_member_that_brokers_refuse_registers_nothing(world: FakeWorld) -> None:
+def test_a_member_that_brokers_refuse_registers_nothing(world: FakeEnvironment) -> None:
     member = connector(world, sasl_password="wrong")
     with pytest.raises(SaslAuthenticationException, match="does not accept the user or the password") as refused:
         member.create_message_streams({"clicks": 1})
@@ -93,7 +93,7 @@ def test_a_member_that_brokers_refuse_registers_nothing(world: FakeWorld) -> Non
     assert world.zookeeper.data(paths.ids("g1")) is None
 
 
-def test_a_refusal_before_anything_was_read_ends_every_stream(world: FakeWorld) -> None:
+def test_a_refusal_before_anything_was_read_ends_every_stream(world: FakeEnvironment) -> None:
     """Brokers were down when the member joined; the first one that comes up refuses it."""
     world.cluster.stop_broker(0)
     member = connector(world, sasl_password="wrong")
@@ -106,7 +106,7 @@ def test_a_refusal_before_anything_was_read_ends_every_stream(world: FakeWorld) 
         member.commit_offsets()
 
 
-def test_a_login_that_was_accepted_once_is_tried_again(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_was_accepted_once_is_tried_again(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has just started may not know its users yet."""
     security = world.cluster.security
     assert security is not None
@@ -132,7 +132,7 @@ def test_a_login_that_was_accepted_once_is_tried_again(world: FakeWorld, monkeyp
 
 
 def test_a_refusal_after_something_was_read_is_said_and_tried_again(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
     read = iter(stream)
@@ -152,7 +152,7 @@ def test_a_refusal_after_something_was_read_is_said_and_tried_again(
 
 
 def test_a_broker_without_such_a_listener_is_passed_over_and_named(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = {"endpoints": ["PLAINTEXT://elsewhere.fake.invalid:1"], "host": HOST, "port": 1, "version": 4}
     world.zookeeper.ensure(paths.broker(7), json.dumps(node).encode())
@@ -161,7 +161,7 @@ def test_a_broker_without_such_a_listener_is_passed_over_and_named(
     assert "broker-unusable broker=7 why=\"no SASL_SSL endpoint among ['PLAINTEXT://" in caplog.text
 
 
-def test_plaintext_to_a_secured_port_ends_the_member_with_the_reason(world: FakeWorld) -> None:
+def test_plaintext_to_a_secured_port_ends_the_member_with_the_reason(world: FakeEnvironment) -> None:
     """ZooKeeper says PLAINTEXT, but the port does not speak it: nothing looked at brokers before the member joined."""
     address = world.cluster.address(0)
     node = {"host": address.host, "port": address.port, "version": 1}
@@ -171,7 +171,7 @@ def test_plaintext_to_a_secured_port_ends_the_member_with_the_reason(world: Fake
         next(iter(stream))
 
 
-def test_certificates_that_cannot_be_read_are_told_by_the_constructor(world: FakeWorld) -> None:
+def test_certificates_that_cannot_be_read_are_told_by_the_constructor(world: FakeEnvironment) -> None:
     with pytest.raises(InvalidConfigException, match=r"nowhere\.pem"):
         ZookeeperConsumerConnector(
             ConsumerConfig(

@@ -12,10 +12,10 @@ from zkconsumer.base.threads import live_threads
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
 from zkconsumer.kafka.fetcher_manager import fetcher_number
 from zkconsumer.runtime.from_config import channel_settings_of
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FETCH, METADATA
 
@@ -30,7 +30,7 @@ def stream_of(connector: ZookeeperConsumerConnector) -> Any:
     return stream
 
 
-def append(world: FakeWorld, *values: bytes, partition: int = 0) -> None:
+def append(world: FakeEnvironment, *values: bytes, partition: int = 0) -> None:
     world.cluster.append(TOPIC, partition, list(values))
 
 
@@ -41,7 +41,7 @@ def pause() -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_asks_for_what_is_set(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_fetch_asks_for_what_is_set(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC)
     limits = {"fetch_message_max_bytes": 3_000, "fetch_max_bytes": 7_000, "fetch_min_bytes": 5, "fetch_wait_max_ms": 40}
     stream = stream_of(connect(**limits))
@@ -52,7 +52,7 @@ def test_a_fetch_asks_for_what_is_set(world: FakeWorld, connect: MakeConnector) 
     assert [each, fetch.max_bytes, fetch.min_bytes, fetch.max_wait_ms] == list(limits.values())
 
 
-def test_sockets_to_brokers_have_the_receive_buffer_that_is_set(world: FakeWorld, connect: MakeConnector) -> None:
+def test_sockets_to_brokers_have_the_receive_buffer_that_is_set(world: FakeEnvironment, connect: MakeConnector) -> None:
     buffers: set[int | None] = set()
 
     def recorded(host: str, port: int, **how: Any) -> Any:
@@ -67,7 +67,7 @@ def test_sockets_to_brokers_have_the_receive_buffer_that_is_set(world: FakeWorld
     assert 123_456 in buffers
 
 
-def test_so_many_threads_read_from_each_broker(world: FakeWorld, connect: MakeConnector) -> None:
+def test_so_many_threads_read_from_each_broker(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC, 12)
     stream = stream_of(connect(num_consumer_fetchers=3))
     for partition in range(12):
@@ -81,7 +81,7 @@ def test_so_many_threads_read_from_each_broker(world: FakeWorld, connect: MakeCo
 
 @pytest.mark.parametrize(("pause_ms", "requests"), [(600_000, 1), (0, 2)])
 def test_a_fetcher_asks_again_after_the_pause_that_is_set(
-    pause_ms: int, requests: int, world: FakeWorld, connect: MakeConnector
+    pause_ms: int, requests: int, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC)
     stream = stream_of(connect(fetch_pause_ms=pause_ms, fetch_wait_max_ms=30_000, socket_timeout_ms=30_000))
@@ -90,7 +90,7 @@ def test_a_fetcher_asks_again_after_the_pause_that_is_set(
     assert sum(seen.api is FETCH for seen in world.cluster.requests) == requests
 
 
-def test_so_many_chunks_wait_for_a_program_that_does_not_come(world: FakeWorld, connect: MakeConnector) -> None:
+def test_so_many_chunks_wait_for_a_program_that_does_not_come(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic(TOPIC)
     connector = connect(queued_max_message_chunks=3)
     stream = stream_of(connector)
@@ -107,7 +107,7 @@ def test_so_many_chunks_wait_for_a_program_that_does_not_come(world: FakeWorld, 
 
 @pytest.mark.parametrize(("backoff_ms", "is_repeated"), [(60_000, False), (5, True)])
 def test_a_leader_is_looked_for_again_after_the_pause_that_is_set(
-    backoff_ms: int, is_repeated: bool, world: FakeWorld, connect: MakeConnector
+    backoff_ms: int, is_repeated: bool, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic(TOPIC)
     world.cluster.move_leader(TOPIC, 0, None)
@@ -128,7 +128,9 @@ def test_a_leader_is_looked_for_again_after_the_pause_that_is_set(
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_connector_commits_by_itself_if_that_is_set(commits: bool, world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_connector_commits_by_itself_if_that_is_set(
+    commits: bool, world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic(TOPIC)
     append(world, b"0", b"1", b"2")
     connector = connect(group_id=GROUP, auto_commit_enable=commits, auto_commit_interval_ms=20)
@@ -145,18 +147,18 @@ def test_a_connector_commits_by_itself_if_that_is_set(commits: bool, world: Fake
 def test_the_coordinator_is_asked_as_it_is_set() -> None:
     asked = {"offsets_channel_socket_timeout_ms": 7, "offsets_channel_backoff_ms": 8, "client_id": "c"}
     config = ConsumerConfig(group_id=GROUP, zookeeper_connect="z:2181", offsets_storage="kafka", **asked)
-    assert channel_settings_of(config) == ChannelSettings(GROUP, "c", socket_timeout_ms=7, backoff_ms=8)
+    assert channel_settings_of(config) == OffsetsChannelSettings(GROUP, "c", socket_timeout_ms=7, backoff_ms=8)
 
 
 # --- ZooKeeper ------------------------------------------------------------------------------------------------------
 
 
-def test_a_session_is_asked_for_with_the_timeout_that_is_set(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_session_is_asked_for_with_the_timeout_that_is_set(world: FakeEnvironment, connect: MakeConnector) -> None:
     connector = connect(zookeeper_session_timeout_ms=9_876)
     assert world.store_of(connector).negotiated_timeout_ms == 9_876
 
 
-def test_a_session_is_waited_for_as_long_as_is_set(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_session_is_waited_for_as_long_as_is_set(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.zookeeper.is_up = False
     with pytest.raises(ZkTimeoutException, match="within 4321 ms"):
         connect(zookeeper_connection_timeout_ms=4_321)

@@ -15,9 +15,9 @@ from zkconsumer.errors import (
     BrokerUnreachable,
     ConnectorClosed,
     InvalidMessageException,
+    InvalidNameError,
     KafkaException,
     RemoteProtocolError,
-    UnsafeName,
     UsageError,
 )
 from zkconsumer.kafka import versions
@@ -46,7 +46,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "SILENCE_MS", 20)
+    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
 
 
 @pytest.fixture(params=list(RELEASES))
@@ -225,9 +225,9 @@ def test_a_request_carries_its_own_client_id_or_the_consumers(cluster: FakeClust
 
 @pytest.mark.parametrize("client_id", ["a b", "ä", "x/y"])
 def test_a_client_id_that_no_broker_takes_is_refused(consumer: SimpleConsumer, client_id: str) -> None:
-    with pytest.raises(UnsafeName, match="client id"):
+    with pytest.raises(InvalidNameError, match="client id"):
         SimpleConsumer("h", 1, client_id=client_id)
-    with pytest.raises(UnsafeName, match="client id"):
+    with pytest.raises(InvalidNameError, match="client id"):
         consumer.send(TopicMetadataRequest(client_id=client_id))
 
 

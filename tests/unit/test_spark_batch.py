@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.fix_admin import doors
-from zkconsumer.admin.session import Doors
+from zkconsumer.admin.session import AdminDependencies
 from zkconsumer.errors import PreconditionFailed, UsageError
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 from pyspark.sql.datasource import InputPartition
 
 from bridge.spark.batch import ZkConsumerBatchReader, plan_batch
-from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
 from bridge.spark.options import read_options
 from bridge.spark.ranges import OffsetRange
 from bridge.spark.read import RangePartition, read_partition
@@ -32,9 +32,9 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def filled() -> Iterator[FakeWorld]:
+def filled() -> Iterator[FakeEnvironment]:
     """Two topics: orders/0 holds 10 to 29 (one each ms from 1010 on), orders/1 0 to 4; refunds/0 is empty."""
-    with FakeWorld() as world:
+    with FakeEnvironment() as world:
         world.create_topic("orders", 2)
         world.create_topic("refunds", 1)
         for offset in range(30):
@@ -44,23 +44,23 @@ def filled() -> Iterator[FakeWorld]:
         yield world
 
 
-def plan(world: FakeWorld, options: Mapping[str, Any]) -> list[RangePartition]:
+def plan(world: FakeEnvironment, options: Mapping[str, Any]) -> list[RangePartition]:
     given = {"zookeeper.connect": ADDRESS, **{name: str(value) for name, value in options.items()}}
     return plan_batch(read_options(given, is_stream=False), ("offset",), doors(world))
 
 
-def ranges(world: FakeWorld, **options: Any) -> list[tuple[str, int, int]]:
+def ranges(world: FakeEnvironment, **options: Any) -> list[tuple[str, int, int]]:
     options = {"subscribe": "orders", **options} if "assign" not in options else options
     return [(str(p.wanted.tp), p.wanted.first, p.wanted.end) for p in plan(world, options)]
 
 
-def stand(world: FakeWorld, offsets: Mapping[int, int], group: str = "g") -> None:
+def stand(world: FakeEnvironment, offsets: Mapping[int, int], group: str = "g") -> None:
     for partition, offset in offsets.items():
         path = paths.offset(group, TopicPartition("orders", partition))
         world.zookeeper.ensure(path, str(offset).encode())
 
 
-def test_a_batch_waits_for_zookeeper_as_long_as_the_option_says(filled: FakeWorld) -> None:
+def test_a_batch_waits_for_zookeeper_as_long_as_the_option_says(filled: FakeEnvironment) -> None:
     waited: list[int] = []
 
     def store(connect: str, session_timeout_ms: int) -> Any:
@@ -71,30 +71,30 @@ def test_a_batch_waits_for_zookeeper_as_long_as_the_option_says(filled: FakeWorl
 
     for more in ({}, {"zookeeper.connection.timeout.ms": "700"}):
         given = {"zookeeper.connect": ADDRESS, "subscribe": "orders", **more}
-        reached = Doors(store=store, connect=filled.cluster.connect)
+        reached = AdminDependencies(store=store, connect=filled.cluster.connect)
         plan_batch(read_options(given, is_stream=False), ("offset",), reached)
     assert waited == [6000, 700]
 
 
-def test_without_a_group_all_that_there_is_is_read(filled: FakeWorld) -> None:
+def test_without_a_group_all_that_there_is_is_read(filled: FakeEnvironment) -> None:
     assert ranges(filled) == [("orders/0", 10, 30), ("orders/1", 0, 5)]
 
 
-def test_with_a_group_it_begins_where_the_group_stands(filled: FakeWorld) -> None:
+def test_with_a_group_it_begins_where_the_group_stands(filled: FakeEnvironment) -> None:
     stand(filled, {0: 17, 1: 5})
     assert ranges(filled, **{"group.id": "g"}) == [("orders/0", 17, 30)]
     stand(filled, {0: 17, 1: 4}, "last")
     assert ranges(filled, **{"group.id": "last", "zk.offset.convention": "last-consumed"}) == [("orders/0", 18, 30)]
 
 
-def test_a_group_behind_the_end_of_a_log_is_told(filled: FakeWorld) -> None:
+def test_a_group_behind_the_end_of_a_log_is_told(filled: FakeEnvironment) -> None:
     stand(filled, {0: 17, 1: 6})
     with pytest.raises(PreconditionFailed, match=r"orders/1: begins at 6, and the log ends at 5 \(was the topic made"):
         ranges(filled, **{"group.id": "g"})
     assert ranges(filled, **{"group.id": "g"}, failOnDataLoss="false") == [("orders/0", 17, 30)]
 
 
-def test_where_the_group_has_no_offset_the_reset_rule_holds(filled: FakeWorld) -> None:
+def test_where_the_group_has_no_offset_the_reset_rule_holds(filled: FakeEnvironment) -> None:
     stand(filled, {0: 17})
     assert ranges(filled, **{"group.id": "g"}) == [("orders/0", 17, 30)]
     assert ranges(filled, **{"group.id": "g", "auto.offset.reset": "smallest"}) == [
@@ -102,7 +102,7 @@ def test_where_the_group_has_no_offset_the_reset_rule_holds(filled: FakeWorld) -
     ]  # fmt: skip
 
 
-def test_offsets_in_kafka_count_where_the_options_say_so(filled: FakeWorld) -> None:
+def test_offsets_in_kafka_count_where_the_options_say_so(filled: FakeEnvironment) -> None:
     stand(filled, {0: 17, 1: 5})
     filled.cluster.create_topic("__consumer_offsets", 1)
     filled.zookeeper.ensure(paths.topic("__consumer_offsets"), b'{"version":1,"partitions":{"0":[0]}}')
@@ -112,12 +112,12 @@ def test_offsets_in_kafka_count_where_the_options_say_so(filled: FakeWorld) -> N
     assert ranges(filled, **stored) == [("orders/0", 25, 30), ("orders/1", 1, 5)]
 
 
-def test_a_group_without_offsets_is_told(filled: FakeWorld) -> None:
+def test_a_group_without_offsets_is_told(filled: FakeEnvironment) -> None:
     with pytest.raises(PreconditionFailed, match=r"group nobody has no offset of any partition of orders.*startingOff"):
         ranges(filled, **{"group.id": "nobody"})
 
 
-def test_offsets_and_their_words(filled: FakeWorld) -> None:
+def test_offsets_and_their_words(filled: FakeEnvironment) -> None:
     both = {
         "startingOffsets": '{"orders": {"0": 12, "1": -2}}',
         "endingOffsets": '{"orders": {"0": 20, "1": -1}}',
@@ -125,14 +125,14 @@ def test_offsets_and_their_words(filled: FakeWorld) -> None:
     assert ranges(filled, **both) == [("orders/0", 12, 20), ("orders/1", 0, 5)]
 
 
-def test_every_partition_must_be_named_and_no_other(filled: FakeWorld) -> None:
+def test_every_partition_must_be_named_and_no_other(filled: FakeEnvironment) -> None:
     with pytest.raises(UsageError, match=r"startingOffsets must name .*not name orders/1 .*names orders/7, which is"):
         ranges(filled, startingOffsets='{"orders": {"0": 12, "7": -2}}')
     with pytest.raises(UsageError, match=r"endingOffsetsByTimestamp must name .*does not name orders/1"):
         ranges(filled, endingOffsetsByTimestamp='{"orders": {"0": 12}}')
 
 
-def test_times_become_offsets(filled: FakeWorld) -> None:
+def test_times_become_offsets(filled: FakeEnvironment) -> None:
     assert ranges(filled, assign='{"orders": [0]}', startingTimestamp=1015, endingTimestamp=1020) == [
         ("orders/0", 15, 20)
     ]
@@ -140,7 +140,7 @@ def test_times_become_offsets(filled: FakeWorld) -> None:
     assert ranges(filled, **times) == [("orders/0", 28, 30), ("orders/1", 0, 5)]
 
 
-def test_a_time_behind_every_record(filled: FakeWorld) -> None:
+def test_a_time_behind_every_record(filled: FakeEnvironment) -> None:
     late = {"assign": '{"orders": [0]}', "startingTimestamp": HOUR_MS}
     with pytest.raises(UsageError, match="no record of orders/0 is as late as the starting time 3600000 ms since 1970"):
         ranges(filled, **late)
@@ -149,7 +149,7 @@ def test_a_time_behind_every_record(filled: FakeWorld) -> None:
 
 
 def test_an_ending_time_on_a_log_without_times_is_refused() -> None:
-    with FakeWorld(release="0.8.2.2") as world:
+    with FakeEnvironment(release="0.8.2.2") as world:
         world.create_topic("orders", 1)
         world.cluster.append("orders", 0, [b"v"] * 5)
         assert ranges(world) == [("orders/0", 0, 5)]
@@ -157,7 +157,9 @@ def test_an_ending_time_on_a_log_without_times_is_refused() -> None:
             ranges(world, endingTimestamp=HOUR_MS)
 
 
-def test_what_the_log_does_not_hold_is_refused_or_left_out(filled: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_log_does_not_hold_is_refused_or_left_out(
+    filled: FakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
     wide = {
         "assign": '{"orders": [0, 1]}',
         "startingOffsets": '{"orders": {"0": 3, "1": 7}}',
@@ -174,7 +176,7 @@ def test_what_the_log_does_not_hold_is_refused_or_left_out(filled: FakeWorld, ca
     ]
 
 
-def test_a_range_the_wrong_way_round_is_refused(filled: FakeWorld) -> None:
+def test_a_range_the_wrong_way_round_is_refused(filled: FakeEnvironment) -> None:
     crossed = {"startingOffsets": '{"orders": {"0": 25, "1": 0}}', "endingOffsets": '{"orders": {"0": 20, "1": 0}}'}
     with pytest.raises(UsageError, match="the wrong way round: orders/0 begins at 25 and ends before 20"):
         ranges(filled, **crossed)
@@ -190,24 +192,24 @@ def test_a_range_the_wrong_way_round_is_refused(filled: FakeWorld) -> None:
         ({"subscribePattern": "x.*"}, "no topic at .* is chosen by .*x.*"),
     ],
 )
-def test_what_is_not_there_is_told(filled: FakeWorld, options: dict[str, str], words: str) -> None:
+def test_what_is_not_there_is_told(filled: FakeEnvironment, options: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         plan(filled, options)
 
 
-def test_patterns_choose_topics(filled: FakeWorld) -> None:
+def test_patterns_choose_topics(filled: FakeEnvironment) -> None:
     assert [str(p.wanted.tp) for p in plan(filled, {"subscribePattern": "or.*|ref.*"})] == ["orders/0", "orders/1"]
     assert plan(filled, {"subscribe.blacklist": "orders"}) == [], "refunds is empty"
 
 
-def test_large_ranges_are_cut(filled: FakeWorld) -> None:
+def test_large_ranges_are_cut(filled: FakeEnvironment) -> None:
     assert ranges(filled, maxRecordsPerPartition=8)[:3] == [
         ("orders/0", 10, 16), ("orders/0", 16, 23), ("orders/0", 23, 30),
     ]  # fmt: skip
     assert len(ranges(filled, minPartitions=5)) == 5
 
 
-def test_brokers_alone_are_enough(filled: FakeWorld) -> None:
+def test_brokers_alone_are_enough(filled: FakeEnvironment) -> None:
     _, host, port = filled.cluster.addresses[0]
     options = read_options({"kafka.bootstrap.servers": f"{host}:{port}", "subscribe": "orders"}, is_stream=False)
     tasks = plan_batch(options, ("offset",), doors(filled))
@@ -215,11 +217,11 @@ def test_brokers_alone_are_enough(filled: FakeWorld) -> None:
     assert [(broker.host, broker.port) for broker in tasks[0].brokers] == [(host, port)]
 
 
-def test_a_task_reads_what_was_planned(filled: FakeWorld) -> None:
-    def open_(address: Address) -> Cluster:
-        return Cluster(lambda: address.brokers, filled.cluster.connect, address.client_id, SYSTEM_CLOCK)
+def test_a_task_reads_what_was_planned(filled: FakeEnvironment) -> None:
+    def open_(address: ClusterAddress) -> ClusterConnections:
+        return ClusterConnections(lambda: address.brokers, filled.cluster.connect, address.client_id, SYSTEM_CLOCK)
 
-    clusters = Clusters(open_)
+    clusters = ClusterConnectionPool(open_)
     read = [
         batch.column("offset").to_pylist()
         for task in plan(filled, {"subscribe": "orders"})

@@ -8,33 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.spark.claims.judge import OnRewind, Refuse, Replay, Rewound, Seen, Take, decide_claim, next_position
+from bridge.spark.claims.judge import (
+    ClaimSnapshot,
+    OnRewind,
+    ReplayClaim,
+    RewoundBelowClaim,
+    WriteClaim,
+    WriteRefusal,
+    decide_claim,
+    next_position,
+)
 from bridge.spark.claims.records import (
     CLAIMS_KEPT_MAX,
     RECORD_BYTES_MAX,
-    Claim,
-    Record,
+    BatchClaim,
+    ClaimRecord,
     format_record,
     parse_record,
 )
-from bridge.spark.membership import NO_OFFSET, Refused, Stand, Wanted
+from bridge.spark.membership import NO_OFFSET, ClaimRefused, GroupOffset, RangeToClaim
 from zkconsumer.errors import MalformedZnode
 
 IGNORE, FOLLOW, FAIL = OnRewind.IGNORE, OnRewind.FOLLOW, OnRewind.FAIL
-WANTED = Wanted(100, 200, epoch=1)
+WANTED = RangeToClaim(100, 200, epoch=1)
 BATCH = 20
 PATH = "/zkconsumer/spark/g1/q/t/0"
 every_policy = pytest.mark.parametrize("policy", OnRewind)
 
 
-def claims(*rows: tuple[int, int, int]) -> Record:
+def claims(*rows: tuple[int, int, int]) -> ClaimRecord:
     """A record of batch, first, end."""
-    return Record(tuple(Claim(*row, epoch=1, wall_ms=5) for row in rows))
+    return ClaimRecord(tuple(BatchClaim(*row, epoch=1, wall_ms=5) for row in rows))
 
 
-def seen(cur: int | None, record: Record | None = None, not_owned: str = "", unreadable: str = "") -> Seen:
-    record = record or Record()
-    return Seen(record, record.latest.end if record.latest else None, not_owned, cur, unreadable)
+def seen(
+    cur: int | None, record: ClaimRecord | None = None, not_owned: str = "", unreadable: str = ""
+) -> ClaimSnapshot:
+    record = record or ClaimRecord()
+    return ClaimSnapshot(record, record.latest.end if record.latest else None, not_owned, cur, unreadable)
 
 
 # --- the table --------------------------------------------------------------------------------------------------
@@ -44,14 +55,14 @@ def seen(cur: int | None, record: Record | None = None, not_owned: str = "", unr
 @pytest.mark.parametrize("cur", [None, 0, 150, 900])
 def test_row_1_a_claim_of_this_batch_is_its_answer_whatever_stands_there_now(policy: OnRewind, cur: int | None) -> None:
     record = claims((19, 50, 100), (BATCH, 120, 180))
-    assert decide_claim(BATCH, WANTED, seen(cur, record, "another's", "nonsense"), policy) == Replay(120, 180)
+    assert decide_claim(BATCH, WANTED, seen(cur, record, "another's", "nonsense"), policy) == ReplayClaim(120, 180)
 
 
 @every_policy
 def test_row_2_a_batch_that_the_record_has_forgotten_is_refused(policy: OnRewind) -> None:
     full = claims(*((BATCH + at, at * 10, at * 10 + 10) for at in range(1, CLAIMS_KEPT_MAX + 1)))
     verdict = decide_claim(BATCH, WANTED, seen(100, full), policy)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, ClaimRefused)
     assert verdict.reason == "batch 20 is older than the oldest claim that is kept, of batch 21"
 
 
@@ -61,108 +72,116 @@ def test_row_2_a_batch_that_the_record_has_forgotten_is_refused(policy: OnRewind
     [
         claims((BATCH + 1, 0, 50)),
         claims((BATCH - 1, 0, 50), (BATCH + 1, 50, 90)),
-        Record(refused=BATCH),
+        ClaimRecord(refused=BATCH),
         claims((BATCH - 1, 0, 100)).with_refusal(BATCH),
         claims((BATCH - 1, 0, 100)).with_refusal(BATCH + 1),
     ],
 )
-def test_row_3_a_batch_that_got_nothing_gets_nothing_when_it_is_replayed(policy: OnRewind, record: Record) -> None:
+def test_row_3_a_batch_that_got_nothing_gets_nothing_when_it_is_replayed(policy: OnRewind, record: ClaimRecord) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(100, record), policy)
-    assert verdict == Refused("batch 20 got nothing of it when it ran first")
+    assert verdict == ClaimRefused("batch 20 got nothing of it when it ran first")
 
 
 @every_policy
 def test_row_4_what_another_owns_is_refused(policy: OnRewind) -> None:
-    assert decide_claim(BATCH, WANTED, seen(100, not_owned="it is another's"), policy) == Refuse("it is another's")
+    assert decide_claim(BATCH, WANTED, seen(100, not_owned="it is another's"), policy) == WriteRefusal(
+        "it is another's"
+    )
 
 
 def test_row_4_goes_before_a_rewind_that_is_the_owners_business() -> None:
-    assert decide_claim(BATCH, WANTED, seen(0, claims((19, 0, 100)), "another's"), FAIL) == Refuse("another's")
+    assert decide_claim(BATCH, WANTED, seen(0, claims((19, 0, 100)), "another's"), FAIL) == WriteRefusal("another's")
 
 
 @every_policy
 def test_row_5_an_offset_that_is_no_number_is_not_written_over(policy: OnRewind) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(None, unreadable="b'x' (1 bytes) is no number"), policy)
-    assert verdict == Refuse("b'x' (1 bytes) is no number; write the offset that is meant: 'zkconsumer offsets set'")
+    assert verdict == WriteRefusal(
+        "b'x' (1 bytes) is no number; write the offset that is meant: 'zkconsumer offsets set'"
+    )
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])
 def test_row_6_ignore_goes_on_behind_our_claim(cur: int | None, told: int) -> None:
-    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), IGNORE) == Take(100, 200, told)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), IGNORE) == WriteClaim(100, 200, told)
 
 
 @every_policy
 def test_row_6_is_not_for_a_batch_that_was_planned_below_our_claim(policy: OnRewind) -> None:
     """The log lost its end, and with ``failOnDataLoss=false`` the query goes on with what took those offsets."""
-    assert decide_claim(BATCH, WANTED, seen(100, claims((19, 0, 130))), policy) == Take(100, 200)
-    assert isinstance(decide_claim(BATCH, WANTED, seen(90, claims((19, 0, 130))), policy), Refuse)
+    assert decide_claim(BATCH, WANTED, seen(100, claims((19, 0, 130))), policy) == WriteClaim(100, 200)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(90, claims((19, 0, 130))), policy), WriteRefusal)
 
 
 def test_row_6_ignore_does_not_take_a_front_that_was_refused() -> None:
-    assert isinstance(decide_claim(BATCH, WANTED, seen(10, claims((19, 0, 60))), IGNORE), Refuse)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(10, claims((19, 0, 60))), IGNORE), WriteRefusal)
 
 
 def test_row_6_ignore_writes_over_what_is_no_number() -> None:
-    assert decide_claim(BATCH, WANTED, seen(None, claims((19, 0, 100)), unreadable="x"), IGNORE) == Take(100, 200, NO_OFFSET)
+    assert decide_claim(BATCH, WANTED, seen(None, claims((19, 0, 100)), unreadable="x"), IGNORE) == WriteClaim(
+        100, 200, NO_OFFSET
+    )
 
 
 def test_row_6_follow_refuses_what_was_planned_before_the_rewind() -> None:
-    assert isinstance(decide_claim(BATCH, WANTED, seen(40, claims((19, 0, 100))), FOLLOW), Refuse)
+    assert isinstance(decide_claim(BATCH, WANTED, seen(40, claims((19, 0, 100))), FOLLOW), WriteRefusal)
 
 
 def test_row_6_follow_takes_what_was_planned_behind_it() -> None:
-    assert decide_claim(BATCH, Wanted(40, 140, 1), seen(40, claims((19, 0, 100))), FOLLOW) == Take(40, 140)
-    assert decide_claim(BATCH, Wanted(40, 140, 1), seen(60, claims((19, 0, 100))), FOLLOW) == Take(60, 140)
-    assert decide_claim(BATCH, Wanted(0, 90, 1), seen(None, claims((19, 0, 100))), FOLLOW) == Take(0, 90)
+    assert decide_claim(BATCH, RangeToClaim(40, 140, 1), seen(40, claims((19, 0, 100))), FOLLOW) == WriteClaim(40, 140)
+    assert decide_claim(BATCH, RangeToClaim(40, 140, 1), seen(60, claims((19, 0, 100))), FOLLOW) == WriteClaim(60, 140)
+    assert decide_claim(BATCH, RangeToClaim(0, 90, 1), seen(None, claims((19, 0, 100))), FOLLOW) == WriteClaim(0, 90)
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])
 def test_row_6_fail_stops(cur: int | None, told: int) -> None:
-    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), FAIL) == Rewound(told, 100)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), FAIL) == RewoundBelowClaim(told, 100)
 
 
 @every_policy
 def test_row_7_a_group_without_an_offset_gets_one(policy: OnRewind) -> None:
-    assert decide_claim(BATCH, WANTED, seen(None), policy) == Take(100, 200)
+    assert decide_claim(BATCH, WANTED, seen(None), policy) == WriteClaim(100, 200)
 
 
 @every_policy
-@pytest.mark.parametrize("record", [Record(), claims((19, 0, 100)), claims((18, 0, 60))])
-def test_row_8_the_group_stands_where_the_batch_begins(policy: OnRewind, record: Record) -> None:
-    assert decide_claim(BATCH, WANTED, seen(100, record), policy) == Take(100, 200)
+@pytest.mark.parametrize("record", [ClaimRecord(), claims((19, 0, 100)), claims((18, 0, 60))])
+def test_row_8_the_group_stands_where_the_batch_begins(policy: OnRewind, record: ClaimRecord) -> None:
+    assert decide_claim(BATCH, WANTED, seen(100, record), policy) == WriteClaim(100, 200)
 
 
 @every_policy
 @pytest.mark.parametrize("cur", [101, 199])
 def test_row_9_others_read_the_front(policy: OnRewind, cur: int) -> None:
-    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), policy) == Take(cur, 200)
+    assert decide_claim(BATCH, WANTED, seen(cur, claims((19, 0, 100))), policy) == WriteClaim(cur, 200)
 
 
 @every_policy
 @pytest.mark.parametrize("cur", [200, 1_000])
 def test_row_10_others_read_all_of_it(policy: OnRewind, cur: int) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(cur), policy)
-    assert verdict == Refuse(f"the group stands at {cur}: the range was read by others")
+    assert verdict == WriteRefusal(f"the group stands at {cur}: the range was read by others")
 
 
 @every_policy
 def test_row_11_the_front_was_refused(policy: OnRewind) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(99), policy)
-    assert verdict == Refuse("the group stands at 99, before the range: the next batch begins there")
+    assert verdict == WriteRefusal("the group stands at 99, before the range: the next batch begins there")
 
 
 @pytest.mark.parametrize(
     ("stand", "ignore", "follow", "fail"),
     [
-        (Stand(70, None), 70, 70, 70),
-        (Stand(NO_OFFSET, None), NO_OFFSET, NO_OFFSET, NO_OFFSET),
-        (Stand(70, 70), 70, 70, 70),
-        (Stand(90, 70), 90, 90, 90),
-        (Stand(30, 70), 70, 30, Rewound(30, 70)),
-        (Stand(NO_OFFSET, 70), 70, NO_OFFSET, Rewound(NO_OFFSET, 70)),
+        (GroupOffset(70, None), 70, 70, 70),
+        (GroupOffset(NO_OFFSET, None), NO_OFFSET, NO_OFFSET, NO_OFFSET),
+        (GroupOffset(70, 70), 70, 70, 70),
+        (GroupOffset(90, 70), 90, 90, 90),
+        (GroupOffset(30, 70), 70, 30, RewoundBelowClaim(30, 70)),
+        (GroupOffset(NO_OFFSET, 70), 70, NO_OFFSET, RewoundBelowClaim(NO_OFFSET, 70)),
     ],
 )
-def test_where_the_next_batch_begins(stand: Stand, ignore: int, follow: int, fail: int | Rewound) -> None:
+def test_where_the_next_batch_begins(
+    stand: GroupOffset, ignore: int, follow: int, fail: int | RewoundBelowClaim
+) -> None:
     assert [next_position(stand, policy) for policy in (IGNORE, FOLLOW, FAIL)] == [ignore, follow, fail]
 
 
@@ -174,14 +193,14 @@ def test_a_record_is_one_line_and_is_read_back() -> None:
     assert format_record(record) == b'{"v":1,"claims":[[7,0,50,1,5],[9,50,90,1,5]]}'
     assert parse_record(format_record(record), PATH) == record
     assert format_record(record.with_refusal(11))[:-1] == format_record(record)[:-1] + b',"refused":11'
-    assert parse_record(format_record(record.with_refusal(11)), PATH) == Record(record.claims, 11)
-    assert parse_record(b'{"v":1,"claims":[],"of a later release":null}', PATH) == Record()
+    assert parse_record(format_record(record.with_refusal(11)), PATH) == ClaimRecord(record.claims, 11)
+    assert parse_record(b'{"v":1,"claims":[],"of a later release":null}', PATH) == ClaimRecord()
 
 
 def test_a_record_keeps_the_newest_claims_and_stays_small() -> None:
-    record, top = Record(), 2**63 - 1
+    record, top = ClaimRecord(), 2**63 - 1
     for at in range(CLAIMS_KEPT_MAX + 5):
-        record = record.with_claim(Claim(top - 100 + at, top - 1, top, top, top))
+        record = record.with_claim(BatchClaim(top - 100 + at, top - 1, top, top, top))
     assert [claim.batch for claim in record.claims] == [top - 100 + at for at in range(5, CLAIMS_KEPT_MAX + 5)]
     assert len(format_record(record)) < RECORD_BYTES_MAX / 4
 

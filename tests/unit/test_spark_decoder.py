@@ -32,7 +32,7 @@ RECORDS = BATCHES * IN_A_BATCH
 
 MATRIX = [
     (magic, codec, append)
-    for magic, codec, append in itertools.product((0, 1, 2), compression.NAMES, (False, True))
+    for magic, codec, append in itertools.product((0, 1, 2), compression.CODEC_NAMES, (False, True))
     if not (magic == 0 and append) and not (magic < 2 and codec == compression.ZSTD)
 ]
 
@@ -58,7 +58,7 @@ def made(magic: int, codec: int, append: bool) -> bytes:
 
 
 def rows(record_set: bytes, first: int = 0, end: int = NO_END) -> list[Record]:
-    return list(rows_of(batches_of(record_set, first, end, target(rows_most=7))))
+    return list(rows_of(batches_of(record_set, first, end, target(max_rows=7))))
 
 
 @pytest.mark.usefixtures("only_fast")
@@ -148,7 +148,7 @@ def test_batches_are_bounded_by_bytes_and_by_rows(magic: int, codec: int) -> Non
     expected = list(iter_records(record_set := made(magic, codec, False)))
     largest = max(len(record.key or b"") + len(record.value or b"") for record in expected)
     for most in (1, 500, 2_000):
-        batches = list(batches_of(record_set, into=target(NO_HEADERS, bytes_most=most)))
+        batches = list(batches_of(record_set, into=target(NO_HEADERS, max_bytes=most)))
         sizes = [
             sum(len(each or b"") for name in ("key", "value") for each in batch.column(name).to_pylist())
             for batch in batches
@@ -156,7 +156,7 @@ def test_batches_are_bounded_by_bytes_and_by_rows(magic: int, codec: int) -> Non
         assert max(sizes) < most + largest
         assert len(sizes) >= sum(sizes) // (most + largest)
         assert sum(batch.num_rows for batch in batches) == RECORDS
-    numbers = [batch.num_rows for batch in batches_of(record_set, into=target(NO_HEADERS, rows_most=40))]
+    numbers = [batch.num_rows for batch in batches_of(record_set, into=target(NO_HEADERS, max_rows=40))]
     assert max(numbers) <= 40
     assert sum(numbers) == RECORDS
     assert len(numbers) <= 1 + RECORDS // (40 // 4)
@@ -201,7 +201,8 @@ def test_fields_of_every_length_come_out(magic: int) -> None:
 
 
 def test_objects_are_bounded_where_records_are_read_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, decoder: str  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    decoder: str,  # noqa: F811
 ) -> None:
     monkeypatch.setattr(arrow_records, "OBJECTS_MAX", 4)
     record_set = made(2, compression.NONE, False)
@@ -378,9 +379,7 @@ def test_compressed_messages_among_others_are_read_together(plain: int, magic: i
         inner = message(at if magic == 0 else 0, 0, magic=magic)
         return message(at, compression.GZIP | append, compression.compress(compression.GZIP, inner, magic), magic)
 
-    record_set = b"".join(
-        message(at, append, magic=magic) if at % (plain + 1) else compressed(at) for at in range(600)
-    )
+    record_set = b"".join(message(at, append, magic=magic) if at % (plain + 1) else compressed(at) for at in range(600))
     assert [batch.num_rows for batch in batches_of(record_set)] == [600]
     assert rows(record_set) == list(iter_records(record_set))
     assert rows(record_set, 100, 301) == [r for r in iter_records(record_set) if 100 <= r.offset < 301]
@@ -391,8 +390,6 @@ def test_compressed_messages_among_others_are_read_together(plain: int, magic: i
 def test_as_many_headers_as_a_record_may_have_are_read_together(headers: int) -> None:
     some = [b"\0\1", b"\2a\0", b"\4ab\2c", b"\0" + varint(100) + bytes(100), varint(100) + b"n" * 100 + b"\1"]
     written = b"".join(some[at % len(some)] for at in range(headers))
-    record_set = b"".join(
-        with_headers(at, written, headers) if at % 2 else with_headers(at, b"", 0) for at in range(4)
-    )
+    record_set = b"".join(with_headers(at, written, headers) if at % 2 else with_headers(at, b"", 0) for at in range(4))
     assert rows(record_set) == list(iter_records(record_set))
     calls_of(lambda: list(batches_of(record_set)), CALLS_MAX)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fix_admin import doors
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
 
@@ -21,8 +21,8 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from bridge.spark import decoder, environment
 from bridge.spark.batch import plan_batch
-from bridge.spark.cluster import Address, Cluster, Clusters
-from bridge.spark.environment import Worker, check_environment
+from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.environment import PythonWorker, check_environment
 from bridge.spark.options import read_options
 from bridge.spark.progress import lag
 from bridge.spark.ranges import OffsetRange
@@ -39,28 +39,28 @@ RUN_TIMEOUT_S = 60
 
 @pytest.fixture
 def _missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "RECORDS", None)
-    monkeypatch.setitem(extensions._missing, compiled.NAME, WHY)
-    monkeypatch.setattr(decoder, "_is_told", False)
+    monkeypatch.setattr(compiled, "RECORD_DECODER", None)
+    monkeypatch.setitem(extensions._missing, compiled.MODULE_NAME, WHY)
+    monkeypatch.setattr(decoder, "_is_logged", False)
 
 
 @pytest.fixture
-def clusters() -> Iterator[tuple[Clusters, RangePartition]]:
+def clusters() -> Iterator[tuple[ClusterConnectionPool, RangePartition]]:
     fake = FakeCluster(1)
     fake.create_topic(TP.topic)
     fake.append(TP.topic, 0, [b"v"] * 3)
 
-    def open_(address: Address) -> Cluster:
-        return Cluster(lambda: address.brokers, fake.connect, address.client_id, SYSTEM_CLOCK)
+    def open_(address: ClusterAddress) -> ClusterConnections:
+        return ClusterConnections(lambda: address.brokers, fake.connect, address.client_id, SYSTEM_CLOCK)
 
-    made = Clusters(open_)
+    made = ClusterConnectionPool(open_)
     yield made, RangePartition(OffsetRange(TP, 0, 3), tuple(fake.addresses), ("offset",))
     made.close()
 
 
 @pytest.mark.usefixtures("_missing")
 def test_an_executor_logs_it_at_its_first_task(
-    clusters: tuple[Clusters, RangePartition], caplog: pytest.LogCaptureFixture
+    clusters: tuple[ClusterConnectionPool, RangePartition], caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
         [batch] = read_partition(clusters[1], clusters[0])
@@ -68,9 +68,9 @@ def test_an_executor_logs_it_at_its_first_task(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [TOLD]
 
 
-@pytest.mark.skipif(compiled.RECORDS is None, reason="installed without a compiler, or told not to use it")
+@pytest.mark.skipif(compiled.RECORD_DECODER is None, reason="installed without a compiler, or told not to use it")
 def test_where_it_is_there_nothing_is_logged(
-    clusters: tuple[Clusters, RangePartition], caplog: pytest.LogCaptureFixture
+    clusters: tuple[ClusterConnectionPool, RangePartition], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert decoder.python_decoder_reason() is None
     list(read_partition(clusters[1], clusters[0]))
@@ -90,7 +90,7 @@ def test_a_stream_logs_it_once_and_has_it_in_its_progress(caplog: pytest.LogCapt
     assert lag(progress).metrics["pythonDecoder"] == 1
 
 
-@pytest.mark.skipif(compiled.RECORDS is None, reason="installed without a compiler, or told not to use it")
+@pytest.mark.skipif(compiled.RECORD_DECODER is None, reason="installed without a compiler, or told not to use it")
 def test_a_stream_with_the_compiled_decoder_says_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
     engine = Query().start()
     engine.run()
@@ -102,7 +102,7 @@ def test_a_stream_with_the_compiled_decoder_says_nothing_of_it(caplog: pytest.Lo
 def test_a_batch_logs_it_where_it_is_planned(caplog: pytest.LogCaptureFixture) -> None:
     given = {"zookeeper.connect": ADDRESS, "subscribe": "orders", "startingOffsets": "earliest"}
     given["endingOffsets"] = "latest"
-    with FakeWorld() as world:
+    with FakeEnvironment() as world:
         world.create_topic("orders", 1)
         for _ in range(2):
             plan_batch(read_options(given, is_stream=False), ("offset",), doors(world))
@@ -113,7 +113,7 @@ def test_check_environment_logs_which_executors_lack_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     version = ".".join(map(str, sys.version_info[:3]))
-    workers = [Worker("n1", "/opt/python", version, (), ""), Worker("n2", "/opt/python", version, (), WHY)]
+    workers = [PythonWorker("n1", "/opt/python", version, (), ""), PythonWorker("n2", "/opt/python", version, (), WHY)]
     monkeypatch.setattr(environment, "_ask_executors", lambda _: workers)
     session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(pythonExec=sys.executable))
     assert check_environment(session) == workers
@@ -124,15 +124,20 @@ def test_check_environment_logs_which_executors_lack_it(
 @pytest.mark.parametrize("switch", ["", "1"])
 def test_a_worker_says_why_it_decodes_in_python(switch: str) -> None:
     """In a process of its own, as an executor's is."""
-    if not switch and compiled.RECORDS is None:
+    if not switch and compiled.RECORD_DECODER is None:
         pytest.skip("installed without a compiler, or told not to use it")
     program = (
-        "from bridge.spark.by_value import look_around\n"
-        "print(look_around(['bridge.spark'])['decoder'], look_around(['no_such_module', 'bridge.spark'])['decoder'])"
+        "from bridge.spark.by_value import describe_interpreter\n"
+        "print(describe_interpreter(['bridge.spark'])['decoder'], describe_interpreter(['no_such_module', "
+        "'bridge.spark'])['decoder'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, extensions.SWITCH: switch}, capture_output=True, text=True,
-        timeout=RUN_TIMEOUT_S, check=True,
-    )  # fmt: skip
-    why = f"the environment variable {extensions.SWITCH} is set" if switch else ""
+        [sys.executable, "-c", program],
+        env={**os.environ, extensions.DISABLE_VARIABLE: switch},
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=True,
+    )
+    why = f"the environment variable {extensions.DISABLE_VARIABLE} is set" if switch else ""
     assert done.stdout.strip() == why

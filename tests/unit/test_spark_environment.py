@@ -27,9 +27,9 @@ import pyspark_zkconsumer
 from bridge.spark import by_value, environment, registration
 from bridge.spark.by_value import load_in_worker
 from bridge.spark.datasource import ZkConsumerDataSource
-from bridge.spark.environment import ON_THE_DRIVER, check_release, check_session
-from bridge.spark.registration import RefusedDataSource, default_source, register
-from bridge.spark.shipping import Shipped
+from bridge.spark.environment import DRIVER_MODULES, check_release, check_session
+from bridge.spark.registration import UnavailableDataSource, default_source, register
+from bridge.spark.shipping import LoaderPickledMeta
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.versions import CLIENT_SOFTWARE_VERSION
 
@@ -102,7 +102,7 @@ def test_a_python_that_has_everything_passes(tmp_path: Path) -> None:
 def test_a_python_without_anything_is_named_with_all_that_it_lacks(tmp_path: Path) -> None:
     text = check(program(tmp_path, f'exec {sys.executable} -I -S "$@"'))
     assert "the Python with which Spark plans queries" in text
-    assert f", cannot load {', '.join(sorted(ON_THE_DRIVER))}. " in text
+    assert f", cannot load {', '.join(sorted(DRIVER_MODULES))}. " in text
     assert f"Set PYSPARK_PYTHON to a Python that has zkconsumer with its extra spark (here: {sys.executable})" in text
 
 
@@ -146,7 +146,7 @@ def test_a_python_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: 
 # --- what is sent to workers ------------------------------------------------------------------------------------
 
 
-class Sent(metaclass=Shipped):
+class Sent(metaclass=LoaderPickledMeta):
     """As a reader is."""
 
     def __init__(self, offset: int) -> None:
@@ -203,7 +203,7 @@ def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Pa
 
 def test_another_version_on_a_worker_is_refused() -> None:
     with pytest.raises(ImportError, match=rf"has zkconsumer {CLIENT_SOFTWARE_VERSION}, and the driver has 9\.9"):
-        load_in_worker("bridge.spark.shipping", "Shipped", "9.9")
+        load_in_worker("bridge.spark.shipping", "LoaderPickledMeta", "9.9")
     with pytest.raises(ImportError, match=r"has zkconsumer another version, and the driver has 9\.9"):
         load_in_worker("bridge.spark.shipping", "OfLaterReleases", "9.9")
 
@@ -252,7 +252,7 @@ def test_spark_finds_the_source_by_itself() -> None:
 def test_a_source_that_cannot_be_loaded_says_so_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bridge.spark.datasource", None)
     source = default_source()
-    assert source is RefusedDataSource
+    assert source is UnavailableDataSource
     assert source.name() == ZkConsumerDataSource.name()
     with pytest.raises(UsageError, match=re.escape("pip install '.[spark]' in a clone")):
         source({})

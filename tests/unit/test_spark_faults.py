@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, FAULT, FAULT_FILE, LOOK_MS, WAIT_MS, fault_point_of
+from bridge.spark.faults import (
+    AFTER_CLAIM,
+    AFTER_COMMIT_LOG,
+    AFTER_WAL,
+    FAULT,
+    FAULT_FILE,
+    FILE_POLL_MS,
+    WAIT_MS,
+    fault_point_of,
+)
 from zkconsumer.errors import UsageError
 
 
@@ -51,7 +60,7 @@ def test_it_goes_on_when_the_file_is_deleted(tmp_path: Path) -> None:
             file.unlink()
 
     fault_point_of("g", {FAULT: "after_wal:0", FAULT_FILE: str(file)}).reached(AFTER_WAL, 0, pause)
-    assert waited == [LOOK_MS] * 3
+    assert waited == [FILE_POLL_MS] * 3
 
 
 @pytest.mark.parametrize("wrong", ["before_wal:0", "after_wal", "after_wal:x", "g=", "after_sink:1"])

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceReader
 
 from bridge.spark.datasource import ZkConsumerDataSource
-from bridge.spark.shipping import ReadsInExecutors
+from bridge.spark.shipping import ExecutorReaderMixin
 
 RUN_TIMEOUT_S = 60
 
@@ -34,7 +34,7 @@ print(*sorted(name for name in whole if name in known or name == "bridge"))
 """
 
 
-class Reader(ReadsInExecutors, DataSourceReader):
+class Reader(ExecutorReaderMixin, DataSourceReader):
     """As the readers of batches and streams are made."""
 
     def __init__(self) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bridge.spark.keeper.lending import NOWHERE, Lending
-from bridge.spark.membership import Ended, Held
+from bridge.spark.keeper.lending import UNSET_POSITION, BatchLeases
+from bridge.spark.membership import BatchEnd, LeasedPartition
 from zkconsumer.types import TopicPartition
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
-def lending(*, waits: bool = True) -> Lending:
-    made = Lending(waits_for_batch=waits)
+def lending(*, waits: bool = True) -> BatchLeases:
+    made = BatchLeases(waits_for_batch=waits)
     made.add(A, "c-0", 11, 5)
     made.add(B, "c-0", 12, -1)
     made.add(C, "c-0", 13, -2)
@@ -18,18 +18,18 @@ def lending(*, waits: bool = True) -> Lending:
 
 
 def test_what_nobody_waits_for_is_lent() -> None:
-    assert lending().lease_all() == {A: Held(11, 5), B: Held(12, -1), C: Held(13, -2)}
+    assert lending().lease_all() == {A: LeasedPartition(11, 5), B: LeasedPartition(12, -1), C: LeasedPartition(13, -2)}
 
 
 def test_what_no_batch_works_on_is_at_rest_at_once_where_the_group_stands() -> None:
-    assert lending().drain([A, B, C]) == {A: 5, B: NOWHERE, C: NOWHERE}
+    assert lending().drain([A, B, C]) == {A: 5, B: UNSET_POSITION, C: UNSET_POSITION}
 
 
 def test_what_a_batch_works_on_is_at_rest_with_its_end() -> None:
     one = lending()
     one.lease_all()
     assert one.drain([A, B]) == {}
-    assert one.end_batch({A: Ended(11, 9), C: Ended(13, 4)}) == ({C: 4}, {A: 9, B: NOWHERE})
+    assert one.end_batch({A: BatchEnd(11, 9), C: BatchEnd(13, 4)}) == ({C: 4}, {A: 9, B: UNSET_POSITION})
     assert one.lease_all().keys() == {C}, "what leaves is in no plan"
 
 
@@ -51,7 +51,7 @@ def test_in_the_other_modes_no_batch_is_waited_for() -> None:
     one = lending(waits=False)
     one.lease_all()
     assert one.drain([A]) == {A: 5}
-    assert one.end_batch({B: Ended(12, 9)}) == ({}, {}), "and nothing is written"
+    assert one.end_batch({B: BatchEnd(12, 9)}) == ({}, {}), "and nothing is written"
 
 
 def test_a_claim_that_is_being_written_is_waited_for_in_every_mode_and_by_everybody() -> None:
@@ -70,7 +70,7 @@ def test_an_end_under_another_ownership_is_not_written() -> None:
     one.lease_all()
     one.drop([A])
     one.add(A, "c-0", 21, 7)
-    assert one.end_batch({A: Ended(11, 9), TopicPartition("u", 0): Ended(1, 1)}) == ({}, {})
+    assert one.end_batch({A: BatchEnd(11, 9), TopicPartition("u", 0): BatchEnd(1, 1)}) == ({}, {})
 
 
 def test_a_batch_that_was_given_up_on_ends_under_the_thread_that_its_partition_moved_to() -> None:
@@ -80,14 +80,14 @@ def test_a_batch_that_was_given_up_on_ends_under_the_thread_that_its_partition_m
     assert one.abandon_drain([A]) == {A: 5}
     one.change_thread(A, "c-1", 21)
     assert one.threads[A] == "c-1"
-    assert one.end_batch({A: Ended(11, 9)}) == ({A: 9}, {}), "nobody else had it in between"
-    assert one.lease_all()[A] == Held(21, 5)
+    assert one.end_batch({A: BatchEnd(11, 9)}) == ({A: 9}, {}), "nobody else had it in between"
+    assert one.lease_all()[A] == LeasedPartition(21, 5)
 
 
 def test_an_end_never_goes_back() -> None:
     one = lending()
-    one.end_batch({A: Ended(11, 9)})
-    assert one.end_batch({A: Ended(11, 7)}) == ({A: 9}, {})
+    one.end_batch({A: BatchEnd(11, 9)})
+    assert one.end_batch({A: BatchEnd(11, 7)}) == ({A: 9}, {})
 
 
 def test_when_the_query_is_gone_nothing_is_waited_for() -> None:
@@ -95,11 +95,11 @@ def test_when_the_query_is_gone_nothing_is_waited_for() -> None:
     one.lease_all()
     assert one.drain([A]) == {}
     assert one.end_query() == {A: 5}
-    assert one.drain([B, C]) == {B: NOWHERE, C: NOWHERE}
+    assert one.drain([B, C]) == {B: UNSET_POSITION, C: UNSET_POSITION}
 
 
 def test_where_a_seek_put_the_group_is_where_it_is_lent_and_its_next_end_counts() -> None:
     one = lending()
     assert one.set_group_offset(A, 11, 2)
-    assert one.lease_all()[A] == Held(11, 2)
-    assert one.end_batch({A: Ended(11, 3)}) == ({A: 3}, {}), "though the group stood at 5"
+    assert one.lease_all()[A] == LeasedPartition(11, 2)
+    assert one.end_batch({A: BatchEnd(11, 3)}) == ({A: 3}, {}), "though the group stood at 5"

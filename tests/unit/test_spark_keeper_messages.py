@@ -9,10 +9,19 @@ import pytest
 
 from bridge.spark.keeper import messages as msg
 from bridge.spark.keeper.metrics import render_prometheus
-from bridge.spark.keeper.settings import DRAIN_TIMEOUT_MS, SETTLE_MS, KeeperSettings
-from bridge.spark.membership import CommitMode, Ended, Held, Holding, Refused, Stand, Taken, Wanted
-from zkconsumer.core.view import STATIC, Subscription
-from zkconsumer.errors import Bug, OffsetsNotCommitted, UsageError, WorldError, ZkTimeoutException
+from bridge.spark.keeper.settings import DRAIN_TIMEOUT_MS, RELEASE_SETTLE_MS, MembershipProcessSettings
+from bridge.spark.membership import (
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    CommitMode,
+    GroupOffset,
+    LeasedPartition,
+    RangeToClaim,
+)
+from zkconsumer.core.view import STATIC_SUBSCRIPTION, TopicSubscription
+from zkconsumer.errors import InternalError, OffsetsNotCommitted, UnavailableError, UsageError, ZkTimeoutException
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 12)
@@ -20,27 +29,35 @@ SECRET = "nobody-should-read-this"
 
 
 def there_and_back(value: Any, write: Any, read: Any) -> Any:
-    line = msg.encode(msg.Done(3, write(value)))
+    line = msg.encode(msg.ProcessResponse(3, write(value)))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     answer = msg.decode_process_response(line)
-    assert isinstance(answer, msg.Done)
+    assert isinstance(answer, msg.ProcessResponse)
     return read(answer.result)
 
 
 @pytest.mark.parametrize(
     ("value", "write", "read"),
     [
-        ({A: Ended(2**60, 7), B: Ended(1, 2**62)}, msg.encode_batch_ends, msg.decode_batch_ends),
-        ({A: Wanted(1, 2, 3)}, msg.encode_ranges_to_claim, msg.decode_ranges_to_claim),
-        ({A: Taken(1, 2), B: Refused('it is "theirs"\n')}, msg.encode_claim_results, msg.decode_claim_results),
-        ({A: Stand(-1, None), B: Stand(5, 7)}, msg.encode_group_offsets, msg.decode_group_offsets),
+        ({A: BatchEnd(2**60, 7), B: BatchEnd(1, 2**62)}, msg.encode_batch_ends, msg.decode_batch_ends),
+        ({A: RangeToClaim(1, 2, 3)}, msg.encode_ranges_to_claim, msg.decode_ranges_to_claim),
+        (
+            {A: ClaimedRange(1, 2), B: ClaimRefused('it is "theirs"\n')},
+            msg.encode_claim_results,
+            msg.decode_claim_results,
+        ),
+        ({A: GroupOffset(-1, None), B: GroupOffset(5, 7)}, msg.encode_group_offsets, msg.decode_group_offsets),
         ({A: "why"}, msg.encode_reasons, msg.decode_reasons),
         ({A: 5}, msg.encode_offsets, msg.decode_offsets),
         ([A, B], msg.encode_partitions, msg.decode_partitions),
         ([], msg.encode_partitions, msg.decode_partitions),
         ([BrokerAddress(1, "h", 9092)], msg.encode_brokers, msg.decode_brokers),
-        (Holding({A: Held(4, -2)}, True, 3, {"a": 1, "none": 0}), msg.encode_batch_assignment, msg.decode_batch_assignment),
+        (
+            BatchAssignment({A: LeasedPartition(4, -2)}, True, 3, {"a": 1, "none": 0}),
+            msg.encode_batch_assignment,
+            msg.decode_batch_assignment,
+        ),
     ],
 )
 def test_a_value_comes_as_it_went(value: Any, write: Any, read: Any) -> None:
@@ -48,7 +65,7 @@ def test_a_value_comes_as_it_went(value: Any, write: Any, read: Any) -> None:
 
 
 def test_a_call_comes_as_it_went() -> None:
-    call = msg.Call(7, "begin_batch", 15_000, {"ended": {}, "wait_ms": 0})
+    call = msg.ProcessRequest(7, "begin_batch", 15_000, {"ended": {}, "wait_ms": 0})
     assert msg.decode_process_request(msg.encode(call)) == call
 
 
@@ -62,62 +79,64 @@ def test_a_call_comes_as_it_went() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_call_is_refused(line: bytes) -> None:
-    with pytest.raises(Bug):
+    with pytest.raises(InternalError):
         msg.decode_process_request(line)
 
 
 @pytest.mark.parametrize("line", [b"{}", b'{"id": "1", "done": 1}', b'{"id": 1, "failed": "X"}', b"hello"])
 def test_what_is_no_answer_is_refused_and_not_quoted(line: bytes) -> None:
-    with pytest.raises(Bug) as caught:
+    with pytest.raises(InternalError) as caught:
         msg.decode_process_response(line)
     assert line.decode() not in str(caught.value)
 
 
 @pytest.mark.parametrize("found", [[], {"t": 1}, {"t": {"x": 1}}, {"t": {"0": [1]}}, {"t": {"0": [1, True]}}, None])
 def test_partitions_that_are_none_are_refused(found: Any) -> None:
-    with pytest.raises(Bug):
+    with pytest.raises(InternalError):
         msg.decode_batch_ends(found)
 
 
 def test_an_error_is_the_same_class_on_the_other_side() -> None:
-    error = msg.Failed.of(1, ZkTimeoutException("no session")).error()
+    error = msg.ProcessErrorResponse.of(1, ZkTimeoutException("no session")).error()
     assert type(error) is ZkTimeoutException
     assert str(error) == "no session"
-    without_words = msg.Failed.of(1, OffsetsNotCommitted({A: "why"})).error()
-    assert type(without_words) is WorldError
+    without_words = msg.ProcessErrorResponse.of(1, OffsetsNotCommitted({A: "why"})).error()
+    assert type(without_words) is UnavailableError
     assert "a/0: why" in str(without_words)
-    assert type(msg.Failed(1, "os", "x").error()) is Bug
+    assert type(msg.ProcessErrorResponse(1, "os", "x").error()) is InternalError
 
 
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
-def settings(**given: Any) -> KeeperSettings:
+def settings(**given: Any) -> MembershipProcessSettings:
     properties = {"group.id": "g", "zookeeper.connect": "h:2181", "ssl.truststore.password": SECRET}
-    return KeeperSettings(properties | given, STATIC, ("t", "u"), "g_c", mode=CommitMode.CLAIM)
+    return MembershipProcessSettings(properties | given, STATIC_SUBSCRIPTION, ("t", "u"), "g_c", mode=CommitMode.CLAIM)
 
 
 def test_settings_come_as_they_went_and_show_no_secret() -> None:
     one = settings()
-    assert KeeperSettings.from_json(json.loads(json.dumps(one.to_json()))) == one
+    assert MembershipProcessSettings.from_json(json.loads(json.dumps(one.to_json()))) == one
     assert SECRET not in repr(one)
-    with pytest.raises(Bug):
-        KeeperSettings.from_json({"properties": {}})
+    with pytest.raises(InternalError):
+        MembershipProcessSettings.from_json({"properties": {}})
 
 
 def test_a_keeper_waits_longer_for_a_batch_than_a_connector_for_its_program() -> None:
-    plain = KeeperSettings({"group.id": "g", "zookeeper.connect": "h:2181"}, STATIC, ("t",), "g_c")
+    plain = MembershipProcessSettings(
+        {"group.id": "g", "zookeeper.connect": "h:2181"}, STATIC_SUBSCRIPTION, ("t",), "g_c"
+    )
     assert plain.config().rebalance_drain_timeout_ms == DRAIN_TIMEOUT_MS
-    assert plain.config().release_settle_ms == SETTLE_MS
-    assert DRAIN_TIMEOUT_MS + SETTLE_MS < 6_000, "before the last try of an original member"
-    assert plain.subscription(3) == Subscription(STATIC, {"t": 3})
+    assert plain.config().release_settle_ms == RELEASE_SETTLE_MS
+    assert DRAIN_TIMEOUT_MS + RELEASE_SETTLE_MS < 6_000, "before the last try of an original member"
+    assert plain.subscription(3) == TopicSubscription(STATIC_SUBSCRIPTION, {"t": 3})
 
 
 def test_claims_are_refused_where_the_offsets_are_in_kafka_alone() -> None:
     kafka = {"offsets.storage": "kafka"}
-    one = KeeperSettings(
+    one = MembershipProcessSettings(
         {"group.id": "g", "zookeeper.connect": "h:2181", "dual.commit.enabled": "false"} | kafka,
-        STATIC, ("t",), "g_c", mode=CommitMode.CLAIM,
+        STATIC_SUBSCRIPTION, ("t",), "g_c", mode=CommitMode.CLAIM,
     )  # fmt: skip
     with pytest.raises(UsageError, match=r"group\.offsets\.commit=afterBatch"):
         one.config()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bridge.spark import logs
-from bridge.spark.logs import BrokerLogs
-from zkconsumer.admin.brokers import Brokers
+from bridge.spark.logs import BrokerLogReader
+from zkconsumer.admin.brokers import BrokerClient
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.kafka.metadata import Leaders
+from zkconsumer.kafka.metadata import LeaderMetadata
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -24,20 +24,20 @@ def test_leaders_are_remembered_until_the_topic_grows_or_they_are_old(monkeypatc
     there = {TopicPartition("t", 0): BROKER}
     asked: list[int] = []
 
-    def leaders(self: Brokers, topics: Collection[str] | None) -> Leaders:
+    def leaders(self: BrokerClient, topics: Collection[str] | None) -> LeaderMetadata:
         asked.append(len(there))
-        return Leaders({1: BROKER}, dict(there), {})
+        return LeaderMetadata({1: BROKER}, dict(there), {})
 
     def log_ranges(
-        brokers: Brokers, partitions: list[TopicPartition], time_ms: int | None
+        brokers: BrokerClient, partitions: list[TopicPartition], time_ms: int | None
     ) -> dict[TopicPartition, Any]:
         led = brokers.leaders({tp.topic for tp in partitions}).with_leader
         return {tp: LogRange(0, 9) if tp in led else "nobody leads it" for tp in partitions}
 
-    monkeypatch.setattr(Brokers, "leaders", leaders)
+    monkeypatch.setattr(BrokerClient, "leaders", leaders)
     monkeypatch.setattr(logs, "log_ranges", log_ranges)
     clock = ManualClock()
-    some = BrokerLogs(CONFIG, lambda: [BROKER], clock)
+    some = BrokerLogReader(CONFIG, lambda: [BROKER], clock)
     some.read_bounds(list(there), {})
     some.read_bounds(list(there), {})
     assert asked == [1], "a batch later they are known"

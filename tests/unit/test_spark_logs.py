@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.spark.logs import LEADERS_AGE_MAX_MS, BrokerLogs
-from bridge.spark.plan import Log
+from bridge.spark.logs import LEADERS_AGE_MAX_MS, BrokerLogReader
+from bridge.spark.plan import LogBounds
 from tests.fix_world import MakeWorld
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import METADATA
 
@@ -18,7 +18,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="zk:1")
 
 
-def filled(make_world: MakeWorld, release: str = "3.9.1") -> FakeWorld:
+def filled(make_world: MakeWorld, release: str = "3.9.1") -> FakeEnvironment:
     world = make_world(2, release=release)
     world.create_topic("t", 2)
     for number in range(10):
@@ -26,12 +26,12 @@ def filled(make_world: MakeWorld, release: str = "3.9.1") -> FakeWorld:
     return world
 
 
-def logs_of(world: FakeWorld, clock: ManualClock | None = None) -> BrokerLogs:
+def logs_of(world: FakeEnvironment, clock: ManualClock | None = None) -> BrokerLogReader:
     cluster = world.cluster
-    return BrokerLogs(CONFIG, lambda: cluster.addresses, clock or SYSTEM_CLOCK, cluster.connect)
+    return BrokerLogReader(CONFIG, lambda: cluster.addresses, clock or SYSTEM_CLOCK, cluster.connect)
 
 
-def metadata_requests(world: FakeWorld) -> int:
+def metadata_requests(world: FakeEnvironment) -> int:
     return sum(seen.api is METADATA for seen in world.cluster.requests)
 
 
@@ -39,9 +39,9 @@ def test_where_logs_begin_and_end_and_the_offset_of_a_time(make_world: MakeWorld
     world = filled(make_world)
     world.cluster.delete_before("t", 0, 2)
     logs = logs_of(world)
-    assert logs.read_bounds([T0, T1], {}) == {T0: Log(2, 10), T1: Log(0, 0)}
-    assert logs.read_bounds([T0, T1], {T0: 4_500}) == {T0: Log(2, 10, 4), T1: Log(0, 0)}
-    assert logs.read_bounds([T0], {T0: 99_000}) == {T0: Log(2, 10, None)}
+    assert logs.read_bounds([T0, T1], {}) == {T0: LogBounds(2, 10), T1: LogBounds(0, 0)}
+    assert logs.read_bounds([T0, T1], {T0: 4_500}) == {T0: LogBounds(2, 10, 4), T1: LogBounds(0, 0)}
+    assert logs.read_bounds([T0], {T0: 99_000}) == {T0: LogBounds(2, 10, None)}
     assert logs.read_bounds([TopicPartition("t", 9)], {}) == {TopicPartition("t", 9): "there is no such partition"}
     logs.close()
 
@@ -54,7 +54,7 @@ def test_why_no_broker_answers(make_world: MakeWorld) -> None:
         world.cluster.stop_broker(number)
     assert "none of 2 brokers answers; the last one: " in logs.unreachable_reason()
     logs.close()
-    nobody = BrokerLogs(CONFIG, list, SYSTEM_CLOCK, world.cluster.connect)
+    nobody = BrokerLogReader(CONFIG, list, SYSTEM_CLOCK, world.cluster.connect)
     assert "no broker is registered in ZooKeeper" in nobody.unreachable_reason()
 
 
@@ -67,7 +67,7 @@ def test_leaders_are_remembered_until_they_move(make_world: MakeWorld) -> None:
     assert metadata_requests(world) == asked
     for partition in (0, 1):
         world.cluster.move_leader("t", partition, 0)
-    assert logs.read_bounds([T0, T1], {}) == {T0: Log(0, 10), T1: Log(0, 0)}
+    assert logs.read_bounds([T0, T1], {}) == {T0: LogBounds(0, 10), T1: LogBounds(0, 0)}
     assert metadata_requests(world) > asked
     logs.close()
 

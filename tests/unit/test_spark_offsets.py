@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.spark.membership import CommitMode
-from bridge.spark.offsets import INITIAL, BatchOffsets, ForeignCheckpoint, Stats, check_mode, decode, encode
+from bridge.spark.offsets import INITIAL_OFFSET, BatchOffsets, ForeignCheckpoint, Stats, check_mode, decode, encode
 from zkconsumer.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("u.v-w", 10)
@@ -30,7 +30,7 @@ def refusal(found: Any, group: str = "g") -> str:
 def test_what_is_written_is_read_again() -> None:
     assert encode(BATCH) == WRITTEN
     assert decode(json.loads(json.dumps(encode(BATCH))), "g") == BATCH
-    assert decode(json.loads(json.dumps(INITIAL)), "g") is None
+    assert decode(json.loads(json.dumps(INITIAL_OFFSET)), "g") is None
 
 
 def test_what_was_skipped_is_written_only_when_something_was() -> None:

@@ -10,9 +10,24 @@ import pytest
 from bridge.spark.datasource import COLUMNS, ZkConsumerDataSource, columns_of
 from bridge.spark.membership import CommitMode
 from bridge.spark.option_page import render_options
-from bridge.spark.option_table import ASIDE, GROUP, KAFKA, OLD_NAMES, OWN, REFUSED
-from bridge.spark.options import Assigned, Named, SourceOptions, read_options
-from bridge.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, FromGroup, Latest, check_all_partitions_named
+from bridge.spark.option_table import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    IGNORED_OPTIONS,
+    OPTION_ALIASES_OF_CREATE_STREAM,
+    SOURCE_OPTIONS,
+    UNSUPPORTED_OPTIONS,
+)
+from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics, read_options
+from bridge.spark.positions import (
+    EarliestOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    check_all_partitions_named,
+)
 from tests.generate_docs import kafkas_keys
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import InvalidConfigException
@@ -50,9 +65,9 @@ def problem(is_stream: bool = True, **more: str) -> str:
 
 def test_the_least_that_a_stream_needs_and_what_follows_from_it() -> None:
     read = stream()
-    assert read.topic_selection == Named(("orders", "refunds"))
+    assert read.topic_selection == SubscribedTopics(("orders", "refunds"))
     assert (read.config.group_id, read.config.zookeeper_connect) == ("billing", "zk:2181/kafka")
-    assert (read.starting_limit, read.commit_mode, read.threads) == (FromGroup(), CommitMode.AFTER_BATCH, 1)
+    assert (read.starting_limit, read.commit_mode, read.threads) == (GroupOffsetRangeLimit(), CommitMode.AFTER_BATCH, 1)
     assert (read.max_offsets, read.fail_on_data_loss, read.max_delay_ms) == (None, True, 900_000)
     assert read.warnings == {}
 
@@ -81,12 +96,12 @@ def test_a_setting_of_brokers_without_its_prefix_is_led_to_it() -> None:
     assert problem(security__protocol="SSL") == "security.protocol is not known: did you mean kafka.security.protocol?"
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED_OPTIONS))
 def test_what_is_refused_says_why(name: str) -> None:
-    assert problem(**{name.replace(".", "__"): "x"}) == f"{name} cannot be set: {REFUSED[name]}"
+    assert problem(**{name.replace(".", "__"): "x"}) == f"{name} cannot be set: {UNSUPPORTED_OPTIONS[name]}"
 
 
-@pytest.mark.parametrize("name", [*sorted(ASIDE), "kafka.max.poll.records"])
+@pytest.mark.parametrize("name", [*sorted(IGNORED_OPTIONS), "kafka.max.poll.records"])
 def test_what_has_no_effect_is_taken_with_a_warning(name: str) -> None:
     read = stream(**{name.replace(".", "__"): "x"})
     assert read.warnings.keys() == {name}
@@ -102,8 +117,8 @@ def test_an_option_with_kafkas_prefix_that_kafka_does_not_have_is_refused() -> N
     [
         ({"subscribePattern": "orders|re.*"}, Whitelist("orders|re.*")),
         ({"subscribe.blacklist": "test-.*"}, Blacklist("test-.*")),
-        ({"topics": "orders:2, refunds:1"}, Named(("orders", "refunds"))),
-        ({"topics": '{"orders": 2, "refunds": 1}'}, Named(("orders", "refunds"))),
+        ({"topics": "orders:2, refunds:1"}, SubscribedTopics(("orders", "refunds"))),
+        ({"topics": '{"orders": 2, "refunds": 1}'}, SubscribedTopics(("orders", "refunds"))),
     ],
 )
 def test_the_ways_to_say_what_is_read(options: dict[str, str], wanted: object) -> None:
@@ -116,7 +131,7 @@ def test_the_ways_to_say_what_is_read(options: dict[str, str], wanted: object) -
 def test_partitions_can_be_named_in_a_batch_only() -> None:
     base = {"zookeeper.connect": "zk:1", "group.id": "g", "assign": '{"orders": [1, 0]}'}
     read = read_options(base, is_stream=False)
-    assert read.topic_selection == Assigned((TopicPartition("orders", 0), TopicPartition("orders", 1)))
+    assert read.topic_selection == AssignedPartitions((TopicPartition("orders", 0), TopicPartition("orders", 1)))
     told = problems(base)
     assert "assign cannot be set: in a stream the group shares the partitions out; subscribe to the topics" in told
 
@@ -149,13 +164,15 @@ def test_what_cannot_be_is_explained(options: dict[str, str], words: str) -> Non
 
 def test_the_winner_of_several_starting_points_is_that_of_spark_and_the_others_are_named() -> None:
     read = stream(startingTimestamp="5", startingOffsetsByTimestamp='{"orders": {"0": 7}}', startingOffsets="latest")
-    assert read.starting_limit == AtTime(5)
+    assert read.starting_limit == GlobalTimestampRangeLimit(5)
     why = "has no effect beside startingTimestamp"
     assert read.warnings == {"startingOffsetsByTimestamp": why, "startingOffsets": why}
-    assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting_limit == AtTimes(
+    assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting_limit == SpecificTimestampRangeLimit(
         {TopicPartition("orders", 0): 7}
     )
-    assert stream(startingOffsets='{"orders": {"0": -1}}').starting_limit == AtOffsets({TopicPartition("orders", 0): -1})
+    assert stream(startingOffsets='{"orders": {"0": -1}}').starting_limit == SpecificOffsetRangeLimit(
+        {TopicPartition("orders", 0): -1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,9 +183,14 @@ def test_times_are_written_as_in_spark(text: str, wanted_ms: int) -> None:
 
 
 def test_a_batch_without_a_group_begins_with_the_log_and_with_one_where_it_stands() -> None:
-    assert batch().starting_limit == FromGroup()
+    assert batch().starting_limit == GroupOffsetRangeLimit()
     bare = read_options({"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}, is_stream=False)
-    assert (bare.starting_limit, bare.ending_limit, bare.has_group, bare.has_zookeeper) == (Earliest(), Latest(), False, False)
+    assert (bare.starting_limit, bare.ending_limit, bare.has_group, bare.has_zookeeper) == (
+        EarliestOffsetRangeLimit(),
+        LatestOffsetRangeLimit(),
+        False,
+        False,
+    )
     [told] = problems(
         {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "group"}, is_stream=False
     )
@@ -185,7 +207,7 @@ def test_a_batch_cannot_begin_at_the_end_nor_end_at_the_beginning() -> None:
     assert "orders/0 has -1" in problem(False, startingOffsets='{"orders": {"0": -1}}')
     assert "orders/0 has -2" in problem(False, endingOffsets='{"orders": {"0": -2}}')
     assert "cannot end where the log begins" in problem(False, endingOffsets="earliest")
-    assert batch(endingTimestamp="9", endingOffsets="latest").ending_limit == AtTime(9)
+    assert batch(endingTimestamp="9", endingOffsets="latest").ending_limit == GlobalTimestampRangeLimit(9)
     assert batch(maxOffsetsPerTrigger="9").warnings.keys() == {"maxOffsetsPerTrigger"}
 
 
@@ -195,7 +217,10 @@ def test_an_old_file_of_settings_holds_where_no_option_is_given(tmp_path: Path) 
     read = read_options({"subscribe": "t", "zk.config": str(file), "group.id": "new"}, is_stream=True)
     assert (read.config.zookeeper_connect, read.config.group_id) == ("zk:1", "new")
     assert read.config.auto_offset_reset == "smallest"
-    assert read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting_limit == FromGroup()
+    assert (
+        read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting_limit
+        == GroupOffsetRangeLimit()
+    )
 
 
 def test_no_text_shows_a_secret() -> None:
@@ -230,7 +255,9 @@ def test_claims_that_kafka_cannot_keep_are_told_with_the_other_problems() -> Non
     claims = {"group.offsets.commit": "claim", "offsets.storage": "kafka", "dual.commit.enabled": "false"}
     told = problems({**LEAST, **claims, "minPartitions": "0"})
     assert [line.split(" ")[0] for line in told] == ["minPartitions=0:", "group.offsets.commit=claim"]
-    assert read_options({**LEAST, **claims, "dual.commit.enabled": "true"}, is_stream=True).commit_mode is CommitMode.CLAIM
+    assert (
+        read_options({**LEAST, **claims, "dual.commit.enabled": "true"}, is_stream=True).commit_mode is CommitMode.CLAIM
+    )
     assert read_options({**LEAST, **claims}, is_stream=False).warnings.keys() == {"group.offsets.commit"}
 
 
@@ -240,7 +267,7 @@ def test_a_topic_that_cannot_be_is_told_by_its_name() -> None:
 
 
 def test_no_option_is_in_two_tables() -> None:
-    names = [*OWN, *GROUP, *KAFKA, *ASIDE, *REFUSED]
+    names = [*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS, *IGNORED_OPTIONS, *UNSUPPORTED_OPTIONS]
     assert len({name.lower() for name in names}) == len(names)
 
 
@@ -343,10 +370,13 @@ def test_what_is_wrong_in_both_is_said_once() -> None:
     assert ZkConsumerDataSource({**LEAST, "startingOffsets": "latest"}).schema()
 
 
-@pytest.mark.parametrize("name", sorted(OLD_NAMES))
+@pytest.mark.parametrize("name", sorted(OPTION_ALIASES_OF_CREATE_STREAM))
 def test_a_parameter_of_an_old_program_is_led_to_its_option(name: str) -> None:
-    assert problem(**{name.replace(".", "__"): "x"}) == f"{name} is not known: its name here is {OLD_NAMES[name]}"
-    assert OLD_NAMES[name] in {*OWN, *GROUP, *KAFKA}
+    assert (
+        problem(**{name.replace(".", "__"): "x"})
+        == f"{name} is not known: its name here is {OPTION_ALIASES_OF_CREATE_STREAM[name]}"
+    )
+    assert OPTION_ALIASES_OF_CREATE_STREAM[name] in {*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS}
 
 
 def test_a_narrower_schema_is_honoured_in_its_order_and_a_wrong_one_is_explained() -> None:

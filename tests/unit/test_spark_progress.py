@@ -70,7 +70,11 @@ def test_spark_asks_a_python_stream_for_nothing_that_could_be_metrics_or_a_descr
 
 def test_each_partition_by_itself() -> None:
     found = lag(progress(source()))
-    assert {str(tp): behind for _, tp, behind in found.offsets_behind_latest} == {"clicks/0": 10, "clicks/1": 0, "orders/0": 2}
+    assert {str(tp): behind for _, tp, behind in found.offsets_behind_latest} == {
+        "clicks/0": 10,
+        "clicks/1": 0,
+        "orders/0": 2,
+    }
     assert (found.query_id, found.run_id, found.name, found.batch) == ("q-1", "r-1", "etl", 3)
 
 

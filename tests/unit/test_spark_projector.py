@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.offset_sink import StoreSink
+from bridge.spark.offset_sink import GroupOffsetWriter
 from bridge.spark.projector import GroupOffsetProjector
 from tests.fix_admin import doors
 from tests.fix_spark_events import progressed, source_of
@@ -23,12 +23,12 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Authority, Control, format_control
+from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 DEADLINE_MS = 30_000
@@ -36,7 +36,7 @@ DEADLINE_MS = 30_000
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     world.create_topic("t", 2)
     world.create_topic(OFFSETS_TOPIC, 1)
     return world
@@ -74,7 +74,7 @@ def tell(projector: GroupOffsetProjector, *sources: dict[str, Any], **more: Any)
     projector.onQueryProgress(progressed(*sources, **more))
 
 
-def at(world: FakeWorld, tp: TopicPartition, group: str = "g") -> bytes | None:
+def at(world: FakeEnvironment, tp: TopicPartition, group: str = "g") -> bytes | None:
     return world.zookeeper.data(paths.offset(group, tp))
 
 
@@ -207,7 +207,7 @@ def test_settle_says_why_not(sink: Sink) -> None:
 # --- both stores ---
 
 
-def test_zookeeper_gets_what_old_tools_show(world: FakeWorld) -> None:
+def test_zookeeper_gets_what_old_tools_show(world: FakeEnvironment) -> None:
     with GroupOffsetProjector(ADDRESS, "g", "t", doors=doors(world)) as projector:
         tell(projector, source_of({"t": {"0": 3, "1": 0}}))
     assert (at(world, A), at(world, B)) == (b"3", b"0")
@@ -216,18 +216,18 @@ def test_zookeeper_gets_what_old_tools_show(world: FakeWorld) -> None:
 
 
 @pytest.mark.parametrize("store", ["kafka", "both"])
-def test_kafka_gets_them_as_from_somebody_who_is_no_member(world: FakeWorld, store: Any) -> None:
+def test_kafka_gets_them_as_from_somebody_who_is_no_member(world: FakeEnvironment, store: Any) -> None:
     with GroupOffsetProjector(ADDRESS, "g", "t", store=store, doors=doors(world)) as projector:
         tell(projector, source_of({"t": {"0": 3}}))
     assert {tp: one.offset for tp, one in world.cluster.committed("g").items()} == {A: 3}
     assert at(world, A) == (b"3" if store == "both" else None)
 
 
-def sink_of(world: FakeWorld, *stores: Any) -> StoreSink:
-    return StoreSink(ADDRESS, "g", stores or ("zookeeper",), None, doors(world))
+def sink_of(world: FakeEnvironment, *stores: Any) -> GroupOffsetWriter:
+    return GroupOffsetWriter(ADDRESS, "g", stores or ("zookeeper",), None, doors(world))
 
 
-def test_where_the_group_stands_further_it_is_left_alone(world: FakeWorld) -> None:
+def test_where_the_group_stands_further_it_is_left_alone(world: FakeEnvironment) -> None:
     world.zookeeper.ensure(paths.offset("g", A), b"50")
     world.cluster.commit("g", "t", 0, 60)
     made = sink_of(world, "zookeeper", "kafka")
@@ -237,7 +237,7 @@ def test_where_the_group_stands_further_it_is_left_alone(world: FakeWorld) -> No
     assert {tp: one.offset for tp, one in world.cluster.committed("g").items()} == {A: 60, B: 10}
 
 
-def test_an_offset_that_is_no_number_is_left_and_told_the_others_are_written(world: FakeWorld) -> None:
+def test_an_offset_that_is_no_number_is_left_and_told_the_others_are_written(world: FakeEnvironment) -> None:
     world.zookeeper.ensure(paths.offset("g", A), b"?")
     made = sink_of(world, "zookeeper", "kafka")
     with pytest.raises(OffsetsNotCommitted, match="t/0: its znode holds no number") as caught:
@@ -248,7 +248,7 @@ def test_an_offset_that_is_no_number_is_left_and_told_the_others_are_written(wor
     assert set(world.cluster.committed("g")) == {B}, "Kafka is told what ZooKeeper took"
 
 
-def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeWorld) -> None:
+def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeEnvironment) -> None:
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     world.zookeeper.ensure(paths.ids("g"))
@@ -267,10 +267,10 @@ def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeWorld) 
 
 @pytest.mark.parametrize("store", ["zookeeper", "kafka"])
 def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_the_way(
-    world: FakeWorld, store: str
+    world: FakeEnvironment, store: str
 ) -> None:
     def control(phase: str, authority: Authority) -> bytes:
-        return format_control(Control("m", 1, phase, authority, "copy"))
+        return format_control(ControlRecord("m", 1, phase, authority, "copy"))
 
     world.zookeeper.ensure(paths.control("g"), control("fenced", "zookeeper"))
     made = sink_of(world, store)
@@ -283,7 +283,7 @@ def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_th
     assert at(world, A) is None
 
 
-def test_a_modern_group_with_members_is_left_to_them(world: FakeWorld) -> None:
+def test_a_modern_group_with_members_is_left_to_them(world: FakeEnvironment) -> None:
     world.cluster.set_coordinator_members("g", True)
     made = sink_of(world, "kafka")
     with pytest.raises(OffsetsNotCommitted, match="a modern group of this name has members"):

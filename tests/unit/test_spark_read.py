@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from bridge.spark.arrow import BATCH_ROWS, SCHEMA
-from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
 from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition, schema_of
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -58,11 +58,11 @@ def fake() -> FakeCluster:
     return made
 
 
-def clusters(fake: FakeCluster) -> Clusters:
-    def open_(address: Address) -> Cluster:
-        return Cluster(lambda: address.brokers, fake.connect, address.client_id, SYSTEM_CLOCK)
+def clusters(fake: FakeCluster) -> ClusterConnectionPool:
+    def open_(address: ClusterAddress) -> ClusterConnections:
+        return ClusterConnections(lambda: address.brokers, fake.connect, address.client_id, SYSTEM_CLOCK)
 
-    return Clusters(open_)
+    return ClusterConnectionPool(open_)
 
 
 @pytest.mark.parametrize("names", [SCHEMA.names, ["offset", "value"], ["headers", "timestampType"], ["topic"]], ids=str)

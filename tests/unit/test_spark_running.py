@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.listening import WatchingListener
+from bridge.spark.listening import TrackingQueryListener
 from bridge.spark.running import run_available_now
 from tests.fix_spark_events import RUN, ended
-from zkconsumer.errors import OffsetsNotCommitted, UsageError, WorldError
+from zkconsumer.errors import OffsetsNotCommitted, UnavailableError, UsageError
 from zkconsumer.types import TopicPartition
 
 
-class Listener(WatchingListener):
+class Listener(TrackingQueryListener):
     """Remembers what is asked of it."""
 
     def __init__(self, error: OffsetsNotCommitted | None = None) -> None:
@@ -134,14 +134,14 @@ def test_what_could_not_be_written_is_an_error(streams: Streams) -> None:
 
 def test_events_that_do_not_come_are_not_waited_for_for_ever(streams: Streams) -> None:
     streams.is_silent = True
-    with pytest.raises(WorldError, match="did not tell a Listener of the query's end within 30 ms"):
+    with pytest.raises(UnavailableError, match="did not tell a Listener of the query's end within 30 ms"):
         run_available_now(Writer(streams, Query(streams)), Listener(), events_timeout_ms=30)  # type: ignore[arg-type]
 
 
 def test_a_query_that_does_not_end_is_stopped(streams: Streams) -> None:
     query = Query(streams, is_endless=True)
     listener = Listener()
-    with pytest.raises(WorldError, match=r"not over after 0\.1 s and was stopped"):
+    with pytest.raises(UnavailableError, match=r"not over after 0\.1 s and was stopped"):
         run_available_now(Writer(streams, query), listener, timeout_s=0.1)  # type: ignore[arg-type]
     assert query.is_stopped
     assert listener.is_settled

@@ -12,19 +12,19 @@ import pytest
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from bridge.spark import range_reader
-from bridge.spark.arrow import SCHEMA, Target
-from bridge.spark.cluster import Cluster
+from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
+from bridge.spark.cluster import ClusterConnections
 from bridge.spark.decoder import ArrowDecoder
 from bridge.spark.membership import CommitMode
 from bridge.spark.options import read_options
-from bridge.spark.plan import Log
+from bridge.spark.plan import LogBounds
 from bridge.spark.positions import parse_skip_offsets
 from bridge.spark.progress import lag
 from bridge.spark.range_reader import read_range
 from bridge.spark.ranges import FetchStalled, OffsetRange, merge_offset_ranges, skip_option, without_skipped
 from bridge.spark.read import RangePartition
-from bridge.testing.fake_group import FakePeer
-from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_WAL, MicroBatches
+from bridge.testing.fake_group import FakeScalaMember
+from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_WAL, MicroBatchEngine
 from tests.unit.test_spark_stream import A, B, Query, rows_of
 from zkconsumer.errors import InvalidConfigException, InvalidMessageException
 from zkconsumer.testing.fake_cluster import FakeCluster
@@ -173,7 +173,7 @@ def test_a_range_that_is_skipped_whole_makes_a_batch_without_tasks() -> None:
 def test_a_claim_that_is_refused_skips_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Another member read the range: its offsets were not left out by this query."""
     query = Query(group__offsets__commit="claim", skipOffsets='{"t": {"0": [[2, 4]]}}')
-    peer = FakePeer(query.group, "peer")
+    peer = FakeScalaMember(query.group, "peer")
     engine = query.start()
     trigger = engine.trigger()
     next(trigger)
@@ -212,13 +212,13 @@ class Stream(Query):
         self.broker = FakeCluster(1)
         self.broker.create_topic("t", 2)
         self.reading = ManualClock()
-        self.cluster = Cluster(lambda: self.broker.addresses, self.broker.connect, "task", self.reading)
+        self.cluster = ClusterConnections(lambda: self.broker.addresses, self.broker.connect, "task", self.reading)
 
     def produce_real(self, tp: TopicPartition, batches: int) -> None:
         """So many batches of five records."""
         for _ in range(batches):
             self.broker.append(tp.topic, tp.partition, [b"v" * 30] * 5)
-        self.logs.ranges[tp] = Log(0, self.broker.log_end(tp.topic, tp.partition))
+        self.logs.ranges[tp] = LogBounds(0, self.broker.log_end(tp.topic, tp.partition))
 
     def damage(self, tp: TopicPartition) -> None:
         """The next batch of five records does not match its checksum; nothing else is wrong."""
@@ -228,20 +228,20 @@ class Stream(Query):
         data = bytearray(log.entries[-1].data)
         data[-3] ^= 0xFF
         log._stored[-1] = type(log.entries[-1])(first, first + 4, 2, 0, bytes(data))
-        self.logs.ranges[tp] = Log(0, first + 5)
+        self.logs.ranges[tp] = LogBounds(0, first + 5)
 
     def with_option(self, error: BaseException) -> None:
         """What a user does: set the option that the error names, besides those of before."""
         [option] = re.findall(r"""\.option\("skipOffsets", '(\S+)'\)""", str(error))
         self.options = Query(**{**self.given, "skipOffsets": option}).options
 
-    def start(self, *, available_now: bool = False) -> MicroBatches:
+    def start(self, *, available_now: bool = False) -> MicroBatchEngine:
         self.group.remove_member("query")
-        return MicroBatches(self.reader, self.checkpoint, available_now=available_now, read=self._offsets)
+        return MicroBatchEngine(self.reader, self.checkpoint, available_now=available_now, read=self._offsets)
 
     def _offsets(self, task: RangePartition) -> Iterator[int]:
         settings = replace(task.settings, give_up_ms=5_000)
-        decode = ArrowDecoder(Target(task.wanted.tp.topic, task.wanted.tp.partition, SCHEMA)).batches
+        decode = ArrowDecoder(ArrowBatchSpec(task.wanted.tp.topic, task.wanted.tp.partition, SCHEMA)).batches
         batches = read_range(
             self.cluster, task.wanted, settings, lambda _: self.reading.move(1_000), decode, clock=self.reading
         )  # fmt: skip

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from bridge.spark import batch, rest
 from bridge.spark.arrow import POOL, SCHEMA
-from bridge.spark.cluster import Address, Cluster, Clusters
+from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
 from bridge.spark.datasource import ZkConsumerDataSource
 from bridge.spark.ranges import OffsetRange, ReadSettings
 from bridge.spark.read import RangePartition, read_partition
@@ -59,7 +59,7 @@ def fake() -> FakeCluster:
 
 
 @pytest.fixture
-def connects(fake: FakeCluster) -> Iterator[tuple[Clusters, list[str]]]:
+def connects(fake: FakeCluster) -> Iterator[tuple[ClusterConnectionPool, list[str]]]:
     """What a worker keeps, and the hosts that it connected to."""
     made: list[str] = []
 
@@ -67,10 +67,10 @@ def connects(fake: FakeCluster) -> Iterator[tuple[Clusters, list[str]]]:
         made.append(host)
         return fake.connect(host, port, **options)
 
-    def open_(address: Address) -> Cluster:
-        return Cluster(lambda: address.brokers, connect, address.client_id, SYSTEM_CLOCK)
+    def open_(address: ClusterAddress) -> ClusterConnections:
+        return ClusterConnections(lambda: address.brokers, connect, address.client_id, SYSTEM_CLOCK)
 
-    clusters = Clusters(open_)
+    clusters = ClusterConnectionPool(open_)
     yield clusters, made
     clusters.close()
 
@@ -81,7 +81,7 @@ def task(fake: FakeCluster, first: int, end: int) -> RangePartition:
 
 
 def test_a_range_costs_a_fetch_for_each_so_many_bytes_and_no_more(
-    fake: FakeCluster, connects: tuple[Clusters, list[str]]
+    fake: FakeCluster, connects: tuple[ClusterConnectionPool, list[str]]
 ) -> None:
     rows = sum(each.num_rows for each in read_partition(task(fake, 0, ROWS), connects[0]))
     assert rows == ROWS
@@ -93,7 +93,7 @@ def test_a_range_costs_a_fetch_for_each_so_many_bytes_and_no_more(
 
 
 def test_tasks_one_after_the_other_use_the_same_connection(
-    fake: FakeCluster, connects: tuple[Clusters, list[str]]
+    fake: FakeCluster, connects: tuple[ClusterConnectionPool, list[str]]
 ) -> None:
     clusters, made = connects
     for first in range(0, ROWS, ROWS // 3):
@@ -102,7 +102,7 @@ def test_tasks_one_after_the_other_use_the_same_connection(
 
 
 def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_plan(
-    fake: FakeCluster, connects: tuple[Clusters, list[str]], monkeypatch: pytest.MonkeyPatch
+    fake: FakeCluster, connects: tuple[ClusterConnectionPool, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outside of a process that Spark keeps nothing is changed."""
     frozen: list[int] = []
@@ -174,7 +174,7 @@ def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
     records = [Record(n, 0, 0, None, bytes(2_000)) for n in range(1_000)]
     received = memoryview(build_record_set(records, magic, compression.NONE)).toreadonly()
     no_value = SCHEMA.empty_table().select(["offset"]).schema
-    into = target(no_value, rows_most=100)
+    into = target(no_value, max_rows=100)
     sum(batch.num_rows for batch in batches_of(received, into=into))
     tracemalloc.start()
     try:
@@ -236,9 +236,7 @@ def test_what_is_null_stays_so_among_fields_of_one_length(length: int, null: int
 def test_a_column_that_was_not_asked_for_is_not_made() -> None:
     made = record_set(2, compression.NONE)
     narrow = SCHEMA.empty_table().select(["value"]).schema
-    sizes = [
-        sum(batch.nbytes for batch in batches_of(made, into=target(schema))) for schema in (narrow, NO_HEADERS)
-    ]
+    sizes = [sum(batch.nbytes for batch in batches_of(made, into=target(schema))) for schema in (narrow, NO_HEADERS)]
     values = sum(columns_bytes(list(batches_of(made)), "value"))
     assert sizes[0] < values + 5 * ROWS
     assert sizes[1] > sizes[0] + 8 * ROWS
@@ -246,7 +244,7 @@ def test_a_column_that_was_not_asked_for_is_not_made() -> None:
 
 def test_constant_columns_show_the_same_memory_again() -> None:
     """The topic's name and the partition's number are not written again for each batch."""
-    made = list(batches_of(record_set(2, compression.NONE), into=target(NO_HEADERS, rows_most=ROWS // 2)))
+    made = list(batches_of(record_set(2, compression.NONE), into=target(NO_HEADERS, max_rows=ROWS // 2)))
     assert len(made) == 2
     for name in ("topic", "partition"):
         addresses = {batch.column(name).buffers()[-1].address for batch in made}

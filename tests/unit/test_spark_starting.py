@@ -14,20 +14,20 @@ from bridge.spark.starts import topic_names
 from tests.fix_admin import doors, fill_clicks, join, put
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.errors import PreconditionFailed, UnsafeName, UsageError, WorldError
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.errors import InvalidNameError, PreconditionFailed, UnavailableError, UsageError
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control, format_control
+from zkconsumer.zk.znodes import ControlRecord, format_control
 
 
 @pytest.fixture
-def world(world: FakeWorld) -> FakeWorld:
+def world(world: FakeEnvironment) -> FakeEnvironment:
     fill_clicks(world)
     return world
 
 
 @pytest.fixture
-def kafka(world: FakeWorld) -> FakeWorld:
+def kafka(world: FakeEnvironment) -> FakeEnvironment:
     """The same, with offsets in Kafka: 40, 60 and 70."""
     world.create_topic(OFFSETS_TOPIC, 1)
     for partition, offset in {0: 40, 1: 60, 2: 70}.items():
@@ -35,53 +35,53 @@ def kafka(world: FakeWorld) -> FakeWorld:
     return world
 
 
-def move(world: FakeWorld, authority: Any) -> None:
-    world.zookeeper.ensure(paths.control("g1"), format_control(Control("m1", 1, "cut-over", authority, "stop")))
+def move(world: FakeEnvironment, authority: Any) -> None:
+    world.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m1", 1, "cut-over", authority, "stop")))
 
 
-def ask(world: FakeWorld, topics: Any = ("clicks",), group: str = "g1", **how: Any) -> Any:
+def ask(world: FakeEnvironment, topics: Any = ("clicks",), group: str = "g1", **how: Any) -> Any:
     return json.loads(starting_offsets(ADDRESS, group, topics, doors=doors(world), **how))
 
 
 # --- what is written ---
 
 
-def test_every_partition_is_listed_and_one_without_an_offset_begins_at_the_start(world: FakeWorld) -> None:
+def test_every_partition_is_listed_and_one_without_an_offset_begins_at_the_start(world: FakeEnvironment) -> None:
     text = starting_offsets(ADDRESS, "g1", ["clicks"], doors=doors(world))
     assert text == '{"clicks":{"0":42,"1":50,"2":-2}}', "what Spark parses"
 
 
 @pytest.mark.parametrize("topics", ["clicks", " clicks ,", ["clicks", "clicks"], None])
-def test_topics_may_be_written_as_for_subscribe_or_left_out(world: FakeWorld, topics: Any) -> None:
+def test_topics_may_be_written_as_for_subscribe_or_left_out(world: FakeEnvironment, topics: Any) -> None:
     assert ask(world, topics) == {"clicks": {"0": 42, "1": 50, "2": -2}}
 
 
-def test_a_topic_without_any_offset_is_listed_when_it_is_named(world: FakeWorld) -> None:
+def test_a_topic_without_any_offset_is_listed_when_it_is_named(world: FakeEnvironment) -> None:
     world.create_topic("orders", 2)
     assert ask(world, "clicks,orders")["orders"] == {"0": -2, "1": -2}
     assert "orders" not in ask(world, None)
 
 
-def test_where_the_group_has_nothing_the_caller_decides(world: FakeWorld) -> None:
+def test_where_the_group_has_nothing_the_caller_decides(world: FakeEnvironment) -> None:
     assert ask(world, missing="latest")["clicks"]["2"] == -1
     with pytest.raises(PreconditionFailed, match=r"g1 has no offset of clicks/2: say with missing='earliest' or"):
         ask(world, missing="refuse")
 
 
-def test_what_a_reliable_receiver_wrote_was_read_already(world: FakeWorld) -> None:
+def test_what_a_reliable_receiver_wrote_was_read_already(world: FakeEnvironment) -> None:
     assert ask(world, convention="last-consumed") == {"clicks": {"0": 43, "1": 51, "2": -2}}
     with pytest.raises(UsageError, match="is about offsets in ZooKeeper"):
         ask(world, convention="last-consumed", store="kafka")
 
 
-def test_nothing_is_written(world: FakeWorld) -> None:
+def test_nothing_is_written(world: FakeEnvironment) -> None:
     with AdminSession.open(ADDRESS, None, doors(world)) as session:
         before = world.zookeeper.tree.zxid
         read_starts(session, "g1")
         assert world.zookeeper.tree.zxid == before
 
 
-def test_what_was_chosen_for_the_caller_is_logged(world: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_chosen_for_the_caller_is_logged(world: FakeEnvironment, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "zkconsumer.spark"):
         ask(world)
     assert [record.getMessage() for record in caplog.records] == [
@@ -95,43 +95,43 @@ def test_what_was_chosen_for_the_caller_is_logged(world: FakeWorld, caplog: pyte
 @pytest.mark.parametrize(
     ("store", "offsets"), [("zookeeper", [42, 50, -2]), ("kafka", [40, 60, 70]), ("both", [42, 60, 70])]
 )
-def test_each_store_is_read_as_members_would_read_it(kafka: FakeWorld, store: str, offsets: list[int]) -> None:
+def test_each_store_is_read_as_members_would_read_it(kafka: FakeEnvironment, store: str, offsets: list[int]) -> None:
     assert list(ask(kafka, store=store)["clicks"].values()) == offsets
 
 
-def test_two_stores_that_differ_are_not_guessed_between(kafka: FakeWorld) -> None:
+def test_two_stores_that_differ_are_not_guessed_between(kafka: FakeEnvironment) -> None:
     with pytest.raises(PreconditionFailed, match=r"other offsets in Kafka .*clicks/0, clicks/1.*choose store='zoo"):
         ask(kafka)
 
 
-def test_two_stores_that_agree_need_no_choice(kafka: FakeWorld) -> None:
+def test_two_stores_that_agree_need_no_choice(kafka: FakeEnvironment) -> None:
     put(kafka, {0: 40, 1: 60})
     assert ask(kafka) == {"clicks": {"0": 40, "1": 60, "2": 70}}
 
 
-def test_the_members_own_file_says_which_store_counts(kafka: FakeWorld, tmp_path: Path) -> None:
+def test_the_members_own_file_says_which_store_counts(kafka: FakeEnvironment, tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
     file.write_text("offsets.storage=kafka\ndual.commit.enabled=true\n")
     assert ask(kafka, config_file=file) == {"clicks": {"0": 42, "1": 60, "2": 70}}
 
 
-def test_a_group_that_was_moved_is_read_where_it_went(kafka: FakeWorld) -> None:
+def test_a_group_that_was_moved_is_read_where_it_went(kafka: FakeEnvironment) -> None:
     move(kafka, "kafka")
     assert ask(kafka) == {"clicks": {"0": 40, "1": 60, "2": 70}}
     with pytest.raises(PreconditionFailed, match="are kept in Kafka now, and those in ZooKeeper are of before"):
         ask(kafka, store="zookeeper")
 
 
-def test_a_control_znode_that_cannot_be_read_says_nothing(world: FakeWorld) -> None:
+def test_a_control_znode_that_cannot_be_read_says_nothing(world: FakeEnvironment) -> None:
     world.zookeeper.ensure(paths.control("g1"), b"?")
     with pytest.raises(PreconditionFailed, match="repair the znode first"):
         ask(world)
 
 
-def test_when_kafka_does_not_tell_it_is_not_taken_for_empty(kafka: FakeWorld) -> None:
+def test_when_kafka_does_not_tell_it_is_not_taken_for_empty(kafka: FakeEnvironment) -> None:
     for broker in kafka.cluster.addresses:
         kafka.cluster.stop_broker(broker.broker_id)
-    with pytest.raises(WorldError, match="not known whether group g1 has offsets in Kafka"):
+    with pytest.raises(UnavailableError, match="not known whether group g1 has offsets in Kafka"):
         ask(kafka)
     assert ask(kafka, store="zookeeper", out_of_range="keep") == {"clicks": {"0": 42, "1": 50, "2": -2}}
 
@@ -139,7 +139,7 @@ def test_when_kafka_does_not_tell_it_is_not_taken_for_empty(kafka: FakeWorld) ->
 # --- the log ---
 
 
-def test_what_the_log_does_not_hold_is_refused_with_both_numbers(world: FakeWorld) -> None:
+def test_what_the_log_does_not_hold_is_refused_with_both_numbers(world: FakeEnvironment) -> None:
     put(world, {0: 3, 1: 101})
     with pytest.raises(PreconditionFailed) as caught:
         ask(world)
@@ -151,19 +151,19 @@ def test_what_the_log_does_not_hold_is_refused_with_both_numbers(world: FakeWorl
 
 @pytest.mark.parametrize(("choice", "offsets"), [("earliest", [-2, 50]), ("latest", [-1, 50]), ("keep", [3, 50])])
 def test_what_the_log_does_not_hold_begins_where_the_caller_says(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture, choice: str, offsets: list[int]
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture, choice: str, offsets: list[int]
 ) -> None:
     put(world, {0: 3})
     assert list(ask(world, out_of_range=choice)["clicks"].values())[:2] == offsets
     assert "clicks/0: 3 is before the start of the log (10), 7 records are gone" in caplog.text
 
 
-def test_the_end_of_the_log_is_inside(world: FakeWorld) -> None:
+def test_the_end_of_the_log_is_inside(world: FakeEnvironment) -> None:
     put(world, {1: 100})
     assert ask(world)["clicks"]["1"] == 100
 
 
-def test_a_last_consumed_offset_taken_for_a_next_one_can_show_at_the_end(world: FakeWorld) -> None:
+def test_a_last_consumed_offset_taken_for_a_next_one_can_show_at_the_end(world: FakeEnvironment) -> None:
     put(world, {1: 100})
     with pytest.raises(PreconditionFailed, match="101 is beyond the end"):
         ask(world, convention="last-consumed")
@@ -172,7 +172,7 @@ def test_a_last_consumed_offset_taken_for_a_next_one_can_show_at_the_end(world: 
 # --- refusals ---
 
 
-def test_a_group_that_nobody_knows_is_told_with_the_nearest_one(world: FakeWorld) -> None:
+def test_a_group_that_nobody_knows_is_told_with_the_nearest_one(world: FakeEnvironment) -> None:
     put(world, {0: 1}, group="click-etl")
     with pytest.raises(UsageError, match=r"no group click-elt at fake\.invalid:2181; did you mean click-etl\?"):
         ask(world, group="click-elt")
@@ -180,34 +180,34 @@ def test_a_group_that_nobody_knows_is_told_with_the_nearest_one(world: FakeWorld
         ask(world, group="billing")
 
 
-def test_a_topic_that_does_not_exist_is_told(world: FakeWorld) -> None:
+def test_a_topic_that_does_not_exist_is_told(world: FakeEnvironment) -> None:
     with pytest.raises(UsageError, match="no such topic: clikcs"):
         ask(world, "clicks,clikcs")
     assert world.cluster.requests == [] or "clikcs" not in str(world.cluster.requests), "old brokers would make it"
 
 
 def test_a_topic_that_is_gone_is_left_out_unless_it_is_named(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(world, {0: 7}, topic="gone")
     assert list(ask(world, None)) == ["clicks"]
     assert "starting-topics-gone group=g1 topics='gone'" in caplog.text
 
 
-def test_members_are_in_the_way_unless_they_are_allowed(world: FakeWorld) -> None:
+def test_members_are_in_the_way_unless_they_are_allowed(world: FakeEnvironment) -> None:
     join(world)
     with pytest.raises(PreconditionFailed, match=r"1 member is registered in group g1 \(g1_a\).*stop them first"):
         ask(world)
     assert ask(world, allow_members=True)["clicks"]["0"] == 42
 
 
-def test_an_offset_that_is_no_number_is_refused(world: FakeWorld) -> None:
+def test_an_offset_that_is_no_number_is_refused(world: FakeEnvironment) -> None:
     put(world, {1: b"fifty"})
     with pytest.raises(PreconditionFailed, match="offset znode of clicks/1 in group g1 holds no number"):
         ask(world)
 
 
-def test_a_group_without_offsets_needs_topics(world: FakeWorld) -> None:
+def test_a_group_without_offsets_needs_topics(world: FakeEnvironment) -> None:
     world.zookeeper.ensure(paths.ids("empty"))
     with pytest.raises(UsageError, match="group empty has no offsets: name the topics"):
         ask(world, None, group="empty")
@@ -217,16 +217,16 @@ def test_a_group_without_offsets_needs_topics(world: FakeWorld) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"convention": "last"}, {"store": "zk"}, {"missing": "smallest"}, {"out_of_range": "ignore"}]
 )
-def test_a_word_that_is_none_is_told_with_those_that_are(world: FakeWorld, wrong: dict[str, Any]) -> None:
+def test_a_word_that_is_none_is_told_with_those_that_are(world: FakeEnvironment, wrong: dict[str, Any]) -> None:
     [(name, value)] = wrong.items()
     with pytest.raises(UsageError, match=rf"{name}='{value}': expected one of '"):
         ask(world, **wrong)
 
 
-def test_names_are_looked_at_before_a_path_is_made_of_them(world: FakeWorld) -> None:
-    with pytest.raises(UnsafeName):
+def test_names_are_looked_at_before_a_path_is_made_of_them(world: FakeEnvironment) -> None:
+    with pytest.raises(InvalidNameError):
         ask(world, group="a/b")
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         ask(world, "a/b")
     with pytest.raises(UsageError, match="topics is empty"):
         topic_names([" "])

@@ -12,21 +12,21 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from bridge.spark.doors import Doors, membership_process_settings
-from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, Faults, fault_point_of
+from bridge.spark.doors import SourceDependencies, membership_process_settings
+from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, FaultPoint, fault_point_of
 from bridge.spark.keeper.settings import ALL_THREADS
-from bridge.spark.membership import CommitMode, Ended, Holding
-from bridge.spark.offsets import INITIAL, ForeignCheckpoint
+from bridge.spark.membership import BatchAssignment, BatchEnd, CommitMode
+from bridge.spark.offsets import INITIAL_OFFSET, ForeignCheckpoint
 from bridge.spark.options import SourceOptions, read_options
-from bridge.spark.patience import SILENCE_MAX_MS
-from bridge.spark.plan import Log
-from bridge.spark.planning import BEYOND_END_TRIES, FIRST_SHARE_WAIT_MS, LAST_SHARE_WAIT_MS
+from bridge.spark.patience import UNREACHABLE_MAX_MS
+from bridge.spark.plan import LogBounds
+from bridge.spark.planning import AVAILABLE_NOW_ASSIGNMENT_WAIT_MS, BEYOND_END_TRIES, FIRST_ASSIGNMENT_WAIT_MS
 from bridge.spark.ranges import DataLost
 from bridge.spark.stream import ZkConsumerStreamReader
-from bridge.testing.fake_group import FakeGroup, FakeLogs, FakeMembership, FakePeer
-from bridge.testing.micro_batches import AFTER_SINK, Checkpoint, MicroBatches
+from bridge.testing.fake_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from bridge.testing.micro_batches import AFTER_SINK, FakeSparkCheckpoint, MicroBatchEngine
 from bridge.testing.micro_batches import AFTER_WAL as WAL_WRITTEN
-from zkconsumer.errors import BrokerUnreachable, GroupRewound, UsageError, WorldError
+from zkconsumer.errors import BrokerUnreachable, GroupRewound, UnavailableError, UsageError
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 
@@ -40,13 +40,13 @@ class Query:
         least = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribe": "t", "auto.offset.reset": "smallest"}
         given = least | {name.replace("__", "."): str(value) for name, value in options.items()}
         self.options: SourceOptions = read_options(given, is_stream=True)
-        self.group = FakeGroup(topics if topics is not None else {"t": 2})
-        self.logs = FakeLogs({tp: Log(0, 10) for tp in self.group.partitions})
-        self.checkpoint = Checkpoint()
+        self.group = FakeSparkGroup(topics if topics is not None else {"t": 2})
+        self.logs = FakeLogReader({tp: LogBounds(0, 10) for tp in self.group.partitions})
+        self.checkpoint = FakeSparkCheckpoint()
         self.clock = ManualClock()
         self.pauses: list[int] = []
         self.meanwhile: Callable[[], None] = lambda: None
-        self.faults = Faults()
+        self.faults = FaultPoint()
         self.wait_ms: list[int] = []
         self.queries = 0
         self.group.assign(dict.fromkeys(self.group.partitions, "query"))
@@ -54,12 +54,12 @@ class Query:
     def reader(self) -> ZkConsumerStreamReader:
         return ZkConsumerStreamReader(self.options, ("value",), self.doors())
 
-    def doors(self) -> Doors:
+    def doors(self) -> SourceDependencies:
         def new_query() -> str:
             self.queries += 1
             return f"{self.queries:032x}"
 
-        return Doors(
+        return SourceDependencies(
             membership=self._member, logs=lambda *_: self.logs, clock=self.clock, pause=self._pause,
             new_query=new_query, fault_point=lambda _: self.faults,
         )  # fmt: skip
@@ -79,10 +79,10 @@ class Query:
 
         return Waiting(self.group, "query", options.commit_mode)
 
-    def start(self, *, available_now: bool = False) -> MicroBatches:
+    def start(self, *, available_now: bool = False) -> MicroBatchEngine:
         """A run from the checkpoint; the run before, if any, is dead."""
         self.group.remove_member("query")
-        return MicroBatches(self.reader, self.checkpoint, available_now=available_now)
+        return MicroBatchEngine(self.reader, self.checkpoint, available_now=available_now)
 
     @property
     def rows(self) -> list[tuple[TopicPartition, int]]:
@@ -104,7 +104,7 @@ def test_spark_sees_admission_control_and_trigger_available_now() -> None:
 def test_the_beginning_is_a_constant_and_asking_for_it_opens_nothing() -> None:
     query = Query()
     reader = query.reader()
-    assert reader.initialOffset() == reader.initialOffset() == INITIAL
+    assert reader.initialOffset() == reader.initialOffset() == INITIAL_OFFSET
     assert query.group.members == {}
 
 
@@ -175,7 +175,7 @@ def test_a_query_that_begins_at_the_end_begins_there_once() -> None:
 
 def test_what_another_member_waits_for_is_not_in_the_next_batch_and_comes_back_where_the_group_stands() -> None:
     query = Query(maxOffsetsPerTrigger=4)
-    peer = FakePeer(query.group, "peer")
+    peer = FakeScalaMember(query.group, "peer")
     engine = query.start()
     for point in engine.trigger():
         if point == AFTER_SINK:
@@ -217,7 +217,7 @@ def test_available_now_ends_where_the_logs_ended_when_it_began() -> None:
 
 def test_available_now_takes_over_what_a_member_leaves_up_to_the_same_end() -> None:
     query = Query(maxOffsetsPerTrigger=4)
-    FakePeer(query.group, "peer")
+    FakeScalaMember(query.group, "peer")
     query.group.assign({A: "peer"})
     engine = query.start(available_now=True)
     list(engine.trigger())
@@ -230,10 +230,10 @@ def test_available_now_takes_over_what_a_member_leaves_up_to_the_same_end() -> N
 def test_the_first_batch_waits_for_the_whole_share_and_available_now_longer() -> None:
     query = Query()
     query.start().run()
-    assert query.wait_ms == [FIRST_SHARE_WAIT_MS, 0]
+    assert query.wait_ms == [FIRST_ASSIGNMENT_WAIT_MS, 0]
     query.wait_ms.clear()
     query.start(available_now=True).run()
-    assert query.wait_ms[0] == LAST_SHARE_WAIT_MS
+    assert query.wait_ms[0] == AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
 
 
 def test_without_its_whole_share_a_stream_begins_and_available_now_does_not(caplog: pytest.LogCaptureFixture) -> None:
@@ -242,7 +242,7 @@ def test_without_its_whole_share_a_stream_begins_and_available_now_does_not(capl
     query.start().run()
     assert query.rows == rows_of(B, 0, 10)
     assert "share-not-whole group=g held=1" in caplog.text
-    with pytest.raises(WorldError, match=r"Trigger\.AvailableNow would leave records unread"):
+    with pytest.raises(UnavailableError, match=r"Trigger\.AvailableNow would leave records unread"):
         query.start(available_now=True).run()
 
 
@@ -268,13 +268,13 @@ def test_a_topic_that_is_not_there_is_named() -> None:
 def test_topics_that_nobody_told_are_not_said_to_be_missing(
     more: dict[str, str], silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing_yet(self: FakeMembership, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
-        return Holding({}, False, 0, {})
+    def nothing_yet(self: FakeMembership, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
+        return BatchAssignment({}, False, 0, {})
 
     monkeypatch.setattr(FakeMembership, "begin_batch", nothing_yet)
     query = Query(**more)
     query.logs.is_unreachable = True
-    with pytest.raises(WorldError, match=silent):
+    with pytest.raises(UnavailableError, match=silent):
         query.start().run()
 
 
@@ -285,7 +285,9 @@ def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: 
     real = FakeMembership.begin_batch
     waits: list[int] = []
 
-    def as_after_a_restart(self: FakeMembership, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def as_after_a_restart(
+        self: FakeMembership, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int
+    ) -> BatchAssignment:
         waits.append(wait_ms)
         return replace(real(self, ended, wait_ms), partitions={}, is_complete=False, partition_counts={"t": 0})
 
@@ -296,7 +298,7 @@ def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(FakeMembership, "begin_batch", as_after_a_restart)
         engine = query.start(available_now=True)
-        with pytest.raises(WorldError, match="whole share"):
+        with pytest.raises(UnavailableError, match="whole share"):
             engine.run()
 
 
@@ -307,7 +309,9 @@ def test_a_topic_that_goes_away_fails_the_query_or_is_told_once(caplog: pytest.L
         engine.run()
         query.group.topics, query.group.assignment = {}, {}
         if fails == "true":
-            with pytest.raises(WorldError, match=r"topic t, and the topic is gone: restore.*failOnDataLoss=false"):
+            with pytest.raises(
+                UnavailableError, match=r"topic t, and the topic is gone: restore.*failOnDataLoss=false"
+            ):
                 engine.run()
         else:
             engine.run()
@@ -320,11 +324,13 @@ def test_a_topic_that_the_options_name_no_more_is_not_said_to_be_gone() -> None:
     query.start().run()
     query.options = Query(subscribe="u", topics={"u": 1}).options
     query.group.topics, query.group.assignment = {"u": 1}, {}
-    with pytest.raises(WorldError, match=r"topic t, which the options do not name any more: name it again, or"):
+    with pytest.raises(UnavailableError, match=r"topic t, which the options do not name any more: name it again, or"):
         query.start().run()
     pattern = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribePattern": "[u-z]"}
     query.options = read_options(pattern, is_stream=True)
-    with pytest.raises(WorldError, match=r"topic t, .* is gone, or the pattern does not match it any more: restore"):
+    with pytest.raises(
+        UnavailableError, match=r"topic t, .* is gone, or the pattern does not match it any more: restore"
+    ):
         query.start().run()
 
 
@@ -345,7 +351,9 @@ def test_a_new_query_tells_where_it_begins_in_partitions_without_an_offset(caplo
 
 def test_an_offset_that_the_options_name_beyond_the_end_of_the_log_is_an_error_of_the_options() -> None:
     query = Query(startingOffsets='{"t": {"0": 99, "1": -1}}')
-    with pytest.raises(WorldError, match=r"t/0: startingOffsets names offset 99, but the log ends at 10: correct"):
+    with pytest.raises(
+        UnavailableError, match=r"t/0: startingOffsets names offset 99, but the log ends at 10: correct"
+    ):
         query.start().run()
 
 
@@ -354,7 +362,7 @@ def test_a_topic_that_grows_is_read_from_the_beginning_of_what_came() -> None:
     engine = query.start()
     engine.run()
     new = TopicPartition("t", 2)
-    query.group.topics["t"], query.logs.ranges[new] = 3, Log(0, 4)
+    query.group.topics["t"], query.logs.ranges[new] = 3, LogBounds(0, 4)
     query.group.assign({new: "query"})
     engine.run()
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10) + rows_of(new, 0, 4)
@@ -366,7 +374,7 @@ def test_records_that_retention_took_fail_the_query_or_are_counted(
 ) -> None:
     query = Query(group__offsets__commit=mode.value)
     query.start().run()
-    query.logs.ranges[A] = Log(15, 20)
+    query.logs.ranges[A] = LogBounds(15, 20)
     with pytest.raises(DataLost, match="t/0: offsets 10 to 14 were to be read, but the log holds 15 to 19"):
         query.start().run()
     query.options = Query(group__offsets__commit=mode.value, failOnDataLoss="false").options
@@ -381,11 +389,13 @@ def test_a_log_whose_end_went_back_is_asked_again_before_anything_is_lost() -> N
     query = Query()
     engine = query.start()
     engine.run()
-    query.logs.ranges[A] = Log(0, 4)
-    with pytest.raises(WorldError, match=r"t/0: the query is at offset 10, but the log ends at 4\. The topic was del"):
+    query.logs.ranges[A] = LogBounds(0, 4)
+    with pytest.raises(
+        UnavailableError, match=r"t/0: the query is at offset 10, but the log ends at 4\. The topic was del"
+    ):
         engine.run()
     assert len(query.pauses) == BEYOND_END_TRIES - 1
-    query.logs.ranges[A] = Log(0, 12)
+    query.logs.ranges[A] = LogBounds(0, 12)
     engine.run()
     assert query.rows == rows_of(A, 0, 12) + rows_of(B, 0, 10)
 
@@ -395,7 +405,7 @@ def test_without_failing_a_log_that_went_back_is_read_on_from_its_end_or_behind_
         query = Query(group__offsets__commit=mode.value, failOnDataLoss="false")
         engine = query.start()
         engine.run()
-        query.logs.ranges[A] = Log(0, 4)
+        query.logs.ranges[A] = LogBounds(0, 4)
         engine.run()
         query.logs.append(A, 10)
         engine.run()
@@ -421,21 +431,21 @@ def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:
     query.logs.append(A, 5)
     query.logs.is_unreachable = True
     engine.run()
-    query.clock.move(SILENCE_MAX_MS - 1)
+    query.clock.move(UNREACHABLE_MAX_MS - 1)
     engine.run()
     query.logs.is_unreachable = False
     engine.run()
     assert query.rows == rows_of(A, 0, 15) + rows_of(B, 0, 10)
     query.logs.is_unreachable = True
     engine.run()
-    query.clock.move(SILENCE_MAX_MS)
+    query.clock.move(UNREACHABLE_MAX_MS)
     with pytest.raises(BrokerUnreachable, match=r"no broker has answered for 120000 ms: .*it goes on from its"):
         engine.run()
 
 
 def test_available_now_does_not_need_what_others_read() -> None:
     query = Query()
-    FakePeer(query.group, "peer")
+    FakeScalaMember(query.group, "peer")
     query.group.assign({A: "peer"})
     query.logs.unknown[A] = "nobody leads it"
     query.start(available_now=True).run()
@@ -476,7 +486,7 @@ def test_the_checkpoint_of_another_group_is_refused_wherever_it_comes() -> None:
     with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
         other.latestOffset(engine.last_planned_offset(), ReadAllAvailable())
     with pytest.raises(ForeignCheckpoint, match="belongs to the group 'g'"):
-        other.partitions(INITIAL, engine.last_planned_offset())
+        other.partitions(INITIAL_OFFSET, engine.last_planned_offset())
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -520,7 +530,7 @@ def test_a_task_has_all_that_an_executor_needs_and_shows_no_secret() -> None:
         kafka__sasl__password="hush", maxRecordsPerPartition=4, failOnDataLoss="false", client__id="reader",
     )  # fmt: skip
     reader = query.reader()
-    tasks = reader.partitions(INITIAL, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
+    tasks = reader.partitions(INITIAL_OFFSET, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
     assert [(task.wanted.tp, task.wanted.first, task.wanted.end) for task in tasks[:3]] == [
         (A, 0, 3), (A, 3, 6), (A, 6, 10)
     ]  # fmt: skip
@@ -540,7 +550,7 @@ def test_what_executors_get_is_not_the_query() -> None:
 def test_brokers_are_those_of_the_option_when_it_is_given() -> None:
     query = Query(kafka__bootstrap__servers="b1:9092,[::1]:9093")
     reader = query.reader()
-    [task, _] = reader.partitions(INITIAL, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
+    [task, _] = reader.partitions(INITIAL_OFFSET, reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))
     assert [(broker.host, broker.port) for broker in task.brokers] == [("b1", 9092), ("::1", 9093)]
 
 
@@ -568,7 +578,7 @@ def test_options_without_effect_are_told_once(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("environment", [{}, {"ZKC_SPARK_FAULT": "after_wal:1"}, {"ZKC_SPARK_FAULT_FILE": "/x"}])
 def test_no_fault_unless_both_are_set(environment: dict[str, str]) -> None:
-    assert fault_point_of("g", environment) == Faults()
+    assert fault_point_of("g", environment) == FaultPoint()
 
 
 @pytest.mark.parametrize("fault", ["after_wal", "after_wal:x", "before:1", "after_wal:-1"])
@@ -591,10 +601,10 @@ def test_faults_are_where_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -
     query = Query(group__offsets__commit="claim", startingOffsets="earliest")
     seen: list[tuple[str, int, dict[TopicPartition, int]]] = []
 
-    def reached(self: Faults, point: str, batch: int, pause: object = None) -> None:
+    def reached(self: FaultPoint, point: str, batch: int, pause: object = None) -> None:
         seen.append((point, batch, dict(query.group.offsets)))
 
-    monkeypatch.setattr(Faults, "reached", reached)
+    monkeypatch.setattr(FaultPoint, "reached", reached)
     query.start().run()
     assert seen == [
         (AFTER_WAL, 0, {A: 0, B: 0}),
@@ -640,7 +650,7 @@ def test_a_log_that_went_back_and_grew_again_is_read_on_after_a_restart() -> Non
     query = Query(failOnDataLoss="false")
     engine = query.start()
     engine.run()
-    query.logs.ranges[A] = Log(0, 6)
+    query.logs.ranges[A] = LogBounds(0, 6)
     engine.run()
     query.logs.append(A, 1)
     engine.run()
@@ -657,7 +667,7 @@ def test_a_partition_that_came_while_no_query_ran_is_read_from_its_beginning(mod
     query.start().run()
     new = TopicPartition("t", 2)
     query.group.topics["t"] = 3
-    query.logs.ranges[new] = Log(0, 7)
+    query.logs.ranges[new] = LogBounds(0, 7)
     query.group.remove_member("query")
     query.group.assign({new: "query"})
     query.start().run()
@@ -677,7 +687,7 @@ def test_claims_are_neither_begun_nor_given_up_on_a_checkpoint(before: CommitMod
         return
     for asked in (
         lambda: after.reader.latestOffset(engine.last_planned_offset(), ReadAllAvailable()),
-        lambda: after.reader.partitions(INITIAL, engine.last_planned_offset()),
+        lambda: after.reader.partitions(INITIAL_OFFSET, engine.last_planned_offset()),
     ):
         with pytest.raises(ForeignCheckpoint, match=rf"group\.offsets\.commit={before.value} again"):
             asked()
@@ -695,13 +705,13 @@ def test_available_now_does_not_end_without_a_partition_whose_beginning_could_no
 
     query._member = refusing  # type: ignore[method-assign]
     engine = query.start(available_now=True)
-    with pytest.raises(WorldError, match=r"t/0.*somebody else wrote 3.*AvailableNow would end without"):
+    with pytest.raises(UnavailableError, match=r"t/0.*somebody else wrote 3.*AvailableNow would end without"):
         engine.run()
 
 
 def test_available_now_reads_what_it_gains_though_nobody_told_its_end_at_the_start() -> None:
     query = Query(maxOffsetsPerTrigger=4)
-    FakePeer(query.group, "peer")
+    FakeScalaMember(query.group, "peer")
     query.group.assign({A: "peer"})
     query.logs.unknown[A] = "no leader"
     engine = query.start(available_now=True)
@@ -719,7 +729,7 @@ def test_the_end_of_a_log_is_asked_again_before_the_group_is_set_back_to_it() ->
     query.start().run()
     query.logs.append(A, 10)
     query.group.offsets[A] = 20
-    query.logs.ranges[A] = Log(0, 15)
+    query.logs.ranges[A] = LogBounds(0, 15)
     query.meanwhile = lambda: query.logs.append(A, 20 - query.logs.ranges[A].end)
     query.start().run()
     assert query.group.offsets[A] == 20

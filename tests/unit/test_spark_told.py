@@ -13,11 +13,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
-from bridge.spark.datasource import COLUMNS, RefusedStream, ZkConsumerDataSource
-from bridge.spark.told import TRACE_HEAD, iterate_sentence_before_traceback, configure_log_prefix, sentence_before_traceback, sentence_first
-from zkconsumer.errors import InvalidConfigException, WorldError
+from bridge.spark.datasource import COLUMNS, InvalidOptionsStreamReader, ZkConsumerDataSource
+from bridge.spark.told import (
+    TRACE_HEAD,
+    configure_log_prefix,
+    iterate_sentence_before_traceback,
+    sentence_before_traceback,
+    sentence_first,
+)
+from zkconsumer.errors import InvalidConfigException, UnavailableError
 
-FIRST = "zkconsumer.errors.WorldError: the brokers are silent: start them\n"
+FIRST = "zkconsumer.errors.UnavailableError: the brokers are silent: start them\n"
 
 
 def raise_behind_another(error: Exception) -> None:
@@ -36,8 +42,8 @@ def shown(error: BaseException) -> str:
 
 
 def test_the_sentence_comes_first_and_last_and_the_trace_is_whole() -> None:
-    with pytest.raises(WorldError) as caught:
-        fail(WorldError("the brokers are silent: start them"))
+    with pytest.raises(UnavailableError) as caught:
+        fail(UnavailableError("the brokers are silent: start them"))
     text = shown(caught.value)
     assert text.startswith(FIRST)
     assert text.endswith(FIRST)
@@ -46,8 +52,8 @@ def test_the_sentence_comes_first_and_last_and_the_trace_is_whole() -> None:
 
 
 def test_an_error_that_passes_two_doors_is_told_once_before_the_trace() -> None:
-    with pytest.raises(WorldError) as caught:
-        sentence_first(fail)(WorldError("the brokers are silent: start them"))
+    with pytest.raises(UnavailableError) as caught:
+        sentence_first(fail)(UnavailableError("the brokers are silent: start them"))
     assert shown(caught.value).count(FIRST) == 2
 
 
@@ -56,8 +62,8 @@ def test_settings_of_brokers_have_the_names_that_they_have_as_options(
     told: Callable[[Callable[[Exception], None]], Callable[[Exception], None]],
 ) -> None:
     words = "no host of {}bootstrap.servers has an address; see kafka.security.protocol and group.id"
-    with pytest.raises(WorldError) as caught:
-        told(raise_behind_another)(WorldError(words.format("")))
+    with pytest.raises(UnavailableError) as caught:
+        told(raise_behind_another)(UnavailableError(words.format("")))
     assert str(caught.value) == words.format("kafka.")
     assert "of bootstrap.servers" not in shown(caught.value)
 
@@ -103,7 +109,7 @@ def as_a_worker_tells(call: Callable[[], object], monkeypatch: pytest.MonkeyPatc
 
 def pieces() -> Iterator[int]:
     yield 1
-    raise_behind_another(WorldError("the brokers are silent: start them"))
+    raise_behind_another(UnavailableError("the brokers are silent: start them"))
 
 
 TELLERS = [sentence_before_traceback(lambda: list(pieces())), lambda: iterate_sentence_before_traceback(pieces())]
@@ -117,7 +123,7 @@ def test_where_spark_throws_causes_away_the_sentence_stands_before_our_frames(
     head, behind = text.split(f"\n{TRACE_HEAD}\n")
     lines = head.splitlines(keepends=True)
     assert (len(lines), lines[0], lines[3]) == (4, "Traceback (most recent call last):\n", FIRST)
-    assert "in told" in lines[1] or "in each_told" in lines[1]
+    assert "in told" in lines[1] or "in iterate_sentence_before_traceback" in lines[1]
     assert "KeyError: 'inner'" in behind
     assert "in pieces" in behind
     assert behind.count(FIRST) == 1
@@ -168,7 +174,7 @@ def test_a_stream_that_cannot_be_says_so_when_it_is_asked() -> None:
 
     schema = StructType([StructField("value", COLUMNS["value"])])
     reader = ZkConsumerDataSource({"zookeeper.connect": "zk:1", "subscribe": "t"}).streamReader(schema)
-    assert isinstance(reader, RefusedStream)
+    assert isinstance(reader, InvalidOptionsStreamReader)
     reader.stop()
     for call in (reader.initialOffset, lambda: reader.latestOffset({}, None), lambda: reader.partitions({}, {})):
         with pytest.raises(InvalidConfigException, match=r"group\.id is missing") as caught:

@@ -494,7 +494,7 @@ def test_what_is_on_disk_is_read_from_the_segment(tmp_path: Path, magic: int, co
     (tmp_path / "00000000000000000000.log").write_bytes(data + batches[0][:-1])
     (tmp_path / "00000000000000000070.log").write_bytes(b"")
     found = on_disk(tmp_path)
-    assert (found.magic, found.codec) == (magic, compression.NAMES[codec])
+    assert (found.magic, found.codec) == (magic, compression.CODEC_NAMES[codec])
     assert found.records_a_batch == (7 if magic == 2 else None)
     entries = 70 if (magic, codec) == (1, compression.NONE) else 10
     assert found.batch_bytes == pytest.approx(len(data) / entries)

@@ -18,7 +18,7 @@ from zkconsumer.errors import (
     InvalidMessageException,
     MessageSizeTooLargeException,
     NoSuchElementException,
-    ThreadDied,
+    ThreadFailedError,
     UnsupportedCodec,
     UsageError,
 )
@@ -166,7 +166,7 @@ def test_only_one_marker_is_put_and_the_first_one_counts() -> None:
     lane = Lane()
     lane.put(lane.info(), records_of([0]))
     lane.queue.end(ShutdownMarker())
-    lane.queue.end(ShutdownMarker(ThreadDied("later")))
+    lane.queue.end(ShutdownMarker(ThreadFailedError("later")))
     assert len(lane.queue) == 0
     assert list(lane.stream) == []
 
@@ -194,9 +194,9 @@ def test_a_marker_with_an_error_raises_it_in_every_call_from_then_on() -> None:
     lane = Lane()
     lane.put(lane.info(), records_of(range(10)))
     assert offsets(lane, 1) == [0]
-    lane.queue.end(ShutdownMarker(ThreadDied("the fetcher ended")))
+    lane.queue.end(ShutdownMarker(ThreadFailedError("the fetcher ended")))
     for _ in range(2):
-        with pytest.raises(ThreadDied, match="the fetcher ended"):
+        with pytest.raises(ThreadFailedError, match="the fetcher ended"):
             next(lane.iterator)
 
 
@@ -419,7 +419,7 @@ def test_a_partition_may_leave_in_the_middle_of_a_skip(monkeypatch: pytest.Monke
         move_past(moved, next_offset, resets)
         moved.invalidate()
 
-    monkeypatch.setattr(PartitionTopicInfo, "move_past", lost_just_then)
+    monkeypatch.setattr(PartitionTopicInfo, "mark_consumed", lost_just_then)
     lane.iterator.skip_poison()
     monkeypatch.undo()
     assert offsets(lane, 1) == [7], "the stream goes on with what is left"

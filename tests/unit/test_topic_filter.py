@@ -371,14 +371,14 @@ def test_every_pattern_is_read_with_bounded_work(pattern: str) -> None:
 def test_a_refusal_is_kept(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the group asks for the filter of every member."""
     first = str(refuse(pattern))
-    monkeypatch.setattr(java_regex, "read", None)
+    monkeypatch.setattr(java_regex, "parse_java_regex", None)
     assert str(refuse(pattern)) == first
 
 
 def test_that_no_java_compiles_a_pattern_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidTopicFilter, match="at character 2"):
         Whitelist("a)(kept")
-    monkeypatch.setattr(java_regex, "read", None)
+    monkeypatch.setattr(java_regex, "parse_java_regex", None)
     with pytest.raises(InvalidTopicFilter, match="at character 2"):
         Whitelist("a)(kept")
 

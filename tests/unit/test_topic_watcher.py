@@ -11,7 +11,7 @@ from tests.fix_world import MakeWorld, wait_until
 from zkconsumer import javaapi
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Children, ConnectionLost
 from zkconsumer.zk.topic_watcher import ZookeeperTopicEventWatcher
@@ -46,13 +46,13 @@ def told() -> Told:
 
 
 @pytest.fixture
-def watcher(world: FakeWorld, told: Told) -> Iterator[ZookeeperTopicEventWatcher]:
+def watcher(world: FakeEnvironment, told: Told) -> Iterator[ZookeeperTopicEventWatcher]:
     with ZookeeperTopicEventWatcher(ADDRESS, told, store=world.store) as made:
         yield made
 
 
 def test_it_tells_what_is_there_and_what_comes_and_goes(
-    world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher
 ) -> None:
     told.wait_for()
     world.create_topic("a")
@@ -64,7 +64,9 @@ def test_it_tells_what_is_there_and_what_comes_and_goes(
     assert told.threads == {WATCHER}
 
 
-def test_a_topic_that_grows_is_no_event(world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher) -> None:
+def test_a_topic_that_grows_is_no_event(
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher
+) -> None:
     world.create_topic("a")
     told.wait_for("a")
     count = len(told.lists)
@@ -86,7 +88,7 @@ def test_without_the_node_there_are_no_topics_until_it_comes(make_world: MakeWor
 
 
 def test_what_the_handler_raises_is_logged_and_the_next_change_is_told(
-    world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     told.raises = ValueError("no")
     world.create_topic("a")
@@ -97,7 +99,7 @@ def test_what_the_handler_raises_is_logged_and_the_next_change_is_told(
 
 
 def test_it_survives_a_broken_connection_and_the_end_of_its_session(
-    world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher
 ) -> None:
     [store] = world.stores
     told.wait_for()
@@ -113,7 +115,7 @@ def test_it_survives_a_broken_connection_and_the_end_of_its_session(
 
 
 def test_an_answer_that_is_lost_is_asked_for_again(
-    world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher
 ) -> None:
     told.wait_for()
     world.zookeeper.fail_next(lambda request: isinstance(request, Children), ConnectionLost)
@@ -122,7 +124,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(
 
 
 def test_a_shutdown_ends_the_thread_and_the_session_and_nothing_is_told_any_more(
-    world: FakeWorld, told: Told, watcher: ZookeeperTopicEventWatcher
+    world: FakeEnvironment, told: Told, watcher: ZookeeperTopicEventWatcher
 ) -> None:
     told.wait_for()
     watcher.shutdown()
@@ -134,7 +136,7 @@ def test_a_shutdown_ends_the_thread_and_the_session_and_nothing_is_told_any_more
     assert world.stores[0].session_id is None
 
 
-def test_a_handler_may_shut_its_watcher_down(world: FakeWorld) -> None:
+def test_a_handler_may_shut_its_watcher_down(world: FakeEnvironment) -> None:
     made: list[ZookeeperTopicEventWatcher] = []
     ready = threading.Event()
 
@@ -148,14 +150,14 @@ def test_a_handler_may_shut_its_watcher_down(world: FakeWorld) -> None:
     wait_until(lambda: WATCHER not in live_threads(), "the thread ends")
 
 
-def test_a_zookeeper_that_is_not_there_is_one_error_and_leaves_no_thread(world: FakeWorld, told: Told) -> None:
+def test_a_zookeeper_that_is_not_there_is_one_error_and_leaves_no_thread(world: FakeEnvironment, told: Told) -> None:
     world.zookeeper.is_up = False
     with pytest.raises(ZkTimeoutException):
         ZookeeperTopicEventWatcher(ADDRESS, told, store=world.store, connection_timeout_ms=50)
     assert WATCHER not in live_threads()
 
 
-def test_the_old_names_call_the_old_handler(world: FakeWorld, told: Told) -> None:
+def test_the_old_names_call_the_old_handler(world: FakeEnvironment, told: Told) -> None:
     world.create_topic("a")
     watcher = javaapi.ZookeeperTopicEventWatcher(ADDRESS, told, store=world.store)
     told.wait_for("a")

@@ -13,16 +13,16 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.topic_filter import Whitelist
 from zkconsumer.errors import AuthenticationException, BrokerUnreachable, ConnectorClosed, RemoteProtocolError
 from zkconsumer.kafka import topic_finder
-from zkconsumer.kafka.any_broker import AnyBroker
+from zkconsumer.kafka.any_broker import BootstrapClient
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.metadata import Topic, fetch_topics
-from zkconsumer.kafka.topic_finder import ABSENCES_MIN, TopicFinder
+from zkconsumer.kafka.metadata import TopicDescription, fetch_topics
+from zkconsumer.kafka.topic_finder import MISSING_RESPONSES_MIN, TopicFinder
 from zkconsumer.kafka.versions import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.kinds import NO_UUID
 from zkconsumer.wire.schemas import METADATA
@@ -35,9 +35,9 @@ TOPIC = "clicks"
 
 
 @pytest.fixture
-def world() -> Iterator[FakeWorld]:
+def world() -> Iterator[FakeEnvironment]:
     """A KRaft cluster, and a ZooKeeper that has never heard of it."""
-    with FakeWorld(release="4.1.1") as made:
+    with FakeEnvironment(release="4.1.1") as made:
         made.zookeeper.stop()
         made.zookeeper = FakeZooKeeper(delivery="thread")
         made.zookeeper.ensure(paths.CONSUMERS)
@@ -45,7 +45,7 @@ def world() -> Iterator[FakeWorld]:
         yield made
 
 
-def member(world: FakeWorld, consumer_id: str = "a", **settings: Any) -> ZookeeperConsumerConnector:
+def member(world: FakeEnvironment, consumer_id: str = "a", **settings: Any) -> ZookeeperConsumerConnector:
     address = world.cluster.address(0)
     return world.connector(
         consumer_id=consumer_id,
@@ -59,7 +59,7 @@ def member(world: FakeWorld, consumer_id: str = "a", **settings: Any) -> Zookeep
     )
 
 
-def append(world: FakeWorld, partition: int, count: int, topic: str = TOPIC) -> None:
+def append(world: FakeEnvironment, partition: int, count: int, topic: str = TOPIC) -> None:
     world.cluster.append(topic, partition, [b"%d" % n for n in range(count)])
 
 
@@ -70,7 +70,7 @@ def held(connector: ZookeeperConsumerConnector) -> list[int]:
 # --- a member --------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_reads_a_cluster_that_zookeeper_does_not_know(world: FakeWorld) -> None:
+def test_a_group_reads_a_cluster_that_zookeeper_does_not_know(world: FakeEnvironment) -> None:
     append(world, 0, 3)
     append(world, 1, 3)
     one = member(world)
@@ -82,7 +82,7 @@ def test_a_group_reads_a_cluster_that_zookeeper_does_not_know(world: FakeWorld) 
     assert world.zookeeper.data(paths.BROKER_TOPICS) is None, "nothing of Kafka's own is made in ZooKeeper"
 
 
-def test_two_members_share_and_a_topic_grows(world: FakeWorld) -> None:
+def test_two_members_share_and_a_topic_grows(world: FakeEnvironment) -> None:
     one, two = member(world, "a"), member(world, "b")
     one.create_message_streams({TOPIC: 1})
     [stream] = two.create_message_streams({TOPIC: 1})[TOPIC]
@@ -94,15 +94,13 @@ def test_two_members_share_and_a_topic_grows(world: FakeWorld) -> None:
 
 
 def test_a_topic_that_comes_later_is_taken_up_and_never_created(
-    world: FakeWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_finder, "MISSING_POLL_MS", 50)
     world.cluster._state.auto_create_partitions = 3
     one = member(world)
     one.create_message_streams({"later": 1})
-    wait_until(
-        lambda: " topic=later: there is no topic of this name" in caplog.text, "it is missed", DEADLINE_MS
-    )
+    wait_until(lambda: " topic=later: there is no topic of this name" in caplog.text, "it is missed", DEADLINE_MS)
     assert one.assignment == {}
     asked = [seen.body for seen in world.cluster.requests if seen.api is METADATA]
     assert asked
@@ -111,7 +109,7 @@ def test_a_topic_that_comes_later_is_taken_up_and_never_created(
     wait_until(lambda: held(one) == [0], "it is taken up", DEADLINE_MS)
 
 
-def test_a_filter_takes_new_topics_of_kafka(world: FakeWorld) -> None:
+def test_a_filter_takes_new_topics_of_kafka(world: FakeEnvironment) -> None:
     one = member(world)
     one.create_message_streams_by_filter(Whitelist("cl.*|new"), 1)
     wait_until(lambda: held(one) == [0, 1], "what is there", DEADLINE_MS)
@@ -121,8 +119,8 @@ def test_a_filter_takes_new_topics_of_kafka(world: FakeWorld) -> None:
     assert "other" not in {tp.topic for tp in one.assignment}
 
 
-def test_a_deleted_topic_is_given_back(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+def test_a_deleted_topic_is_given_back(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_finder, "RETRY_POLL_MS", 20)
     one = member(world)
     one.create_message_streams({TOPIC: 1})
     wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
@@ -131,9 +129,9 @@ def test_a_deleted_topic_is_given_back(world: FakeWorld, monkeypatch: pytest.Mon
 
 
 def test_a_member_that_starts_before_its_brokers_goes_on_when_they_come(
-    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+    monkeypatch.setattr(topic_finder, "RETRY_POLL_MS", 20)
     world.cluster.stop_broker(0)
     one = member(world, zookeeper_session_timeout_ms=200)
     one.create_message_streams({TOPIC: 1})
@@ -142,7 +140,9 @@ def test_a_member_that_starts_before_its_brokers_goes_on_when_they_come(
     wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
 
 
-def test_a_member_that_waits_for_its_brokers_leaves_at_once(world: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_that_waits_for_its_brokers_leaves_at_once(
+    world: FakeEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
     world.cluster.stop_broker(0)
     one = member(world, zookeeper_session_timeout_ms=200)
     one.create_message_streams({TOPIC: 1})
@@ -153,8 +153,8 @@ def test_a_member_that_waits_for_its_brokers_leaves_at_once(world: FakeWorld, ca
     assert "group-unreadable" not in caplog.text, "that brokers are down is said once, in its own words"
 
 
-def test_an_outage_of_the_brokers_moves_no_partition(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 20)
+def test_an_outage_of_the_brokers_moves_no_partition(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_finder, "RETRY_POLL_MS", 20)
     one = member(world)
     [stream] = one.create_message_streams({TOPIC: 1})[TOPIC]
     wait_until(lambda: held(one) == [0, 1], "the share", DEADLINE_MS)
@@ -168,7 +168,7 @@ def test_an_outage_of_the_brokers_moves_no_partition(world: FakeWorld, monkeypat
     assert one.counters.get("releases", 0) == releases
 
 
-def test_the_thread_ends_with_the_connector(world: FakeWorld) -> None:
+def test_the_thread_ends_with_the_connector(world: FakeEnvironment) -> None:
     one = member(world)
     one.create_message_streams({TOPIC: 1})
     finder = one._member.topic_finder
@@ -187,7 +187,7 @@ class Bench:
         self.changes = 0
         self.finder = TopicFinder(
             "m",
-            AnyBroker(lambda *_, **__: pytest.fail("no broker is asked"), list, "g", 1_000),
+            BootstrapClient(lambda *_, **__: pytest.fail("no broker is asked"), list, "g", 1_000),
             10_000,
             SYSTEM_CLOCK,
             watches_racks=watches_racks,
@@ -200,14 +200,14 @@ class Bench:
     def _changed(self) -> None:
         self.changes += 1
 
-    def told(self, names: Sequence[str] | None, **topics: Topic) -> bool:
+    def told(self, names: Sequence[str] | None, **topics: TopicDescription) -> bool:
         """An answer; whether it said something new."""
         self.finder._wanted = frozenset(names or ())
         return self.finder._apply_response(topics, names)
 
 
-def a_topic(*partitions: int, topic_id: bytes = b"1") -> Topic:
-    return Topic(partitions, topic_id)
+def a_topic(*partitions: int, topic_id: bytes = b"1") -> TopicDescription:
+    return TopicDescription(partitions, topic_id)
 
 
 def test_a_part_of_an_answer_takes_no_partition_away() -> None:
@@ -251,16 +251,16 @@ def test_a_broker_that_has_not_learnt_of_the_new_topic_yet_does_not_make_it_new_
 def test_a_topic_that_brokers_had_only_forgotten_for_a_while_comes_back() -> None:
     bench = Bench()
     bench.told(["t"], t=a_topic(0))
-    for _ in range(ABSENCES_MIN):
+    for _ in range(MISSING_RESPONSES_MIN):
         bench.told(["t"])
     assert bench.told(["t"], t=a_topic(0)), "the same id"
     assert bench.finder.partitions("t") == (0,)
 
 
-def on_racks(**racks: str) -> Topic:
+def on_racks(**racks: str) -> TopicDescription:
     """``p0="ab"``: partition 0 has replicas on the racks a and b."""
     told = {int(name[1:]): frozenset(text) for name, text in racks.items()}
-    return Topic(tuple(told), b"1", racks=told)
+    return TopicDescription(tuple(told), b"1", racks=told)
 
 
 def test_other_racks_are_a_change_for_whoever_watches_them() -> None:
@@ -292,7 +292,7 @@ def test_a_question_that_is_taken_back_goes_to_no_further_broker() -> None:
 
     brokers = [BrokerAddress(n, "h", n) for n in range(5)]
     with pytest.raises(ConnectorClosed):
-        AnyBroker(connect, lambda: brokers, "g", 1_000).execute(lambda *_: None, lambda: bool(tried))
+        BootstrapClient(connect, lambda: brokers, "g", 1_000).execute(lambda *_: None, lambda: bool(tried))
     assert len(tried) == 1
 
 
@@ -319,10 +319,10 @@ def test_a_stop_that_comes_just_before_the_finder_waits_is_not_missed() -> None:
 def test_a_topic_is_gone_only_when_answers_in_a_row_say_so(names: list[str] | None) -> None:
     bench = Bench()
     bench.told(names, t=a_topic(0), other=a_topic(0))
-    for _ in range(ABSENCES_MIN - 1):
+    for _ in range(MISSING_RESPONSES_MIN - 1):
         assert not bench.told(names, other=a_topic(0))
     assert not bench.told(names, t=a_topic(0), other=a_topic(0)), "it is there after all, and counting begins anew"
-    for _ in range(ABSENCES_MIN - 1):
+    for _ in range(MISSING_RESPONSES_MIN - 1):
         assert not bench.told(names, other=a_topic(0))
     assert bench.finder.partitions("t") == (0,)
     assert bench.told(names, other=a_topic(0))
@@ -379,7 +379,7 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
     refused: list[AuthenticationException] = []
     finder = TopicFinder(
         "m",
-        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
+        BootstrapClient(cluster.connect, lambda: cluster.addresses, "g", 5_000),
         60_000,
         SYSTEM_CLOCK,
         on_brokers=lambda _: None,
@@ -406,7 +406,7 @@ def finder_on(cluster: FakeCluster, answers: list[str]) -> TopicFinder:
     """A finder whose end by an error is one of the answers."""
     return TopicFinder(
         "m",
-        AnyBroker(cluster.connect, lambda: cluster.addresses, "g", 5_000),
+        BootstrapClient(cluster.connect, lambda: cluster.addresses, "g", 5_000),
         60_000,
         SYSTEM_CLOCK,
         on_brokers=lambda _: None,
@@ -419,8 +419,8 @@ def finder_on(cluster: FakeCluster, answers: list[str]) -> TopicFinder:
 def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_finder, "ABSENCE_POLL_MS", 10)
-    monkeypatch.setattr(topic_finder, "PATIENCE_MS", 200)
+    monkeypatch.setattr(topic_finder, "RETRY_POLL_MS", 10)
+    monkeypatch.setattr(topic_finder, "TOPIC_REQUEST_TIMEOUT_MS", 200)
     cluster = FakeCluster(2)
     for broker_id in range(2):
         cluster.stop_broker(broker_id)

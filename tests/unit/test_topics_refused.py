@@ -10,7 +10,7 @@ import pytest
 from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core import group as core_group
-from zkconsumer.core.reminders import Reminders
+from zkconsumer.core.reminders import LogRateLimiter
 from zkconsumer.core.topic_filter import Whitelist
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, UsageError
 from zkconsumer.kafka import fetcher_manager
@@ -20,7 +20,7 @@ from zkconsumer.kafka.versions import negotiate
 from zkconsumer.runtime import perform, topic_refusals
 from zkconsumer.runtime.topic_refusals import topic_exception_of
 from zkconsumer.testing.fake_faults import PartitionError, TopicError
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS
 from zkconsumer.zk import paths
@@ -32,20 +32,20 @@ QUICK = {"refresh_leader_backoff_ms": 10, "rebalance_backoff_ms": 50, "metadata_
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher_manager, "UNKNOWN_AFTER_MS", 0)
+    monkeypatch.setattr(fetcher_manager, "UNKNOWN_TOPIC_LOG_AFTER_MS", 0)
 
 
-def from_kafka(world: FakeWorld) -> dict[str, Any]:
+def from_kafka(world: FakeEnvironment) -> dict[str, Any]:
     """The settings of a member that learns topics from Kafka."""
     address = world.cluster.address(0)
     return QUICK | {"bootstrap_servers": f"{address.host}:{address.port}"}
 
 
-def refuse(world: FakeWorld, topic: str, code: int) -> Any:
+def refuse(world: FakeEnvironment, topic: str, code: int) -> Any:
     return world.cluster.inject(TopicError(topic, code), times=None)
 
 
-def is_registered(world: FakeWorld) -> bool:
+def is_registered(world: FakeEnvironment) -> bool:
     return world.zookeeper.data(paths.registration("g", "g_a")) is not None
 
 
@@ -55,13 +55,13 @@ def is_registered(world: FakeWorld) -> bool:
 @pytest.mark.parametrize("code", KINDS)
 def test_a_topic_that_the_brokers_refuse_is_an_error_before_the_member_joins(
     code: int,
-    world: FakeWorld,
+    world: FakeEnvironment,
     connect: MakeConnector,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     registered: list[object] = []
-    monkeypatch.setattr(perform, "register", lambda *what: registered.append(what))
+    monkeypatch.setattr(perform, "register_member", lambda *what: registered.append(what))
     world.create_topic("t", 2)
     world.create_topic("open", 2)
     refuse(world, "t", code)
@@ -74,7 +74,7 @@ def test_a_topic_that_the_brokers_refuse_is_an_error_before_the_member_joins(
     assert caplog.text.count("member-refused") == 1
 
 
-def test_rights_that_are_taken_away_end_the_streams(world: FakeWorld, connect: MakeConnector) -> None:
+def test_rights_that_are_taken_away_end_the_streams(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic("t")
     world.cluster.append("t", 0, [b"a"])
     connector = connect(group_id="g", **from_kafka(world))
@@ -88,7 +88,7 @@ def test_rights_that_are_taken_away_end_the_streams(world: FakeWorld, connect: M
     wait_until(lambda: not is_registered(world), "it has left the group for the sake of the others")
 
 
-def test_a_filter_takes_what_the_user_may_see(world: FakeWorld, connect: MakeConnector) -> None:
+def test_a_filter_takes_what_the_user_may_see(world: FakeEnvironment, connect: MakeConnector) -> None:
     """Brokers leave out of all topics those that the user may not describe."""
     for topic in ("t-open", "t-hidden"):
         world.create_topic(topic)
@@ -102,7 +102,7 @@ def test_a_filter_takes_what_the_user_may_see(world: FakeWorld, connect: MakeCon
 
 
 def test_a_topic_that_only_another_member_reads_is_left_out_with_a_line(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Under roundrobin every topic of the group counts, also one that this member's user may not see."""
     world.create_topic("mine", 2)
@@ -139,7 +139,7 @@ def read_one(connector: ZookeeperConsumerConnector) -> None:
 
 @pytest.mark.parametrize("code", KINDS)
 def test_the_leader_of_a_topic_that_is_refused_is_not_looked_for_in_silence(
-    code: int, world: FakeWorld, connect: MakeConnector
+    code: int, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     """The Scala consumer asks again every ``refresh.leader.backoff.ms`` and logs nothing."""
     world.create_topic("t")
@@ -151,7 +151,7 @@ def test_the_leader_of_a_topic_that_is_refused_is_not_looked_for_in_silence(
 
 @pytest.mark.parametrize("api", [FETCH, LIST_OFFSETS])
 def test_a_topic_that_may_be_described_and_not_read_is_an_error(
-    api: Any, world: FakeWorld, connect: MakeConnector
+    api: Any, world: FakeEnvironment, connect: MakeConnector
 ) -> None:
     world.create_topic("t")
     world.cluster.inject(PartitionError(TopicPartition("t", 0), DENIED), api=api, times=None)
@@ -161,7 +161,7 @@ def test_a_topic_that_may_be_described_and_not_read_is_an_error(
 
 @pytest.mark.parametrize("where", ["metadata", "fetch"])
 def test_a_filter_reads_the_other_topics_and_says_which_it_cannot_read(
-    where: str, world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    where: str, world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ZooKeeper names every topic to everybody, so a filter matches also what is not meant for this user."""
     for topic in ("t-open", "t-secret"):
@@ -205,7 +205,7 @@ def fault_name(code: int) -> str:
 
 @pytest.mark.parametrize(("release", "is_final"), [("0.10.2.2", False), ("0.11.0.3", True), ("4.1.1", True)])
 def test_which_brokers_answer_29_to_nothing_but_a_missing_right(release: str, is_final: bool) -> None:
-    world = FakeWorld(release=release)
+    world = FakeEnvironment(release=release)
     world.create_topic("t")
     refuse(world, "t", DENIED)
     connection = world.cluster.connect(*world.cluster.address(0)[1:])
@@ -221,15 +221,15 @@ def test_which_brokers_answer_29_to_nothing_but_a_missing_right(release: str, is
 @pytest.fixture
 def repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lasts is said again every 30 ms, instead of every minute."""
-    monkeypatch.setattr(core_group, "REPEAT_MS", 30)
-    monkeypatch.setattr(core_group, "Reminders", lambda: Reminders(repeat_ms=30))
-    monkeypatch.setattr(topic_refusals, "Reminders", lambda: Reminders(repeat_ms=30))
+    monkeypatch.setattr(core_group, "LOG_REPEAT_MS", 30)
+    monkeypatch.setattr(core_group, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
+    monkeypatch.setattr(topic_refusals, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
 
 
 @pytest.mark.usefixtures("repeated")
 @pytest.mark.parametrize("learns_from", ["zookeeper", "kafka"])
 def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
-    learns_from: str, world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    learns_from: str, world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic("there")
     world.cluster.append("there", 0, [b"a"])
@@ -245,7 +245,7 @@ def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
 
 @pytest.mark.usefixtures("repeated")
 def test_a_member_that_has_ended_says_nothing_more(
-    world: FakeWorld, connect: MakeConnector, caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic("t")
     connector: ZookeeperConsumerConnector = connect(group_id="g", **QUICK)
@@ -269,7 +269,7 @@ def test_a_missing_right_is_named_before_a_wrong_name_and_few_topics_are_named()
 
 
 def test_what_lasts_is_due_at_first_and_then_rarely() -> None:
-    reminders = Reminders(repeat_ms=100)
+    reminders = LogRateLimiter(repeat_ms=100)
     assert reminders.select_due({"b", "a"}, 0) == ["a", "b"]
     assert reminders.select_due({"a", "b", "c"}, 99) == ["c"]
     assert reminders.select_due({"a", "c"}, 100) == ["a"]
@@ -278,7 +278,7 @@ def test_what_lasts_is_due_at_first_and_then_rarely() -> None:
 
 
 def test_what_may_pass_by_itself_is_due_only_when_it_has_lasted() -> None:
-    reminders = Reminders(repeat_ms=100, first_after_ms=10)
+    reminders = LogRateLimiter(repeat_ms=100, first_after_ms=10)
     assert reminders.select_due({"a"}, 0) == []
     assert reminders.select_due({"a"}, 9) == []
     assert reminders.select_due({"a"}, 10) == ["a"]

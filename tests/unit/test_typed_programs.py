@@ -19,7 +19,7 @@ from tests.fix_world import DEADLINE_MS, MakeConnector, wait_until
 from tests.typed_programs import coordinator, java_names, listener, one_partition
 from zkconsumer import connector as connector_module
 from zkconsumer import javaapi
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ PROGRAMS = sorted((ROOT / "tests" / "typed_programs").glob("[!_]*.py"))
 PUBLIC = {"zkconsumer", "zkconsumer.javaapi", "bridge"}
 CONFIG = "[mypy]\nstrict = true\nwarn_unreachable = true\nfollow_imports = silent\n"
 
-HANDLE = '''\
+HANDLE = """\
 from typing import Any
 
 from zkconsumer import MessageAndMetadata
@@ -41,7 +41,7 @@ def handle(message: MessageAndMetadata[Any, Any]) -> None:
 
 seen: list[tuple[str, int, int, bytes | None]] = []
 wanted = 3
-'''
+"""
 
 
 def snippet_of_the_readme() -> str:
@@ -105,7 +105,7 @@ def test_a_program_imports_the_public_modules_alone(path: Path) -> None:
 
 
 def test_the_program_of_the_readme_reads_and_commits(
-    world: FakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: FakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.create_topic("clicks")
     world.cluster.append("clicks", 0, [b"a", b"b", b"c"])
@@ -121,7 +121,7 @@ def test_the_program_of_the_readme_reads_and_commits(
     assert world.offsets("g1", "clicks") == {0: 2}, "the record in hand is not covered when an error comes out"
 
 
-def test_the_listener_counts_what_each_partition_brought(world: FakeWorld, connect: MakeConnector) -> None:
+def test_the_listener_counts_what_each_partition_brought(world: FakeEnvironment, connect: MakeConnector) -> None:
     world.create_topic("clicks", 2)
     for partition in range(2):
         world.cluster.append("clicks", partition, [b"a", b"b"])
@@ -146,7 +146,7 @@ def test_the_listener_counts_what_each_partition_brought(world: FakeWorld, conne
     wait_until(lambda: counts.lost == [both[0]], "the other one is reported as lost")
 
 
-def test_the_reader_of_one_partition_finds_its_leader_and_its_records(world: FakeWorld) -> None:
+def test_the_reader_of_one_partition_finds_its_leader_and_its_records(world: FakeEnvironment) -> None:
     world.cluster.create_topic("clicks", 2)
     world.cluster.append("clicks", 1, [b"a", b"b", b"c"])
     world.cluster.delete_before("clicks", 1, 1)
@@ -155,7 +155,9 @@ def test_the_reader_of_one_partition_finds_its_leader_and_its_records(world: Fak
     assert [(record.offset, record.value) for record in found] == [(1, b"b"), (2, b"c")]
 
 
-def test_the_program_in_the_old_names_reads_and_knows_the_owners(world: FakeWorld, connect: MakeConnector) -> None:
+def test_the_program_in_the_old_names_reads_and_knows_the_owners(
+    world: FakeEnvironment, connect: MakeConnector
+) -> None:
     world.create_topic("clicks", 2)
     world.cluster.append("clicks", 0, [b"a"])
     world.cluster.append("clicks", 1, [b"b"])
@@ -182,4 +184,4 @@ def test_the_member_of_a_coordinators_group_reads_and_ends(capsys: pytest.Captur
             assert coordinator.where(connector).keys() == {"clicks/0", "clicks/1"}
             connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
         assert found == {TopicPartition("clicks", number): [str(number)] for number in range(2)}
-        assert alerts.seen == ["ThreadDied"]
+        assert alerts.seen == ["ThreadFailedError"]

@@ -10,10 +10,10 @@ import pytest
 
 from zkconsumer.wire import compiled
 
-if compiled.RECORDS is None:
+if compiled.RECORD_DECODER is None:
     pytest.skip("installed without a compiler, or ZKCONSUMER_NO_EXTENSIONS is set", allow_module_level=True)
 
-RECORDS = compiled.RECORDS
+RECORDS = compiled.RECORD_DECODER
 
 DATA = random.Random(1).randbytes(20_000)
 

@@ -6,13 +6,13 @@ import pytest
 
 from zkconsumer.errors import RemoteProtocolError, UsageError
 from zkconsumer.wire.group_records import (
-    GroupKey,
-    GroupMember,
-    GroupValue,
-    Key,
-    OffsetKey,
-    OffsetValue,
-    UnknownKey,
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    GroupRecordKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    UnknownRecordKey,
     read_group_value,
     read_key,
     read_offset_value,
@@ -22,27 +22,27 @@ from zkconsumer.wire.group_records import (
     write_offset_value,
 )
 
-OFFSET = OffsetValue(offset=7, metadata="m", commit_timestamp=5)
+OFFSET = OffsetCommitValue(offset=7, metadata="m", commit_timestamp=5)
 TOPIC_ID = bytes(range(16))
 
 
 @pytest.mark.parametrize(
     ("data", "key"),
     [
-        ("0000 0002 6731 0001 74 00000003", OffsetKey("g1", "t", 3)),
-        ("0001 0002 6731 0001 74 00000003", OffsetKey("g1", "t", 3)),
-        ("0002 0002 6731", GroupKey("g1")),
-        ("0003 anything", UnknownKey(3)),
-        ("000b", UnknownKey(11)),
+        ("0000 0002 6731 0001 74 00000003", OffsetCommitKey("g1", "t", 3)),
+        ("0001 0002 6731 0001 74 00000003", OffsetCommitKey("g1", "t", 3)),
+        ("0002 0002 6731", GroupMetadataKey("g1")),
+        ("0003 anything", UnknownRecordKey(3)),
+        ("000b", UnknownRecordKey(11)),
     ],
 )
-def test_a_key_says_what_the_record_is_about(data: str, key: Key) -> None:
+def test_a_key_says_what_the_record_is_about(data: str, key: GroupRecordKey) -> None:
     assert read_key(bytes.fromhex(data.replace("anything", "beef"))) == key
 
 
 def test_keys_are_written_as_brokers_write_them() -> None:
-    assert write_key(GroupKey("g1")) == bytes.fromhex("000200026731")
-    key = OffsetKey("g1", "t", 3)
+    assert write_key(GroupMetadataKey("g1")) == bytes.fromhex("000200026731")
+    key = OffsetCommitKey("g1", "t", 3)
     assert write_key(key) == bytes.fromhex("0001 0002 6731 0001 74 00000003"), "0.9 and later"
     assert write_key(key, 0) == bytes.fromhex("0000 0002 6731 0001 74 00000003"), "0.8.2"
 
@@ -59,39 +59,39 @@ def test_an_offset_is_written_as_java_writes_it() -> None:
         (0, OFFSET, "0000 0000000000000007 0001 6d 0000000000000005"),
         (
             1,
-            OffsetValue(offset=7, metadata="m", commit_timestamp=5, expire_timestamp=9),
+            OffsetCommitValue(offset=7, metadata="m", commit_timestamp=5, expire_timestamp=9),
             "0001 0000000000000007 0001 6d 0000000000000005 0000000000000009",
         ),
         (2, OFFSET, "0002 0000000000000007 0001 6d 0000000000000005"),
         (
             3,
-            OffsetValue(offset=7, leader_epoch=4, metadata="m", commit_timestamp=5),
+            OffsetCommitValue(offset=7, leader_epoch=4, metadata="m", commit_timestamp=5),
             "0003 0000000000000007 00000004 0001 6d 0000000000000005",
         ),
         (
             4,
-            OffsetValue(offset=7, leader_epoch=4, metadata="m", commit_timestamp=5, topic_id=TOPIC_ID),
+            OffsetCommitValue(offset=7, leader_epoch=4, metadata="m", commit_timestamp=5, topic_id=TOPIC_ID),
             "0004 0000000000000007 00000004 02 6d 0000000000000005 01 00 10 000102030405060708090a0b0c0d0e0f",
         ),
         (4, OFFSET, "0004 0000000000000007 ffffffff 02 6d 0000000000000005 00"),
     ],
 )
-def test_every_version_of_an_offset(version: int, value: OffsetValue, data: str) -> None:
+def test_every_version_of_an_offset(version: int, value: OffsetCommitValue, data: str) -> None:
     assert read_offset_value(bytes.fromhex(data)) == value
     assert write_offset_value(value, version) == bytes.fromhex(data)
     assert value_version(bytes.fromhex(data)) == version
 
 
 def test_an_offset_with_an_expiry_time_is_written_in_the_one_version_that_can_say_it() -> None:
-    value = OffsetValue(offset=7, commit_timestamp=5, expire_timestamp=9)
+    value = OffsetCommitValue(offset=7, commit_timestamp=5, expire_timestamp=9)
     assert value_version(write_offset_value(value)) == 1
     for version in (0, 2, 3, 4):
         with pytest.raises(UsageError, match=f"expire_timestamp is 9, and version {version} cannot say that"):
             write_offset_value(value, version)
 
 
-def a_group(version: int) -> GroupValue:
-    member = GroupMember(
+def a_group(version: int) -> GroupMetadataValue:
+    member = GroupMetadataMember(
         member_id="m",
         group_instance_id="i" if version >= 3 else None,
         client_id="c",
@@ -101,7 +101,7 @@ def a_group(version: int) -> GroupValue:
         subscription=b"\x00\x00S",
         assignment=b"",
     )
-    return GroupValue(
+    return GroupMetadataValue(
         protocol_type="consumer",
         generation=2,
         protocol="range",
@@ -137,7 +137,7 @@ def test_every_version_of_a_group(version: int, data: str) -> None:
 
 
 def test_a_group_without_members_has_no_protocol_and_no_leader() -> None:
-    empty = GroupValue(protocol_type="consumer", generation=3, current_state_timestamp=1)
+    empty = GroupMetadataValue(protocol_type="consumer", generation=3, current_state_timestamp=1)
     written = write_group_value(empty)
     assert value_version(written) == 3
     assert read_group_value(written) == empty
@@ -172,8 +172,8 @@ def test_what_cannot_be_written_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="offset record v5 is not written here, only v0 to v4"):
         write_offset_value(OFFSET, 5)
     with pytest.raises(UsageError, match="the key of a group has version 2, not 1"):
-        write_key(GroupKey("g"), 1)
+        write_key(GroupMetadataKey("g"), 1)
     with pytest.raises(UsageError, match="field group has 40000 bytes"):
-        write_key(GroupKey("g" * 40_000))
+        write_key(GroupMetadataKey("g" * 40_000))
     with pytest.raises(UsageError, match="field partition cannot be"):
-        write_key(OffsetKey("g", "t", 2**31))
+        write_key(OffsetCommitKey("g", "t", 2**31))

@@ -19,12 +19,12 @@ from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.records import _scan_in_python, iter_records, scan_record_set
-from zkconsumer.wire.tables import ROW, Table, read_tables
+from zkconsumer.wire.tables import ROW, RecordTable, read_tables
 
-if compiled.RECORDS is None:
+if compiled.RECORD_DECODER is None:
     pytest.skip("installed without a compiler, or ZKCONSUMER_NO_EXTENSIONS is set", allow_module_level=True)
 
-RECORDS = compiled.RECORDS
+RECORDS = compiled.RECORD_DECODER
 OUTSIDE = r"a field outside of the data, or 2 GiB of fields and more"
 
 
@@ -140,12 +140,14 @@ def test_a_part_ends_where_the_values_are_too_far_away() -> None:
 
 
 def tables_of(
-    record_set: bytes, rows_most: int = 1000, joined_most: int = 100_000, **options: Any
-) -> Iterator[Table]:
-    return read_tables(RECORDS, record_set, bytearray(rows_most * ROW.size), joined_most=joined_most, **options)
+    record_set: bytes, max_rows: int = 1000, joined_bytes_max: int = 100_000, **options: Any
+) -> Iterator[RecordTable]:
+    return read_tables(
+        RECORDS, record_set, bytearray(max_rows * ROW.size), joined_bytes_max=joined_bytes_max, **options
+    )
 
 
-def records_of(table: Table) -> list[Record]:
+def records_of(table: RecordTable) -> list[Record]:
     """Keys, values and headers as the table has them."""
     data, rows, count = table
     numbers = RECORDS.numbers(rows, 0, count, False)
@@ -182,12 +184,12 @@ def test_a_joined_table_has_no_more_rows_and_bytes_than_allowed(magic: int) -> N
     records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"v" * 20) for n in range(200)]
     record_set = b"".join(build_record_set(records[low : low + 4], magic, compression.LZ4) for low in range(0, 200, 4))
     found = []
-    for table in tables_of(record_set, rows_most=41):
+    for table in tables_of(record_set, max_rows=41):
         assert table.size <= 41
         found += records_of(table)
     assert found == records
     found, sizes = [], []
-    for table in tables_of(record_set, joined_most=2_000):
+    for table in tables_of(record_set, joined_bytes_max=2_000):
         assert len(table.data) <= 2_000
         found += records_of(table)
         sizes.append(table.size)
@@ -228,21 +230,21 @@ def spied(function: Any, calls: list[Any]) -> Any:
     return call
 
 
-@pytest.mark.parametrize("joined_most", [0, 1, 7, 8, 100, 300, 1_000, 1 << 28])
-@pytest.mark.parametrize("rows_most", [1, 3, 4, 5, 1000])
-def test_the_same_records_come_whatever_is_joined(joined_most: int, rows_most: int) -> None:
+@pytest.mark.parametrize("joined_bytes_max", [0, 1, 7, 8, 100, 300, 1_000, 1 << 28])
+@pytest.mark.parametrize("max_rows", [1, 3, 4, 5, 1000])
+def test_the_same_records_come_whatever_is_joined(joined_bytes_max: int, max_rows: int) -> None:
     made = []
     for n, entry in enumerate(zip(*(small_entries(24, codec) for codec in (0, 1, 2, 3, 4)), strict=True)):
         made.append(entry[n % 5])
     record_set = b"".join(made)
-    found = [each for table in tables_of(record_set, rows_most, joined_most) for each in records_of(table)]
+    found = [each for table in tables_of(record_set, max_rows, joined_bytes_max) for each in records_of(table)]
     assert found == list(iter_records(record_set))
 
 
-@pytest.mark.parametrize("joined_most", [-1, (1 << 28) + 1])
-def test_a_joined_table_has_a_bound(joined_most: int) -> None:
+@pytest.mark.parametrize("joined_bytes_max", [-1, (1 << 28) + 1])
+def test_a_joined_table_has_a_bound(joined_bytes_max: int) -> None:
     with pytest.raises(ValueError, match="at most 256 MiB"):
-        next(tables_of(b"", joined_most=joined_most))
+        next(tables_of(b"", joined_bytes_max=joined_bytes_max))
 
 
 def test_an_interruption_while_an_entry_is_expanded_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +279,7 @@ def test_compressed_and_other_entries_are_joined() -> None:
     small = small_entries(400, compression.LZ4), small_entries(400, compression.NONE)
     record_set = b"".join(small[n % 2][n] for n in range(400))
     assert len(record_set) > 40_000
-    [table] = tables_of(record_set, rows_most=10_000)
+    [table] = tables_of(record_set, max_rows=10_000)
     assert records_of(table) == list(iter_records(record_set))
 
 
@@ -293,7 +295,9 @@ def test_the_frames_of_producers_are_read_without_python(
     calls: list[Any] = []
     monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
     zstd = cramjam.zstd.decompress_into
-    monkeypatch.setattr(compression, "BLOCKS", (*compression.BLOCKS[:2], zstd, compression.BLOCKS[3]))
+    monkeypatch.setattr(
+        compression, "BLOCK_DECODERS", (*compression.BLOCK_DECODERS[:2], zstd, compression.BLOCK_DECODERS[3])
+    )
     records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"value " * 20) for n in range(40)]
     record_set = b"".join(build_record_set(records[low : low + 4], magic, codec) for low in range(0, 40, 4))
     assert [each for table in tables_of(record_set) for each in records_of(table)] == records
@@ -303,7 +307,9 @@ def test_the_frames_of_producers_are_read_without_python(
 def test_zstandard_decodes_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
-    monkeypatch.setattr(compression, "BLOCKS", (*compression.BLOCKS[:2], None, compression.BLOCKS[3]))
+    monkeypatch.setattr(
+        compression, "BLOCK_DECODERS", (*compression.BLOCK_DECODERS[:2], None, compression.BLOCK_DECODERS[3])
+    )
     record_set = b"".join(small_entries(3, compression.ZSTD))
     assert len([each for table in tables_of(record_set) for each in records_of(table)]) == 12
     assert len(calls) == 3
@@ -328,7 +334,7 @@ def test_a_block_that_expands_further_than_most_is_read_as_well() -> None:
     """And damaged frames, frames with checksums, and those beyond the limit are left to ``compression.decompress``."""
     far = bytes(60_000)  # 255 times
     record_set = build_record_set([Record(0, 5, 0, None, far)], 2, compression.LZ4)
-    [table] = tables_of(record_set, joined_most=0)
+    [table] = tables_of(record_set, joined_bytes_max=0)
     assert records_of(table)[0].value == far
     with pytest.raises(InvalidMessageException, match=r"expands to more than|let out"):
         next(tables_of(record_set, decompressed_bytes_max=50_000))
@@ -347,8 +353,7 @@ def test_a_block_that_expands_further_than_most_is_read_as_well() -> None:
 @pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)])
 def test_a_scan_ends_with_the_entry_that_covers_the_end(magic: int, codec: int, end: int) -> None:
     entries = [
-        build_record_set([Record(first + n, 5, 0, b"k", b"v") for n in range(4)], magic, codec)
-        for first in (0, 4, 9)
+        build_record_set([Record(first + n, 5, 0, b"k", b"v") for n in range(4)], magic, codec) for first in (0, 4, 9)
     ]
     whole = b"".join(entries)
     found = scan_record_set(whole, end)

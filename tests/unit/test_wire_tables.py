@@ -10,7 +10,7 @@ from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, filled
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.frames import SIZE_BYTES, decode_request, decode_response, encode_request, encode_response
 from zkconsumer.wire.kinds import int32, text
-from zkconsumer.wire.primitives import Reader
+from zkconsumer.wire.primitives import MessageReader
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     APIS,
@@ -247,7 +247,7 @@ def test_a_new_api_is_a_table() -> None:
         out = bytearray()
         body = Rows(rows=[Row(key="a", count=-1), Row(key="b", count=-1 if version == 0 else 2)])
         encoder(Rows, version, flexible)(out, body)
-        assert decoder(Rows, version, flexible)(Reader(out)) == body
+        assert decoder(Rows, version, flexible)(MessageReader(out)) == body
 
 
 def test_a_field_that_some_version_lacks_must_have_a_default() -> None:

@@ -6,7 +6,13 @@ import pytest
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import BrokerAddress
-from zkconsumer.zk.znodes import PartitionState, TopicNode, parse_broker, parse_partition_state, parse_topic
+from zkconsumer.zk.znodes import (
+    LeaderIsrAndControllerEpoch,
+    TopicZnode,
+    parse_broker,
+    parse_partition_state,
+    parse_topic,
+)
 
 H1 = BrokerAddress(3, "h1", 9092)
 
@@ -116,7 +122,7 @@ def test_a_broker_node_that_is_no_object_is_malformed(data: bytes) -> None:
 
 
 def test_a_topics_partitions_come_in_order_of_their_numbers() -> None:
-    assert parse_topic(b'{"version":1,"partitions":{"10":[1],"0":[1,2],"1":[2,1]}}') == TopicNode((0, 1, 10))
+    assert parse_topic(b'{"version":1,"partitions":{"10":[1],"0":[1,2],"1":[2,1]}}') == TopicZnode((0, 1, 10))
 
 
 def test_what_later_brokers_add_to_a_topic_does_not_matter() -> None:
@@ -124,11 +130,11 @@ def test_what_later_brokers_add_to_a_topic_does_not_matter() -> None:
         b'{"removing_replicas":{},"partitions":{"0":[1]},"topic_id":"Ab_c","adding_replicas":{},'
         b'"version":3,"x":99999999999}'
     )
-    assert parse_topic(text) == TopicNode((0,))
+    assert parse_topic(text) == TopicZnode((0,))
 
 
 def test_a_topic_without_partitions_has_none_and_says_so() -> None:
-    assert parse_topic(b'{"version":1}') == TopicNode((), "no partitions in it")
+    assert parse_topic(b'{"version":1}') == TopicZnode((), "no partitions in it")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_a_topic_that_cannot_be_read_has_no_partitions_and_says_why(data: bytes)
 
 def test_a_partition_state_is_read() -> None:
     text = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":5,"isr":[0,1]}'
-    assert parse_partition_state(text) == PartitionState(-1, 5, (0, 1), 1)
+    assert parse_partition_state(text) == LeaderIsrAndControllerEpoch(-1, 5, (0, 1), 1)
 
 
 @pytest.mark.parametrize("key", ["controller_epoch", "leader", "leader_epoch", "isr"])

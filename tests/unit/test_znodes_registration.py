@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from zkconsumer.errors import Bug, MalformedZnode, UnsafeName
+from zkconsumer.errors import InternalError, InvalidNameError, MalformedZnode
 from zkconsumer.zk.znodes import Registration, format_registration, parse_registration
 
 
@@ -76,12 +76,12 @@ def test_letters_beyond_ascii_are_written_as_utf_8() -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 2**31])
 def test_a_count_that_would_stop_the_group_is_never_written(count: int) -> None:
-    with pytest.raises(Bug):
+    with pytest.raises(InternalError):
         format_registration(Registration("static", {"t": count}, "1"))
 
 
 def test_half_a_surrogate_pair_is_never_written() -> None:
-    with pytest.raises(UnsafeName):
+    with pytest.raises(InvalidNameError):
         format_registration(Registration("white_list", {"\ud800": 1}, "1"))
 
 

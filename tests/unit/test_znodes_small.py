@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.errors import Bug, MalformedZnode
+from zkconsumer.errors import InternalError, MalformedZnode
 from zkconsumer.zk.znodes import (
-    Control,
+    ControlRecord,
     consumer_of,
     format_control,
     format_offset,
@@ -67,11 +67,11 @@ def test_an_offset_is_written_as_plain_decimal() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 2**63])
 def test_what_is_no_offset_is_never_written(offset: int) -> None:
-    with pytest.raises(Bug):
+    with pytest.raises(InternalError):
         format_offset(offset)
 
 
-CONTROL = Control("m-1", 4, "fenced", "zookeeper", "copy")
+CONTROL = ControlRecord("m-1", 4, "fenced", "zookeeper", "copy")
 
 
 def test_the_control_znode_is_json_in_a_fixed_order_and_reads_back() -> None:

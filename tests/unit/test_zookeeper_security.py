@@ -16,28 +16,36 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
-from tests.fix_procedures import GROUP, Party
+from tests.fix_procedures import GROUP, ProcedureSession
 from tests.fix_world import MakeConnector, take, wait_until
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.commands import CommitOf, ReleaseOf
-from zkconsumer.core.events import Outcome, StoredOffset
+from zkconsumer.core.commands import OffsetToCommit, PartitionToRelease
+from zkconsumer.core.events import StoredOffset, WriteOutcome
 from zkconsumer.errors import InvalidConfigException, UsageError, ZkNotAuthorized
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.testing.world import FakeWorld
+from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths, writes
-from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.denials import DenialCollector
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginRefused, Packet, check_libraries, log_in
-from zkconsumer.zk.procedures import ROUNDS_MAX, Claims
+from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginPacket, ZkLoginError, check_libraries, log_in
+from zkconsumer.zk.procedures import ROUNDS_MAX, AcquireOwnershipProcedure
 from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, CreateOp, GetAcl, Multi, Request
-from zkconsumer.zk.sasl import DigestMd5, SaslFailed
-from zkconsumer.zk.security import OPEN, SECURE_ACL, Digest, SaslDigestMd5, SaslGssapi, ZkSecurity, zk_security_of
+from zkconsumer.zk.sasl import ZkDigestMd5Mechanism, ZkSaslError
+from zkconsumer.zk.security import (
+    NO_SECURITY,
+    SECURE_ACL,
+    DigestLogin,
+    SaslDigestMd5Login,
+    SaslGssapiLogin,
+    ZkSecurity,
+    zk_security_of,
+)
 
 TOPIC = "clicks"
 FOUR = [TopicPartition(TOPIC, number) for number in range(4)]
 THREAD = f"{GROUP}_a-0"
-ALICE = Digest("alice", "hush-hush")
+ALICE = DigestLogin("alice", "hush-hush")
 TO_ALICE_ALONE = (Acl(31, "digest", "alice:SwsldW48nZu/VvfuVoYDm3iJvOo="), Acl(1, "world", "anyone"))
 
 
@@ -56,17 +64,17 @@ def secret(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 
 def test_nothing_set_is_open_and_plain() -> None:
-    assert zk_security_of(config()) == OPEN
-    assert OPEN.user_description == "nobody in particular (no zookeeper.auth)"
+    assert zk_security_of(config()) == NO_SECURITY
+    assert NO_SECURITY.user_description == "nobody in particular (no zookeeper.auth)"
 
 
 @pytest.mark.parametrize(
     ("setting", "login", "who"),
     [
-        ("digest:{}", Digest("alice", "hush:hush"), "digest user 'alice'"),
-        ("sasl-digest-md5:{}", SaslDigestMd5("alice", "hush:hush"), "sasl:alice"),
-        ("sasl-gssapi", SaslGssapi(None), "sasl (Kerberos)"),
-        ("sasl-gssapi:a@R", SaslGssapi("a@R"), "sasl:a@R"),
+        ("digest:{}", DigestLogin("alice", "hush:hush"), "digest user 'alice'"),
+        ("sasl-digest-md5:{}", SaslDigestMd5Login("alice", "hush:hush"), "sasl:alice"),
+        ("sasl-gssapi", SaslGssapiLogin(None), "sasl (Kerberos)"),
+        ("sasl-gssapi:a@R", SaslGssapiLogin("a@R"), "sasl:a@R"),
     ],
 )
 def test_every_form_of_login(tmp_path: Path, setting: str, login: Any, who: str) -> None:
@@ -115,9 +123,14 @@ def test_a_secret_that_others_may_read_is_told(tmp_path: Path, caplog: pytest.Lo
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("login", [ALICE, SaslDigestMd5("alice", "hush-hush")])
-def test_a_password_is_in_no_text(login: Digest | SaslDigestMd5) -> None:
-    texts = [repr(login), repr(ZkSecurity(login)), ZkSecurity(login).user_description, repr(Packet(100, b"alice:hush-hush"))]
+@pytest.mark.parametrize("login", [ALICE, SaslDigestMd5Login("alice", "hush-hush")])
+def test_a_password_is_in_no_text(login: DigestLogin | SaslDigestMd5Login) -> None:
+    texts = [
+        repr(login),
+        repr(ZkSecurity(login)),
+        ZkSecurity(login).user_description,
+        repr(LoginPacket(100, b"alice:hush-hush")),
+    ]
     assert "hush" not in "".join(texts)
 
 
@@ -189,7 +202,7 @@ class Server:
         self.script = list(script)
         self.heard: list[tuple[int, int, bytes]] = []
 
-    def submit(self, packet: Packet, xid: int) -> None:
+    def submit(self, packet: LoginPacket, xid: int) -> None:
         self.heard.append((packet.type, xid, packet.serialize()))
 
     def read(self) -> tuple[Any, bytes, int]:
@@ -216,8 +229,8 @@ CHALLENGE = b'realm="zk-sasl-md5",nonce="abc",charset=utf-8,algorithm=md5-sess'
 
 def test_sasl_speaks_as_the_user_to_the_name_that_zookeeper_has_there() -> None:
     server = Server((1, 0, CHALLENGE), (2, -115, b""))
-    with pytest.raises(LoginRefused, match=r"error -115.: user or password are wrong"):
-        server.log_in(SaslDigestMd5("alice", "hush-hush"))
+    with pytest.raises(ZkLoginError, match=r"error -115.: user or password are wrong"):
+        server.log_in(SaslDigestMd5Login("alice", "hush-hush"))
     first, second = server.heard
     assert first == (102, 1, b"\0\0\0\0")
     assert b'username="alice"' in second[2]
@@ -228,13 +241,23 @@ def test_sasl_speaks_as_the_user_to_the_name_that_zookeeper_has_there() -> None:
 @pytest.mark.parametrize(
     ("login", "script", "error", "says"),
     [
-        (ALICE, [(AUTH_XID, -115, b"")], LoginRefused, "does not take logins of the scheme digest"),
+        (ALICE, [(AUTH_XID, -115, b"")], ZkLoginError, "does not take logins of the scheme digest"),
         (ALICE, [(7, 0, b"")], ConnectionDropped, "an answer to 7"),
-        (SaslDigestMd5("a", "b"), [(1, 0, b"")], LoginRefused, "it is not set up for SASL"),
-        (SaslDigestMd5("a", "b"), [ConnectionDropped("x")], LoginRefused, "ended the connection on our SASL login"),
-        (SaslDigestMd5("a", "b"), [(9, 0, CHALLENGE)], ConnectionDropped, "an answer to 9 where 1 was due"),
-        (SaslDigestMd5("a", "b"), [(1, 0, b"\xff\0garbage")], LoginRefused, "failed on our side"),
-        (SaslDigestMd5("a", "b"), [(1, 0, CHALLENGE), (2, 0, b"rspauth=forged")], LoginRefused, "failed on our side"),
+        (SaslDigestMd5Login("a", "b"), [(1, 0, b"")], ZkLoginError, "it is not set up for SASL"),
+        (
+            SaslDigestMd5Login("a", "b"),
+            [ConnectionDropped("x")],
+            ZkLoginError,
+            "ended the connection on our SASL login",
+        ),
+        (SaslDigestMd5Login("a", "b"), [(9, 0, CHALLENGE)], ConnectionDropped, "an answer to 9 where 1 was due"),
+        (SaslDigestMd5Login("a", "b"), [(1, 0, b"\xff\0garbage")], ZkLoginError, "failed on our side"),
+        (
+            SaslDigestMd5Login("a", "b"),
+            [(1, 0, CHALLENGE), (2, 0, b"rspauth=forged")],
+            ZkLoginError,
+            "failed on our side",
+        ),
     ],
 )
 def test_a_login_that_fails_says_why(login: Any, script: list[Any], error: type[Exception], says: str) -> None:
@@ -245,8 +268,8 @@ def test_a_login_that_fails_says_why(login: Any, script: list[Any], error: type[
 def test_a_server_that_goes_on_for_ever_is_left(kerberos: dict[str, Any]) -> None:
     kerberos["is_endless"] = True
     server = Server(*((xid, 0, b"more") for xid in range(1, 50)))
-    with pytest.raises(LoginRefused, match=f"did not end within {SASL_ROUNDS_MAX} packets"):
-        server.log_in(SaslGssapi())
+    with pytest.raises(ZkLoginError, match=f"did not end within {SASL_ROUNDS_MAX} packets"):
+        server.log_in(SaslGssapiLogin())
     assert len(server.heard) == SASL_ROUNDS_MAX
 
 
@@ -254,9 +277,9 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "gssapi", None)
     check_libraries(None)
     check_libraries(ALICE)
-    check_libraries(SaslDigestMd5("a", "b"))
+    check_libraries(SaslDigestMd5Login("a", "b"))
     with pytest.raises(UsageError, match=r"pip install 'gssapi>=1.8'"):
-        check_libraries(SaslGssapi())
+        check_libraries(SaslGssapiLogin())
 
 
 # --- DIGEST-MD5 ---------------------------------------------------------------------------------------------------
@@ -269,7 +292,7 @@ def fields_of(message: bytes) -> dict[str, str]:
 def test_the_example_of_rfc_2831_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Section 4, the exchange with an IMAP server."""
     monkeypatch.setattr(secrets, "token_hex", lambda _: "OA6MHXh6VqTrRk")
-    login = DigestMd5("imap", "elwood.innosoft.com", "chris", "secret")
+    login = ZkDigestMd5Mechanism("imap", "elwood.innosoft.com", "chris", "secret")
     assert login.process(None) == b""
     said = login.process(
         b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'
@@ -281,7 +304,7 @@ def test_the_example_of_rfc_2831_comes_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_user_with_quotes_is_written_so_that_it_can_be_read() -> None:
-    login = DigestMd5("zookeeper", "h", 'a"l\\ice', "p")
+    login = ZkDigestMd5Mechanism("zookeeper", "h", 'a"l\\ice', "p")
     said = login.process(b'realm="r\\"x",nonce="n",algorithm=md5-sess')
     assert fields_of(said)["username"] == r'"a\"l\\ice"'
     assert fields_of(said)["realm"] == r'"r\"x"'
@@ -296,7 +319,7 @@ def test_a_password_beyond_ascii_is_hashed_as_java_does(
     password: str, written: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets, "token_hex", lambda _: "c")
-    said = DigestMd5("zookeeper", "h", "u", password).process(b'realm="r",nonce="n",algorithm=md5-sess')
+    said = ZkDigestMd5Mechanism("zookeeper", "h", "u", password).process(b'realm="r",nonce="n",algorithm=md5-sess')
     secret = hashlib.md5(hashlib.md5(b"u:r:" + written).digest() + b":n:c").hexdigest()
     what = hashlib.md5(b"AUTHENTICATE:zookeeper/h").hexdigest()
     assert fields_of(said)["response"] == hashlib.md5(f"{secret}:n:00000001:c:auth:{what}".encode()).hexdigest()
@@ -313,14 +336,14 @@ def test_a_password_beyond_ascii_is_hashed_as_java_does(
     ],
 )
 def test_a_challenge_that_cannot_be_answered_is_refused(challenge: bytes, says: str) -> None:
-    with pytest.raises(SaslFailed, match=says):
-        DigestMd5("zookeeper", "h", "u", "p").process(challenge)
+    with pytest.raises(ZkSaslError, match=says):
+        ZkDigestMd5Mechanism("zookeeper", "h", "u", "p").process(challenge)
 
 
 def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
-    login = DigestMd5("zookeeper", "h", "u", "p")
+    login = ZkDigestMd5Mechanism("zookeeper", "h", "u", "p")
     login.process(b'nonce="n",algorithm=md5-sess')
-    with pytest.raises(SaslFailed, match="does not prove"):
+    with pytest.raises(ZkSaslError, match="does not prove"):
         login.process(b"rspauth=" + b"0" * 32)
     assert not login.is_complete
 
@@ -330,7 +353,7 @@ def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
 
 def test_kerberos_takes_as_many_packets_as_it_needs(kerberos: dict[str, Any]) -> None:
     server = Server((1, 0, b"AP-REP"), (2, 0, b"wrapped offer"), (3, 0, b""))
-    server.log_in(SaslGssapi("alice@REALM"))
+    server.log_in(SaslGssapiLogin("alice@REALM"))
     assert kerberos["names"] == ["service:zookeeper@host"]
     assert kerberos["creds"] == "initiate as principal:alice@REALM"
     tokens = [body[4:] for _, _, body in server.heard]
@@ -340,17 +363,15 @@ def test_kerberos_takes_as_many_packets_as_it_needs(kerberos: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("change", "says"), [({"ticket": False}, "is there a ticket"), ({"offer": b"\6\0\1\0"}, "demands a security layer")]
 )
-def test_a_kerberos_login_that_fails_says_why(
-    change: dict[str, Any], says: str, kerberos: dict[str, Any]
-) -> None:
+def test_a_kerberos_login_that_fails_says_why(change: dict[str, Any], says: str, kerberos: dict[str, Any]) -> None:
     kerberos.update(change)
-    with pytest.raises(LoginRefused, match=f"failed on our side: .*{says}"):
-        Server((1, 0, b"AP-REP"), (2, 0, b"wrapped offer")).log_in(SaslGssapi())
+    with pytest.raises(ZkLoginError, match=f"failed on our side: .*{says}"):
+        Server((1, 0, b"AP-REP"), (2, 0, b"wrapped offer")).log_in(SaslGssapiLogin())
 
 
 def test_a_login_that_is_refused_later_is_told_once_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     """A password that was changed under a running member: it waits for a person, and the log is not filled."""
-    store = KazooStore("127.0.0.1:1", 4_000, security=ZkSecurity(SaslDigestMd5("alice", "hush-hush")))
+    store = KazooStore("127.0.0.1:1", 4_000, security=ZkSecurity(SaslDigestMd5Login("alice", "hush-hush")))
     store._on_login_failed("h:1: before the first session")
     words = "ZooKeeper refused sasl:alice at h:1: before the first session; correct zookeeper.auth"
     assert str(store._start_error) == words
@@ -373,7 +394,7 @@ def server() -> FakeZooKeeper:
     return made
 
 
-class Alice(Party):
+class Alice(ProcedureSession):
     """Logged in."""
 
     def __init__(self, server: FakeZooKeeper, login: Any = ALICE) -> None:
@@ -383,8 +404,10 @@ class Alice(Party):
         self.store.start(5_000)
         self.rounds: list[list[Request]] = []
 
-    def claims(self, *partitions: TopicPartition, acl: tuple[Acl, ...] | None = SECURE_ACL) -> Claims:
-        claims = Claims(GROUP, self.session_id, dict.fromkeys(partitions, THREAD), None, acl)
+    def claims(
+        self, *partitions: TopicPartition, acl: tuple[Acl, ...] | None = SECURE_ACL
+    ) -> AcquireOwnershipProcedure:
+        claims = AcquireOwnershipProcedure(GROUP, self.session_id, dict.fromkeys(partitions, THREAD), None, acl)
         self.run(claims.run(look_first=False, look_closely=False))
         return claims
 
@@ -404,12 +427,12 @@ def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_mo
     rounds = []
     for party, acl in ((alice, SECURE_ACL), (plain, None)):
         sent = []
-        assert all(each.outcome is Outcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
+        assert all(each.outcome is WriteOutcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
         sent += party.rounds
-        wanted = {tp: CommitOf(5, StoredOffset(), THREAD) for tp in FOUR}
+        wanted = {tp: OffsetToCommit(5, StoredOffset(), THREAD) for tp in FOUR}
         party.run(writes.commit_partitions(GROUP, party.session_id, wanted, None, acl))
         sent += party.rounds
-        handed = {FOUR[0]: ReleaseOf(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
+        handed = {FOUR[0]: PartitionToRelease(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
         party.run(writes.release_partitions(GROUP, party.session_id, handed, None, acl))
         sent += party.rounds
         rounds.append(sent)
@@ -433,15 +456,15 @@ def test_who_holds_the_list_is_named_and_other_topics_are_claimed(server: FakeZo
     server.ensure(paths.owners_of_topic(GROUP, "other"))
     Alice(server).claims(FOUR[0])
     claims = Alice(server, None).claims(*FOUR[1:], free, acl=None)
-    assert claims.results[free].outcome is Outcome.DONE
+    assert claims.results[free].outcome is WriteOutcome.DONE
     where = paths.owners_of_topic(GROUP, TOPIC)
     words = f"NoAuth: only digest:alice may make nodes below {where}"
-    assert {(claims.results[tp].outcome, claims.results[tp].why) for tp in FOUR[1:]} == {(Outcome.FAILED, words)}
+    assert {(claims.results[tp].outcome, claims.results[tp].why) for tp in FOUR[1:]} == {(WriteOutcome.FAILED, words)}
     assert list(claims.denials.by_path) == [where]
 
 
 def test_parents_that_may_not_be_made_are_named(server: FakeZooKeeper) -> None:
-    alice, bob = Alice(server), Alice(server, Digest("bob", "b"))
+    alice, bob = Alice(server), Alice(server, DigestLogin("bob", "b"))
     alice.ask([Create(paths.owners(GROUP), acl=SECURE_ACL)], None)
     claims = bob.claims(*FOUR)
     assert claims.results[FOUR[0]].why == f"NoAuth: only digest:alice may make nodes below {paths.owners(GROUP)}"
@@ -463,10 +486,10 @@ def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
     if is_topic_there:
         alice.ask([Create(paths.offsets_of_topic(GROUP, TOPIC), acl=SECURE_ACL)], None)
     plain.claims(*FOUR, acl=None)
-    denials = Denials()
-    parts = {tp: ReleaseOf(5, StoredOffset(), THREAD) for tp in FOUR}
+    denials = DenialCollector()
+    parts = {tp: PartitionToRelease(5, StoredOffset(), THREAD) for tp in FOUR}
     results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None, None, denials))
-    assert {each.outcome for each in results.values()} == {Outcome.DONE}
+    assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None] * 4
     [denial] = denials.by_path.values()
     assert denial.message.startswith("NoAuth: only digest:alice may make nodes below /consumers/g1/offsets")
@@ -477,14 +500,14 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
     plain.claims(*FOUR, acl=None)
     alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
     alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
-    parts = {tp: ReleaseOf(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    parts = {tp: PartitionToRelease(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
     results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None))
-    assert {each.outcome for each in results.values()} == {Outcome.DONE}
+    assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
-    commits = {tp: CommitOf(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    commits = {tp: OffsetToCommit(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
     plain.claims(*FOUR, acl=None)
     refused = plain.run(writes.commit_partitions(GROUP, plain.session_id, commits, None))
-    assert {each.outcome for each in refused.values()} == {Outcome.FAILED}
+    assert {each.outcome for each in refused.values()} == {WriteOutcome.FAILED}
     assert refused[FOUR[2]].why == f"NoAuth: only digest:alice may write {paths.offset(GROUP, FOUR[2])}"
 
 
@@ -492,16 +515,14 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
 
 
 @pytest.fixture
-def alices(world: FakeWorld, connect: MakeConnector, tmp_path: Path) -> Callable[..., Any]:
+def alices(world: FakeEnvironment, connect: MakeConnector, tmp_path: Path) -> Callable[..., Any]:
     """Makes connectors of Alice, whose nodes are hers."""
     path = secret(tmp_path, b"alice:hush-hush")
-    return lambda **settings: connect(
-        group_id="g", zookeeper_auth=f"digest:{path}", zookeeper_set_acl=True, **settings
-    )
+    return lambda **settings: connect(group_id="g", zookeeper_auth=f"digest:{path}", zookeeper_set_acl=True, **settings)
 
 
 def test_a_group_of_one_user_works_and_who_may_nothing_leaves_at_once(
-    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     world.create_topic(TOPIC, 4)
@@ -522,7 +543,7 @@ def test_a_group_of_one_user_works_and_who_may_nothing_leaves_at_once(
 
 
 def test_a_member_that_holds_something_goes_on_and_the_denied_topic_is_told(
-    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    world: FakeEnvironment, connect: MakeConnector, alices: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     world.create_topic("free", 1)
     world.create_topic("hers", 1)
@@ -538,7 +559,7 @@ def test_a_member_that_holds_something_goes_on_and_the_denied_topic_is_told(
 
 
 def test_an_open_member_may_be_joined_by_everybody(
-    world: FakeWorld, connect: MakeConnector, alices: Callable[..., Any]
+    world: FakeEnvironment, connect: MakeConnector, alices: Callable[..., Any]
 ) -> None:
     world.create_topic(TOPIC, 2)
     connect(group_id="g").create_message_streams({TOPIC: 1})

@@ -12,7 +12,7 @@ from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.connection import BlockingConnection, Connection
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets, fetch_offsets, find_coordinator
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -105,11 +105,11 @@ class KafkaStore:
         return _without_errors(fetch)
 
     @contextmanager
-    def _coordinator(self) -> Iterator[tuple[Connection, ApiRanges] | None]:
+    def _coordinator(self) -> Iterator[tuple[Connection, SupportedVersions] | None]:
         """A connection to the coordinator; None while there is none."""
         opened: list[BlockingConnection] = []
 
-        def connect(host: str, port: int) -> tuple[Connection, ApiRanges]:
+        def connect(host: str, port: int) -> tuple[Connection, SupportedVersions]:
             opened.append(BlockingConnection(host, port, client_id="test", connect_timeout_ms=TIMEOUT_MS))
             return opened[-1], negotiate(opened[-1], TIMEOUT_MS)
 

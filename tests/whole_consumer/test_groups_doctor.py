@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from tests.fix_sandbox import Clusters, require_releases
-from zkconsumer.testing.sandbox import Sandbox, Security, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(180)]
 
@@ -103,7 +103,7 @@ def test_a_group_whose_brokers_are_kraft_behind_tls_is_seen_with_the_file_of_its
     """The topics come from the brokers, through TLS and SASL; the group from a ZooKeeper that knows no Kafka."""
     require_releases("4.1.1", zookeeper_release("3.8"))
     with Sandbox() as sandbox:
-        security = Security()
+        security = SandboxSecurity()
         sandbox.start_zookeeper()
         sandbox.start_kraft_broker("4.1.1", security=security)
         sandbox.create_topic("clicks", 2)

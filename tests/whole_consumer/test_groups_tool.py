@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.fix_sandbox import require_releases
-from zkconsumer.admin.delete import NODES_AT_ONCE_MAX
+from zkconsumer.admin.delete import NODES_PER_MULTI_MAX
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
 from zkconsumer.zk.requests import Create, OtherError
@@ -43,9 +43,7 @@ class Cluster:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         place = ["--zookeeper", self.sandbox.zookeeper_connect]
-        return subprocess.run(
-            [PROGRAM, *words, *place], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        return subprocess.run([PROGRAM, *words, *place], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
     def original(self, main: str, *words: str) -> list[str]:
         place = ["--zookeeper", self.sandbox.zookeeper_connect]
@@ -148,7 +146,7 @@ def test_a_dead_group_of_any_size_is_deleted(live: Cluster) -> None:
     admin = live.sandbox.admin
     small, large = f"{live.group}-small", f"{live.group}-large"
     with AdminSession.open(live.sandbox.zookeeper_connect) as session:
-        for group, offsets in ((small, 3), (large, NODES_AT_ONCE_MAX + 50)):
+        for group, offsets in ((small, 3), (large, NODES_PER_MULTI_MAX + 50)):
             folder = f"/consumers/{group}/offsets/{live.topic}"
             for path in (folder, f"/consumers/{group}/ids", f"/consumers/{group}/owners/{live.topic}"):
                 admin.ensure_path(path)

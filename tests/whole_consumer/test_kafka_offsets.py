@@ -359,7 +359,9 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
 
 def start_modern(sandbox: Sandbox, release: str, group: str, topic: str) -> JavaProcess:
     """A KafkaConsumer in a group of this name."""
-    config = write_properties({"group.id": group, "session.timeout.ms": "6000"}, sandbox.run.root / f"{group}.properties")
+    config = write_properties(
+        {"group.id": group, "session.timeout.ms": "6000"}, sandbox.run.root / f"{group}.properties"
+    )
     words = ["--bootstrap-server", sandbox.bootstrap, "--topic", topic, "--consumer.config", str(config)]
     if release < "1.":
         words.insert(0, "--new-consumer")
@@ -420,9 +422,7 @@ def test_a_group_in_zookeeper_keeps_its_offsets_on_a_kraft_broker(
 
 @pytest.mark.parametrize("broker", ["1.1.1", pytest.param("3.9.1"), pytest.param("0.8.2.2")])
 @pytest.mark.nightly
-def test_from_zookeeper_to_kafka_and_the_safe_way_back(
-    clusters: Clusters, names: tuple[str, str], broker: str
-) -> None:
+def test_from_zookeeper_to_kafka_and_the_safe_way_back(clusters: Clusters, names: tuple[str, str], broker: str) -> None:
     sandbox = clusters.get(broker)
     place = Place(sandbox, *names, partitions=4)
     # One partition gets nothing after the beginning: its offset must travel all the same.

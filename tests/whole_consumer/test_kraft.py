@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fix_sandbox import require_releases
-from zkconsumer.testing.sandbox import PythonMember, Sandbox, Security, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import PythonMember, Sandbox, SandboxSecurity, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -29,11 +29,11 @@ def cluster() -> Iterator[Sandbox]:
     require_releases(RELEASE, zookeeper_release("3.8"))
     with Sandbox() as made:
         made.start_zookeeper()
-        made.start_kraft_broker(RELEASE, security=Security())
+        made.start_kraft_broker(RELEASE, security=SandboxSecurity())
         yield made
 
 
-def security_of(cluster: Sandbox) -> Security:
+def security_of(cluster: Sandbox) -> SandboxSecurity:
     security = cluster.brokers[0].security
     assert security is not None
     return security

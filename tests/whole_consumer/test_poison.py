@@ -29,7 +29,9 @@ def test_messages_larger_than_the_fetch_size_are_read_and_larger_ones_gone_past(
     codec: str,
 ) -> None:
     monkeypatch.setattr(
-        zkconsumer.connector_base, "FetchSettings", lambda **how: FetchSettings(**how, large_message_bytes_max=GROWN_BYTES)
+        zkconsumer.connector_base,
+        "FetchSettings",
+        lambda **how: FetchSettings(**how, large_message_bytes_max=GROWN_BYTES),
     )
     sandbox: Sandbox = clusters.get(release, zookeeper)
     group, topic = names

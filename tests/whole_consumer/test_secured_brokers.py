@@ -19,7 +19,7 @@ from zkconsumer.errors import (
     SecurityProtocolMismatch,
     SslAuthenticationException,
 )
-from zkconsumer.testing.sandbox import PythonMember, Sandbox, Security, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import PythonMember, Sandbox, SandboxSecurity, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.waiting import HOST
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -35,7 +35,7 @@ class Secured:
     """A cluster and its ways in."""
 
     sandbox: Sandbox
-    security: Security
+    security: SandboxSecurity
 
     def config(self, group: str, settings: dict[str, str]) -> ConsumerConfig:
         return ConsumerConfig.from_properties(
@@ -54,7 +54,7 @@ def cluster() -> Iterator[Secured]:
     """A broker in ZooKeeper mode with every listener."""
     require_releases(RELEASE, zookeeper_release("3.8"))
     with Sandbox() as sandbox:
-        security = Security()
+        security = SandboxSecurity()
         sandbox.start_zookeeper()
         sandbox.start_broker(RELEASE, chroot="/kafka", security=security)
         yield Secured(sandbox, security)
@@ -134,7 +134,7 @@ def test_ours_over_sasl_ssl_beside_an_original_over_plaintext(cluster: Secured, 
     assert handed == Counter((partition, offset) for partition in range(4) for offset in range(RECORDS))
 
 
-def place_of(security: Security, plaintext: int) -> Place:
+def place_of(security: SandboxSecurity, plaintext: int) -> Place:
     files = security.certificates
     return Place(
         lambda listener: (HOST, plaintext if listener == "PLAINTEXT" else security.port(listener)),
@@ -157,7 +157,7 @@ def test_brokers_of_every_age_let_in_and_refuse(release: str) -> None:
     has_words = release >= "1" or not release.startswith("0")
     mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") + (("OAUTHBEARER",) if has_words and release > "2" else ())
     with Sandbox() as sandbox:
-        security = Security(mechanisms=mechanisms)
+        security = SandboxSecurity(mechanisms=mechanisms)
         if release == "4.1.1":
             broker = sandbox.start_kraft_broker(release, security=security)
         else:
@@ -191,7 +191,7 @@ def test_a_certificate_of_another_host_or_of_yesterday(keystore: str) -> None:
     words = {"elsewhere": "is not for 127.0.0.1", "expired": "has expired"}[keystore]
     case = Case(keystore, "SSL", "SSL", None, {}, SslAuthenticationException, words)
     with Sandbox() as sandbox:
-        security = Security()
+        security = SandboxSecurity()
         security.keystore = getattr(security.certificates, keystore)
         sandbox.start_zookeeper()
         broker = sandbox.start_broker(RELEASE, chroot="/kafka", security=security)
@@ -207,7 +207,7 @@ def test_a_certificate_of_another_host_or_of_yesterday(keystore: str) -> None:
 def test_logins_that_end_are_renewed_without_a_pause(fresh_name: str, caplog: pytest.LogCaptureFixture) -> None:
     require_releases(RELEASE, zookeeper_release("3.8"))
     with Sandbox() as sandbox:
-        security = Security(broker_settings={"connections.max.reauth.ms": "2500"})
+        security = SandboxSecurity(broker_settings={"connections.max.reauth.ms": "2500"})
         sandbox.start_zookeeper()
         sandbox.start_broker(RELEASE, chroot="/kafka", security=security)
         secured = Secured(sandbox, security)

@@ -122,9 +122,7 @@ def test_a_broker_without_zookeeper_that_says_it_speaks_version_0_answers_error_
         broker = broker_of(sandbox)
         at = TopicPartition(broker.topic(), 0)
         with consumer_of(broker) as consumer:
-            refused = consumer.commit_offsets(
-                OffsetCommitRequest("g", {at: OffsetAndMetadata(1)}, storage="zookeeper")
-            )
+            refused = consumer.commit_offsets(OffsetCommitRequest("g", {at: OffsetAndMetadata(1)}, storage="zookeeper"))
             assert (refused.version, refused.error_code(at)) == (0, 35)
             fetched = consumer.fetch_offsets(OffsetFetchRequest("g", [at], storage="zookeeper"))
             assert (fetched.version, fetched.offset(at).error.code) == (0, 35)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from zkconsumer.testing.sandbox import ensure_artifact_set, java
 from zkconsumer.wire import consumer_protocol, group_records
-from zkconsumer.wire.kinds import Array, Kind, Text
+from zkconsumer.wire.kinds import ArrayFieldType, FieldType, TextFieldType
 from zkconsumer.wire.schemas import APIS
-from zkconsumer.wire.schemas.table import Nested, fields
+from zkconsumer.wire.schemas.table import NestedMessageFieldType, fields
 
 DATA = Path(__file__).parent.parent / "data" / "wire"
 RELEASES = ("3.9.1", "4.1.1")
@@ -22,8 +22,8 @@ STORED = {
 TABLES = {
     "ConsumerProtocolSubscription": (consumer_protocol._Subscription, 3, 4),
     "ConsumerProtocolAssignment": (consumer_protocol._Assignment, 3, 4),
-    "OffsetCommitValue": (group_records.OffsetValue, 4, 4),
-    "GroupMetadataValue": (group_records.GroupValue, 4, 4),
+    "OffsetCommitValue": (group_records.OffsetCommitValue, 4, 4),
+    "GroupMetadataValue": (group_records.GroupMetadataValue, 4, 4),
 }
 """Name → our table, the highest version, and from which one on it is flexible."""
 
@@ -76,13 +76,13 @@ def _fields(cls: type, version: int) -> str:
     return ", ".join(words)
 
 
-def _kind(kind: Kind, version: int) -> str:
+def _kind(kind: FieldType, version: int) -> str:
     match kind:
-        case Array():
+        case ArrayFieldType():
             return f"[{_kind(kind.item, version)}]"
-        case Nested():
+        case NestedMessageFieldType():
             return "{" + _fields(kind.cls, version) + "}"
-        case Text():
+        case TextFieldType():
             return "string"
     name: str = kind.name  # type: ignore[attr-defined]  # numbers and bytes have one
     return _NAMES.get(name, name)

@@ -11,8 +11,8 @@ from tests.wire_oracles.frames import DATA, OffsetsRecord, Recorded
 from tests.wire_oracles.proxy import RecordingProxy
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.versions import negotiate
-from zkconsumer.testing.sandbox import Broker, KraftBroker, Sandbox, wait_until
-from zkconsumer.testing.sandbox.artifacts import TOOLS, artifact_set
+from zkconsumer.testing.sandbox import KraftBroker, Sandbox, ZooKeeperModeBroker, wait_until
+from zkconsumer.testing.sandbox.artifacts import TOOLS_SUFFIX, artifact_set
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
 from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, HEARTBEAT, OFFSET_COMMIT
@@ -63,7 +63,7 @@ class Pair:
         """What must be there to record it."""
         if not self.client:
             return (self.broker,)
-        tools = (self.client + TOOLS,) if _numbers(self.client) >= TOOLS_APART_FROM else ()
+        tools = (self.client + TOOLS_SUFFIX,) if _numbers(self.client) >= TOOLS_APART_FROM else ()
         return (self.client, self.broker, *tools)
 
     @property
@@ -94,7 +94,7 @@ NEW_CONSUMER_FLAG_UP_TO = (0, 9, 99)
 def record(pair: Pair) -> Recorded:
     """Starts both, lets them talk, and reads what the broker has stored."""
     with Sandbox() as sandbox:
-        broker: Broker | KraftBroker
+        broker: ZooKeeperModeBroker | KraftBroker
         if pair.is_kraft:
             broker = sandbox.start_kraft_broker(pair.broker, settings=SETTINGS)
         else:
@@ -200,7 +200,7 @@ class Traffic:
 
     @property
     def _tools(self) -> str:
-        return self._client + TOOLS if self._is_apart else self._client
+        return self._client + TOOLS_SUFFIX if self._is_apart else self._client
 
     def _groups(self, *words: str) -> None:
         main = "kafka.admin.ConsumerGroupCommand"

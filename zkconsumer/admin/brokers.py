@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
-from zkconsumer.kafka.metadata import Leaders, fetch_leaders
-from zkconsumer.kafka.versions import SILENCE_MS, ApiRanges, negotiate
+from zkconsumer.kafka.metadata import LeaderMetadata, fetch_leaders
+from zkconsumer.kafka.versions import NO_RESPONSE_MS, SupportedVersions, negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.connection import Connection, ConnectionFactory
     from zkconsumer.types import BrokerAddress
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -29,22 +29,22 @@ REQUEST_TIMEOUT_MS = 6_000
 SEARCH_TIMEOUT_MS = 15_000
 """How long brokers are tried one after the other until one answers."""
 
-SHARE_MS_MIN = 1_000
+BROKER_TIMEOUT_MS_MIN = 1_000
 """Less of that is no chance to answer: with less left, nobody else is tried."""
 
-PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException)
-Trouble: TypeAlias = BrokerUnreachable | RemoteProtocolError | KafkaException
+BROKER_REQUEST_ERRORS = (BrokerUnreachable, RemoteProtocolError, KafkaException)
+BrokerRequestError: TypeAlias = BrokerUnreachable | RemoteProtocolError | KafkaException
 
 T = TypeVar("T")
 
 
-class Brokers:
+class BrokerClient:
     """The brokers of one cluster.  One thread."""
 
     def __init__(
         self,
         find: Callable[[], Sequence[BrokerAddress]],
-        connect: Connect,
+        connect: ConnectionFactory,
         clock: Clock,
         *,
         client_id: str,
@@ -55,16 +55,16 @@ class Brokers:
         self._clock = clock
         self._client_id = client_id
         self._no_broker_message = nobody
-        self._open: dict[tuple[str, int], tuple[Connection, ApiRanges]] = {}
+        self._open: dict[tuple[str, int], tuple[Connection, SupportedVersions]] = {}
 
-    def connection_to(self, host: str, port: int) -> tuple[Connection, ApiRanges]:
+    def connection_to(self, host: str, port: int) -> tuple[Connection, SupportedVersions]:
         """A connection and what the broker speaks; the same ones as before if it still holds.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
         return self._at(host, port, CONNECT_TIMEOUT_MS, REQUEST_TIMEOUT_MS)
 
-    def _at(self, host: str, port: int, connect_ms: int, negotiate_ms: int) -> tuple[Connection, ApiRanges]:
+    def _at(self, host: str, port: int, connect_ms: int, negotiate_ms: int) -> tuple[Connection, SupportedVersions]:
         known = self._open.get((host, port))
         if known is not None:
             return known
@@ -77,7 +77,7 @@ class Brokers:
         self._open[host, port] = made
         return made
 
-    def execute(self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def execute(self, broker: BrokerAddress, question: Callable[[Connection, SupportedVersions], T]) -> T:
         """Ask one broker; a connection that broke meanwhile is made anew, once.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
@@ -99,7 +99,9 @@ class Brokers:
             raise
 
     def execute_on_any(
-        self, question: Callable[[Connection, ApiRanges, int], T], tells: Callable[[T], bool] = lambda answer: True
+        self,
+        question: Callable[[Connection, SupportedVersions, int], T],
+        tells: Callable[[T], bool] = lambda answer: True,
     ) -> T:
         """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``tells``.
 
@@ -114,7 +116,7 @@ class Brokers:
         heard: list[T] = []
         for _, answer in self._results(brokers, question):
             tried += 1
-            if isinstance(answer, PeerTrouble):
+            if isinstance(answer, BROKER_REQUEST_ERRORS):
                 trouble = str(answer)
             elif tells(answer):
                 return answer
@@ -125,56 +127,60 @@ class Brokers:
         raise BrokerUnreachable(_no_answer_text(len(brokers), tried, len(heard), trouble))
 
     def execute_on_each(
-        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
-    ) -> dict[BrokerAddress, T | Trouble]:
+        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, SupportedVersions, int], T]
+    ) -> dict[BrokerAddress, T | BrokerRequestError]:
         """What each of these brokers answers to ``question(connection, ranges, timeout_ms)``, or why it does not.
 
         All of them have ``SEARCH_TIMEOUT_MS``, and each its share; who is left over by then is not asked.
         """
         why = f"it was not asked, since others that do not answer took {SEARCH_TIMEOUT_MS} ms; start those"
-        told: dict[BrokerAddress, T | Trouble] = {
+        told: dict[BrokerAddress, T | BrokerRequestError] = {
             broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
         }
         told.update(self._results(brokers, question))
         return told
 
     def _results(
-        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, ApiRanges, int], T]
-    ) -> Iterator[tuple[BrokerAddress, T | Trouble]]:
+        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, SupportedVersions, int], T]
+    ) -> Iterator[tuple[BrokerAddress, T | BrokerRequestError]]:
         """One after the other, those first that answered before, until the time is up."""
         until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
         for number, broker in enumerate(sorted(brokers, key=lambda each: (each.host, each.port) not in self._open)):
             left_ms = until_ms - self._clock.now_ms()
-            if left_ms < SHARE_MS_MIN:
+            if left_ms < BROKER_TIMEOUT_MS_MIN:
                 break
-            share_ms = max(SHARE_MS_MIN, left_ms // (len(brokers) - number))
-            answer: T | Trouble
+            share_ms = max(BROKER_TIMEOUT_MS_MIN, left_ms // (len(brokers) - number))
+            answer: T | BrokerRequestError
             try:
                 answer = self._ask(broker, partial(self._execute_in_time, broker, question, share_ms, until_ms))
-            except PeerTrouble as error:
+            except BROKER_REQUEST_ERRORS as error:
                 answer = error
             yield broker, answer
 
     def _execute_in_time(
-        self, broker: BrokerAddress, question: Callable[[Connection, ApiRanges, int], T], share_ms: int, until_ms: int
+        self,
+        broker: BrokerAddress,
+        question: Callable[[Connection, SupportedVersions, int], T],
+        share_ms: int,
+        until_ms: int,
     ) -> T:
         """To be found takes no more than the share; an answer may take what is left for all."""
-        connect_ms, negotiate_ms = min(CONNECT_TIMEOUT_MS, share_ms), min(REQUEST_TIMEOUT_MS, share_ms - SILENCE_MS)
+        connect_ms, negotiate_ms = min(CONNECT_TIMEOUT_MS, share_ms), min(REQUEST_TIMEOUT_MS, share_ms - NO_RESPONSE_MS)
         connection, ranges = self._at(broker.host, broker.port, connect_ms, negotiate_ms)
         return question(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
 
     def all(self) -> list[BrokerAddress]:
-        """The registered brokers, by id.  Raises ``WorldError`` when ZooKeeper does not tell."""
+        """The registered brokers, by id.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
         return sorted(self._find())
 
-    def leaders(self, topics: Collection[str] | None) -> Leaders:
+    def leaders(self, topics: Collection[str] | None) -> LeaderMetadata:
         """Who leads the partitions of these topics (None: of all).
 
         Ask for topics that exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable``
         when no broker answers.
         """
         if topics is not None and not topics:
-            return Leaders({}, {}, {})
+            return LeaderMetadata({}, {}, {})
         return self.execute_on_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, topics, timeout_ms))
 
     def close(self) -> None:

@@ -12,30 +12,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, RETRY_PAUSE_MS, discover_coordinator
+from zkconsumer.admin.coordinators import COORDINATOR_RETRY_BACKOFF_MS, OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
-from zkconsumer.kafka.group_offsets import MOVED, WAIT
+from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkconsumer.admin.session import AnySession
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """When a question is given up: not before ``at_least_ms`` have passed, and then at the first of the two counts.
+class CoordinatorRetryPolicy:
+    """When a question is given up: not before ``min_duration_ms`` have passed, and then at the first of the two counts.
 
-    ``tries_max``: answers "not me" or "not yet"; a coordinator that cannot even be found is looked for
-    ``coordinators.TRIES_MAX`` times each, so the eight of a tool take 20 seconds at most.  ``unreachable_max``: how
-    often a broker may not answer.
+    ``attempts_max``: answers "not me" or "not yet"; a coordinator that cannot even be found is looked for
+    ``coordinators.TRIES_MAX`` times each, so the eight of a tool take 20 seconds at most.
+    ``unreachable_attempts_max``: how often a broker may not answer.
     """
 
     attempts_max: int = 8
@@ -43,7 +43,7 @@ class Patience:
     min_duration_ms: int = 0
 
 
-class CoordinatorLine:
+class CoordinatorClient:
     """One group's coordinator.  One thread.
 
     Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``BrokerError`` with the code when they
@@ -56,17 +56,17 @@ class CoordinatorLine:
         session: AnySession,
         group: str,
         pause: Callable[[int], object] | None = None,
-        patience: Patience | None = None,
+        patience: CoordinatorRetryPolicy | None = None,
     ) -> None:
         self._session = session
         self._group = group
         self._pause = pause or StopSignal().wait
-        self._retry_policy = patience or Patience()
+        self._retry_policy = patience or CoordinatorRetryPolicy()
         self._coordinator: BrokerAddress | None = None
 
     def execute(
         self,
-        question: Callable[[Connection, ApiRanges], T],
+        question: Callable[[Connection, SupportedVersions], T],
         passing: Callable[[T], ErrorCode | None] = lambda answer: None,
     ) -> T:
         """The coordinator's answer; ``passing`` names the error in an answer after which the same is asked again."""
@@ -80,24 +80,27 @@ class CoordinatorLine:
                 if error is None:
                     return answer
             except BrokerError as refused:
-                if refused.code not in MOVED | WAIT:
+                if refused.code not in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS:
                     raise
                 error = refused.code
             except BrokerUnreachable:
                 self._coordinator = None
                 unreachable += 1
-                if unreachable >= self._retry_policy.unreachable_attempts_max and self._session.clock.now_ms() >= until_ms:
+                if (
+                    unreachable >= self._retry_policy.unreachable_attempts_max
+                    and self._session.clock.now_ms() >= until_ms
+                ):
                     raise
-            if error in MOVED:
+            if error in COORDINATOR_MOVED_ERRORS:
                 self._coordinator = None
             tries += 1
             if tries >= self._retry_policy.attempts_max and self._session.clock.now_ms() >= until_ms:
                 break
-            self._pause(RETRY_PAUSE_MS)
+            self._pause(COORDINATOR_RETRY_BACKOFF_MS)
         where = f"group {self._group} has no coordinator that answers (look at {OFFSETS_TOPIC})"
         raise BrokerUnreachable(where) if error is None else BrokerError(error, where)
 
-    def execute_once(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def execute_once(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
         """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""
         broker = self._find_coordinator()
         try:

@@ -11,88 +11,98 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.error_codes import NONE, BrokerError, ErrorCode
-from zkconsumer.kafka.group_offsets import MOVED, WAIT, OffsetAndMetadata, fetch_offsets, find_coordinator
+from zkconsumer.kafka.group_offsets import (
+    COORDINATOR_LOADING_ERRORS,
+    COORDINATOR_MOVED_ERRORS,
+    OffsetAndMetadata,
+    fetch_offsets,
+    find_coordinator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.admin.brokers import BrokerClient
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where Kafka keeps offsets (0.8.2 and later)."""
 
-TRIES_MAX = 4
-RETRY_PAUSE_MS = 500
+COORDINATOR_ATTEMPTS_MAX = 4
+COORDINATOR_RETRY_BACKOFF_MS = 500
 """How often a coordinator is looked for that is being elected or loads its part, and the pause in between."""
 
-PARTITIONS_MAX = 2_000
+OFFSET_FETCH_PARTITIONS_MAX = 2_000
 """Partitions in one OffsetFetch."""
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaOffsets:
+class StoredKafkaOffsets:
     """What Kafka has stored.  ``problem`` says why nothing is known; it is empty when Kafka just has nothing."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     problem: str = ""
 
 
-def discover_coordinator(brokers: Brokers, group: str, pause: Callable[[int], object] | None = None) -> BrokerAddress:
+def discover_coordinator(
+    brokers: BrokerClient, group: str, pause: Callable[[int], object] | None = None
+) -> BrokerAddress:
     """Who coordinates the group.
 
-    Raises ``BrokerUnreachable`` when no broker answers, ``KafkaException`` when none can name one after ``TRIES_MAX``
-    questions or all are too old (before 0.8.2).
+    Raises ``BrokerUnreachable`` when no broker answers, ``KafkaException`` when none can name one after
+    ``COORDINATOR_ATTEMPTS_MAX`` questions or all are too old (before 0.8.2).
     """
     error: ErrorCode = NONE
-    for attempt in range(TRIES_MAX):
+    for attempt in range(COORDINATOR_ATTEMPTS_MAX):
         if attempt:
-            (pause or StopSignal().wait)(RETRY_PAUSE_MS)
+            (pause or StopSignal().wait)(COORDINATOR_RETRY_BACKOFF_MS)
         found = brokers.execute_on_any(
             lambda connection, ranges, timeout_ms: find_coordinator(connection, ranges, group, timeout_ms)
         )
         if not isinstance(found, ErrorCode):
             return found
         error = found
-        if error not in MOVED | WAIT:
+        if error not in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS:
             break
     raise BrokerError(error, f"no broker names the coordinator of group {group}")
 
 
 def fetch_kafka_offsets(
-    brokers: Brokers,
+    brokers: BrokerClient,
     group: str,
     partitions: Collection[TopicPartition],
     all_topics: Collection[str],
     pause: Callable[[int], object] | None = None,
-) -> KafkaOffsets:
+) -> StoredKafkaOffsets:
     """What Kafka has stored for these partitions; never raises for a broker's sake.
 
     ``all_topics``: those that exist; without ``__consumer_offsets`` among them nobody is asked.
     """
     if OFFSETS_TOPIC not in all_topics or not partitions:
-        return KafkaOffsets()
+        return StoredKafkaOffsets()
     wanted = sorted(partitions)
     found: dict[TopicPartition, int] = {}
     try:
-        for start in range(0, len(wanted), PARTITIONS_MAX):
-            found |= _fetch(brokers, group, wanted[start : start + PARTITIONS_MAX], pause or StopSignal().wait)
-    except PeerTrouble as error:
-        return KafkaOffsets({}, str(error))
-    return KafkaOffsets(found)
+        for start in range(0, len(wanted), OFFSET_FETCH_PARTITIONS_MAX):
+            found |= _fetch(
+                brokers, group, wanted[start : start + OFFSET_FETCH_PARTITIONS_MAX], pause or StopSignal().wait
+            )
+    except BROKER_REQUEST_ERRORS as error:
+        return StoredKafkaOffsets({}, str(error))
+    return StoredKafkaOffsets(found)
 
 
 def _fetch(
-    brokers: Brokers, group: str, partitions: Collection[TopicPartition], pause: Callable[[int], object]
+    brokers: BrokerClient, group: str, partitions: Collection[TopicPartition], pause: Callable[[int], object]
 ) -> dict[TopicPartition, int]:
     error: ErrorCode = NONE
-    for attempt in range(TRIES_MAX):
+    for attempt in range(COORDINATOR_ATTEMPTS_MAX):
         if attempt:
-            pause(RETRY_PAUSE_MS)
+            pause(COORDINATOR_RETRY_BACKOFF_MS)
         coordinator = discover_coordinator(brokers, group, pause)
         answer = brokers.execute(
             coordinator,
@@ -101,6 +111,6 @@ def _fetch(
         if answer.error == NONE:
             return {tp: one.offset for tp, one in answer.partitions.items() if isinstance(one, OffsetAndMetadata)}
         error = answer.error
-        if error not in MOVED | WAIT:
+        if error not in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS:
             break
     raise KafkaException(f"the coordinator of group {group} answers {error}")

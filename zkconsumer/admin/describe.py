@@ -16,9 +16,9 @@ from zkconsumer.admin.groups import owner_display
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.admin.groups import ZooKeeperGroup
 
-Storage: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
+OffsetStorageMode: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
 """What the members are told to store in: ``unknown`` when no file says so."""
 
 UNKNOWN = "?"
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GroupDescribeRow:
     """One partition, or one topic of a member that owns no partition at all.
 
     ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
@@ -94,15 +94,15 @@ class Row:
 
 
 def describe(
-    state: GroupState,
+    state: ZooKeeperGroup,
     ends: Mapping[TopicPartition, int],
     kafka: Mapping[TopicPartition, int],
-    storage: Storage,
+    storage: OffsetStorageMode,
     topics: Sequence[str] = (),
     *,
     unknown_ends: Collection[TopicPartition] = (),
     is_kafka_known: bool = True,
-) -> list[Row]:
+) -> list[GroupDescribeRow]:
     """Every partition, sorted; then every member that owns none, a row for each topic that it wants.
 
     ``ends`` and ``kafka`` lack what is not there, and what is not known: ``unknown_ends`` are partitions whose leader
@@ -119,21 +119,21 @@ def describe(
     for name in sorted(set(state.members) - busy):
         member = state.members[name]
         subscribed = sorted(topic for topic in member.threads if not wanted or topic in wanted)
-        rows += [Row(state.group, topic, None, consumer_id=name, host=member.host) for topic in subscribed]
+        rows += [GroupDescribeRow(state.group, topic, None, consumer_id=name, host=member.host) for topic in subscribed]
         if not member.threads:
-            rows.append(Row(state.group, None, None, consumer_id=name, host=member.host))
+            rows.append(GroupDescribeRow(state.group, None, None, consumer_id=name, host=member.host))
     return rows
 
 
 def _row(
-    state: GroupState,
+    state: ZooKeeperGroup,
     tp: TopicPartition,
     ends: Mapping[TopicPartition, int],
     kafka: Mapping[TopicPartition, int],
-    storage: Storage,
+    storage: OffsetStorageMode,
     is_end_unknown: bool,
     is_kafka_known: bool,
-) -> Row:
+) -> GroupDescribeRow:
     node = state.offsets.get(tp)
     in_zookeeper = node.offset if node else None
     current, authority = current_offset(in_zookeeper, kafka.get(tp), storage, state.authority)
@@ -155,7 +155,7 @@ def _row(
         if state.authority != "kafka" and storage != "kafka":
             current = None
             unknown.add("current_offset")
-    return Row(
+    return GroupDescribeRow(
         state.group, tp.topic, tp.partition, current, ends.get(tp),
         consumer_id,
         member.host if member else None,
@@ -165,7 +165,7 @@ def _row(
 
 
 def current_offset(
-    in_zookeeper: int | None, in_kafka: int | None, storage: Storage, authority: str
+    in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorageMode, authority: str
 ) -> tuple[int | None, str]:
     """Where a restarted member starts, and which store says so; None: there is no offset, its reset policy counts."""
     if authority == "kafka" or storage == "kafka":
@@ -179,7 +179,7 @@ def current_offset(
     return in_zookeeper, "zookeeper"
 
 
-def differing_offsets(state: GroupState, kafka: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+def differing_offsets(state: ZooKeeperGroup, kafka: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """The partitions of which both stores have an offset, and not the same."""
     return [
         tp for tp, node in state.offsets.items()

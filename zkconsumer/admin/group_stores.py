@@ -15,12 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.groups import OffsetNode, TopicState, read_control, read_offsets, read_topics
-from zkconsumer.admin.kafka_offsets import KafkaStore
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
+from zkconsumer.admin.groups import OffsetNode, TopicPartitions, read_control, read_offsets, read_topics
+from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import MISSING, OffsetWrite, WriteReport, registered_members, members_registered_text, write_offsets
+from zkconsumer.admin.stores import (
+    NO_ZNODE_VERSION,
+    OffsetWrite,
+    StoreWriteReport,
+    members_registered_text,
+    registered_members,
+    write_offsets,
+)
 from zkconsumer.admin.words import count_text
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -30,11 +37,11 @@ from zkconsumer.zk.znodes import placeholder_client_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from zkconsumer.admin.offset_lines import Store
+    from zkconsumer.admin.offset_lines import OffsetStoreName
     from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset
     from zkconsumer.admin.session import AnySession
-    from zkconsumer.kafka.modern_groups import ModernGroup
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.kafka.modern_groups import CoordinatorGroup
+    from zkconsumer.zk.znodes import ControlRecord
 
 MEMBERS_SHOWN_MAX = 5
 
@@ -42,7 +49,7 @@ NO_SUCH_TOPIC = "there is no such topic"
 
 
 @dataclass(frozen=True, slots=True)
-class SeenGroup:
+class GroupOffsetsSnapshot:
     """A group's stores as they were looked at.  ``kafka`` is None when it was not looked at, or ``kafka_problem``."""
 
     group: str
@@ -51,10 +58,10 @@ class SeenGroup:
     unexpected_nodes: Sequence[str]
     kafka: Mapping[TopicPartition, int] | None
     kafka_problem: str
-    control: Control | None
+    control: ControlRecord | None
     control_version: int | None
     control_problem: str
-    coordinator_group: ModernGroup | None = None
+    coordinator_group: CoordinatorGroup | None = None
     is_zookeeper_read: bool = True
     """False with brokers alone."""
 
@@ -86,14 +93,14 @@ class SeenGroup:
         """Whether a migration has given the authority to Kafka, so that nobody reads what is in ZooKeeper."""
         return self.control is not None and self.control.authority == "kafka"
 
-    def offsets_in(self, store: Store) -> Mapping[TopicPartition, int | None]:
+    def offsets_in(self, store: OffsetStoreName) -> Mapping[TopicPartition, int | None]:
         """What each partition has there; None: a znode that holds no offset."""
         if store == "zookeeper":
             return {tp: node.offset for tp, node in self.zookeeper.items()}
         assert self.kafka is not None, "whoever needs Kafka's offsets looks at them"
         return dict(self.kafka)
 
-    def rejection_reason(self, stores: Sequence[Store]) -> str:
+    def rejection_reason(self, stores: Sequence[OffsetStoreName]) -> str:
         """Why nothing may be written now; empty when it may."""
         if self.control_problem:
             return f"the control znode of group {self.group} cannot be read ({self.control_problem}); repair it first"
@@ -110,7 +117,11 @@ class SeenGroup:
                 "writes its own position over any offset at its next commit, so stop all members first. "
                 f"Where they run: zkconsumer groups describe {shlex.quote(self.group)}"
             )
-        if "kafka" in stores and self.coordinator_group is not None and has_only_placeholder_member(self.coordinator_group, self.control):
+        if (
+            "kafka" in stores
+            and self.coordinator_group is not None
+            and has_only_placeholder_member(self.coordinator_group, self.control)
+        ):
             return (
                 f"the placeholder member of a migration keeps the modern group {self.group} empty, and brokers take "
                 "commits of members only: finish the migration or take it back first. Where it stands: "
@@ -119,33 +130,35 @@ class SeenGroup:
         if "kafka" in stores and self.coordinator_group is not None and self.coordinator_group.has_members:
             members = count_text(len(self.coordinator_group.members), "member")
             return (
-                f"a modern group of the name {self.group} is alive ({self.coordinator_group.state}, {members}), and brokers "
+                f"a modern group of the name {self.group} is alive ({self.coordinator_group.state}, {members}), and "
+                "brokers "
                 "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
                 f"{shlex.quote(self.group)}"
             )
         return ""
 
 
-def has_only_placeholder_member(modern: ModernGroup, control: Control | None) -> bool:
+def has_only_placeholder_member(modern: CoordinatorGroup, control: ControlRecord | None) -> bool:
     """Whether the only member of the coordinator's group is the one with which a migration keeps it empty."""
     if control is None or control.is_over or not modern.members:
         return False
     return all(member.client_id == placeholder_client_id(control.migration_id) for member in modern.members)
 
 
-class GroupStores:
+class GroupOffsetStores:
     """The stores of one group.  One thread."""
 
     def __init__(self, session: AnySession, group: str) -> None:
         self._session = session
         # Brokers take any name; only in a path must it be a safe one.
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
-        self._kafka = KafkaStore(session, group)
+        self._kafka = KafkaOffsetAdmin(session, group)
 
-    def read(self, stores: Sequence[Store], *, kafka_too: bool = False) -> SeenGroup:
+    def read(self, stores: Sequence[OffsetStoreName], *, kafka_too: bool = False) -> GroupOffsetsSnapshot:
         """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``kafka_too``.
 
-        Raises ``WorldError`` when ZooKeeper does not tell, and what ``KafkaStore.read`` raises when Kafka is needed.
+        Raises ``UnavailableError`` when ZooKeeper does not tell, and what ``KafkaOffsetAdmin.read`` raises when Kafka
+        is needed.
         """
         if not isinstance(self._session, AdminSession):
             return self._read_from_brokers(stores)
@@ -158,23 +171,25 @@ class GroupStores:
         try:
             if kafka_too or "kafka" in stores:
                 kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             if "kafka" in stores:
                 raise
             kafka_problem = str(error)
-        return SeenGroup(self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern)
+        return GroupOffsetsSnapshot(
+            self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern
+        )
 
-    def _read_from_brokers(self, stores: Sequence[Store]) -> SeenGroup:
+    def _read_from_brokers(self, stores: Sequence[OffsetStoreName]) -> GroupOffsetsSnapshot:
         assert "zookeeper" not in stores, "whoever knows brokers alone is refused before"
         kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
         modern = self._coordinator_group()
-        return SeenGroup(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_read=False)
+        return GroupOffsetsSnapshot(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_read=False)
 
-    def _coordinator_group(self) -> ModernGroup | None:
+    def _coordinator_group(self) -> CoordinatorGroup | None:
         """None where its coordinator does not tell: whatever is written then, the broker itself stands guard."""
         try:
             return self._kafka.coordinator_group()
-        except PeerTrouble:
+        except BROKER_REQUEST_ERRORS:
             return None
 
     def log_ranges(
@@ -186,7 +201,7 @@ class GroupStores:
         """
         try:
             topics = self.topics({tp.topic for tp in partitions})
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             return dict.fromkeys(partitions, str(error))
         numbers = {topic: set(node.partitions) for topic, node in topics.items()}
         found: dict[TopicPartition, LogRange | str] = {}
@@ -200,11 +215,11 @@ class GroupStores:
         wanted = [tp for tp in partitions if tp not in found]
         try:
             found |= log_ranges(self._session.brokers, wanted, time_ms) if wanted else {}
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             found |= dict.fromkeys(wanted, str(error))
         return found
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicState]:
+    def topics(self, names: Iterable[str]) -> dict[str, TopicPartitions]:
         """Those of these topics that exist."""
         return read_topics(self._session, names)
 
@@ -212,7 +227,7 @@ class GroupStores:
         """Whether the brokers can forget single offsets (from 2.4 on)."""
         return self._kafka.can_delete()
 
-    def write(self, plan: OffsetPlan, seen: SeenGroup, reports: Reports) -> None:
+    def write(self, plan: OffsetPlan, seen: GroupOffsetsSnapshot, reports: GroupWriteReports) -> None:
         """Carry the plan's changes out, until something stands in the way; ``reports`` is true at every moment."""
         changes = plan.changes
         if isinstance(self._session, AdminSession):
@@ -221,13 +236,17 @@ class GroupStores:
             self._write_to_kafka([row for row in changes if row.store == "kafka"], reports.kafka)
 
     def _write_to_zookeeper(
-        self, session: AdminSession, rows: Sequence[PlannedOffset], seen: SeenGroup, reports: Reports
+        self,
+        session: AdminSession,
+        rows: Sequence[PlannedOffset],
+        seen: GroupOffsetsSnapshot,
+        reports: GroupWriteReports,
     ) -> None:
         writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in rows]
         acl = SECURE_ACL if session.config.zookeeper_set_acl else None
         write_offsets(session, self._group, writes, seen.control_version, reports.zookeeper, acl)
 
-    def _write_to_kafka(self, rows: Sequence[PlannedOffset], report: WriteReport) -> None:
+    def _write_to_kafka(self, rows: Sequence[PlannedOffset], report: StoreWriteReport) -> None:
         if not rows:
             return
         known = {row.tp: row.current for row in rows}
@@ -240,11 +259,11 @@ class GroupStores:
 
 
 @dataclass(slots=True)
-class Reports:
+class GroupWriteReports:
     """How far the writing got, store by store."""
 
-    zookeeper: WriteReport = field(default_factory=WriteReport)
-    kafka: WriteReport = field(default_factory=WriteReport)
+    zookeeper: StoreWriteReport = field(default_factory=StoreWriteReport)
+    kafka: StoreWriteReport = field(default_factory=StoreWriteReport)
 
     @property
     def written(self) -> int:
@@ -262,6 +281,6 @@ class Reports:
         return self.zookeeper.stopped_by or self.kafka.stopped_by
 
 
-def _version(seen: SeenGroup, tp: TopicPartition) -> int:
+def _version(seen: GroupOffsetsSnapshot, tp: TopicPartition) -> int:
     node = seen.zookeeper.get(tp)
-    return MISSING if node is None else node.stat.version
+    return NO_ZNODE_VERSION if node is None else node.stat.version

@@ -3,7 +3,7 @@
     /consumers/G/ids/C          -> MemberState     with what is wrong with the registration, if something is
     /consumers/G/owners/T/P     -> OwnerNode       ours (data version 1), an original member's (0), or neither
     /consumers/G/offsets/T/P    -> OffsetNode      the text, the number, since when
-    /brokers/topics/T           -> TopicState      of every topic that the group has to do with
+    /brokers/topics/T           -> TopicPartitions      of every topic that the group has to do with
     /zkconsumer/groups/G        -> control         when the group is on the move, or was
 
 ``read_group`` is a few rounds of reads, not a snapshot: what changes meanwhile may show in one part and not in
@@ -17,23 +17,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from zkconsumer.admin.session import BrokerSession
+from zkconsumer.admin.session import BrokerAdminSession
 from zkconsumer.core.subscription import construct_topic_count
 from zkconsumer.core.topic_filter import PatternNotEvaluable
-from zkconsumer.errors import InvalidTopicFilter, MalformedZnode, UnsafeName
+from zkconsumer.errors import InvalidNameError, InvalidTopicFilter, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.procedures import FRESH_VERSION, OUR_OWNER_VERSION
+from zkconsumer.zk.procedures import INITIAL_VERSION, OUR_OWNER_VERSION
 from zkconsumer.zk.registration import parse_registration
 from zkconsumer.zk.requests import Stat
-from zkconsumer.zk.znodes import FENCE_MARK, Control, consumer_of, parse_control, parse_offset, parse_owner
+from zkconsumer.zk.znodes import (
+    FENCE_OWNER_PREFIX,
+    ControlRecord,
+    consumer_of,
+    parse_control,
+    parse_offset,
+    parse_owner,
+)
 
 if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession, AnySession
     from zkconsumer.core.subscription import TopicCount
     from zkconsumer.zk.registration import Registration
-    from zkconsumer.zk.requests import Node
+    from zkconsumer.zk.requests import ZnodeData
 
 OwnerKind: TypeAlias = Literal["zkconsumer", "scala", "foreign", "persistent"]
 """Who made an owner node: a member of ours, one of the original, some other program, or somebody by hand (a fence)."""
@@ -41,11 +48,11 @@ OwnerKind: TypeAlias = Literal["zkconsumer", "scala", "foreign", "persistent"]
 MemberKind: TypeAlias = Literal["zkconsumer", "scala", "foreign", "unknown"]
 """As its owner nodes show; ``unknown`` while it owns nothing."""
 
-_GENERATED = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]{13})-[0-9a-f]{1,8}", re.ASCII)
+_GENERATED_ID = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]{13})-[0-9a-f]{1,8}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class MemberState:
+class RegisteredMember:
     """One child of ``ids``.
 
     ``registration`` is None when no release accepts the node, and ``problem`` says why.  ``threads`` holds topic →
@@ -79,7 +86,7 @@ class MemberState:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerNode:
+class PartitionOwner:
     """One claim.  ``thread`` is the node's text, whatever it is."""
 
     tp: TopicPartition
@@ -104,7 +111,7 @@ class OffsetNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicPartitions:
     """A topic: its partitions, and its znode's stat; None where brokers told of the topic (``bootstrap.servers``)."""
 
     partitions: tuple[int, ...]
@@ -113,28 +120,28 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
+class ZooKeeperGroup:
     """A group as it was read at ``read_at_ms`` (milliseconds since 1970, of this machine).
 
     ``members`` in ZooKeeper's child order, which decides ties.  ``topics`` holds every topic that somebody subscribes
     to, owns or has an offset of, and that exists; ``missing_topics`` those that do not.  ``all_topics`` are the
     children of ``/brokers/topics`` in ZooKeeper's order.  ``control`` is None when the group never began to move;
     ``control_problem`` says why the znode that is there cannot be read.  ``odd_nodes`` are names under owners and
-    offsets that are no topic or no partition.  ``moving_members``: ids of members that acknowledge a migration of
+    offsets that are no topic or no partition.  ``migrating_members``: ids of members that acknowledge a migration of
     strategy ``dual``, so they are in the group of the coordinator as well; empty where no such migration counts.
     """
 
     group: str
     read_at_ms: int
     ids_cversion: int
-    members: Mapping[str, MemberState]
-    owners: Mapping[TopicPartition, OwnerNode]
+    members: Mapping[str, RegisteredMember]
+    owners: Mapping[TopicPartition, PartitionOwner]
     offsets: Mapping[TopicPartition, OffsetNode]
-    topics: Mapping[str, TopicState]
+    topics: Mapping[str, TopicPartitions]
     owned_topics: frozenset[str] = frozenset()
     offset_topics: frozenset[str] = frozenset()
     all_topics: tuple[str, ...] = ()
-    control: Control | None = None
+    control: ControlRecord | None = None
     control_version: int | None = None
     control_problem: str = ""
     unexpected_nodes: tuple[str, ...] = ()
@@ -180,11 +187,11 @@ class GroupState:
         return "zookeeper" if self.control is None else self.control.authority
 
 
-def read_group(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> GroupState | None:
+def read_group(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> ZooKeeperGroup | None:
     """The group, None when ``/consumers/<group>`` does not exist.
 
-    With ``topics`` the owners and offsets of those only are read.  Raises ``UnsafeName`` for what is no group id,
-    ``WorldError`` when ZooKeeper does not answer or does not tell, or the brokers where those have the topics.
+    With ``topics`` the owners and offsets of those only are read.  Raises ``InvalidNameError`` for what is no group id,
+    ``UnavailableError`` when ZooKeeper does not answer or does not tell, or the brokers where those have the topics.
     """
     if session.get(paths.group_root(group)) is None:
         return None
@@ -197,7 +204,7 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
     offsets, offset_topics, odd_offsets = read_offsets(session, group, only)
     members, subscriptions = _read_members(session, group, listed.names if listed else [], names, owners)
     wanted = {topic for member in members.values() for topic in member.threads} | owned_topics | offset_topics
-    return GroupState(
+    return ZooKeeperGroup(
         group=group,
         read_at_ms=session.clock.wall_ms(),
         ids_cversion=listed.stat.cversion if listed else -1,
@@ -218,26 +225,26 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
     )
 
 
-def owner_kind(node: Node) -> OwnerKind:
+def owner_kind(node: ZnodeData) -> OwnerKind:
     """Who made an owner node.  Ours are created and set in one multi, so their data version is exactly 1; the original
     never sets one (0.8 to 1.1)."""
     if not node.stat.ephemeral_owner:
         return "persistent"
     if node.stat.version == OUR_OWNER_VERSION:
         return "zkconsumer"
-    return "scala" if node.stat.version == FRESH_VERSION else "foreign"
+    return "scala" if node.stat.version == INITIAL_VERSION else "foreign"
 
 
 def owner_display(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
     """Whose claim it is and who made it, as tables have them: a migration's fence is nobody's."""
-    if kind == "persistent" and thread.startswith(FENCE_MARK):
+    if kind == "persistent" and thread.startswith(FENCE_OWNER_PREFIX):
         return None, "fence"
     return consumer_of(thread), kind
 
 
 def host_of_id(group: str, consumer_id: str) -> str | None:
     """The host in ``<group>_<host>-<millis>-<hex>`` (0.8.0 to 1.1); None for an id that was chosen."""
-    found = _GENERATED.fullmatch(consumer_id.removeprefix(f"{group}_"))
+    found = _GENERATED_ID.fullmatch(consumer_id.removeprefix(f"{group}_"))
     return found["host"] if found and consumer_id.startswith(f"{group}_") else None
 
 
@@ -249,13 +256,13 @@ def _read_members(
     group: str,
     names: list[str],
     all_topics: tuple[str, ...],
-    owners: Mapping[TopicPartition, OwnerNode],
-) -> tuple[dict[str, MemberState], dict[str, TopicCount]]:
+    owners: Mapping[TopicPartition, PartitionOwner],
+) -> tuple[dict[str, RegisteredMember], dict[str, TopicCount]]:
     nodes = session.get_many(f"{paths.ids(group)}/{name}" for name in names)
     kinds: dict[str, set[OwnerKind]] = {}
     for owner in owners.values():
         kinds.setdefault(owner.consumer_id, set()).add(owner.kind)
-    members: dict[str, MemberState] = {}
+    members: dict[str, RegisteredMember] = {}
     counts: dict[str, TopicCount] = {}
     for name in names:
         node = nodes.get(f"{paths.ids(group)}/{name}")
@@ -265,12 +272,12 @@ def _read_members(
         if count is not None:
             counts[name] = count
         kind = _member_kind(kinds.get(name, set()))
-        members[name] = MemberState(group, name, node.data, registration, threads, node.stat, problem, kind)
+        members[name] = RegisteredMember(group, name, node.data, registration, threads, node.stat, problem, kind)
     return members, counts
 
 
 def _parse_member(
-    name: str, node: Node, all_topics: tuple[str, ...]
+    name: str, node: ZnodeData, all_topics: tuple[str, ...]
 ) -> tuple[Registration | None, TopicCount | None, dict[str, int], str]:
     try:
         registration = parse_registration(node.data)
@@ -291,7 +298,7 @@ def _parse_member(
 def _is_topic(name: str) -> bool:
     try:
         paths.check_topic(name)
-    except UnsafeName:
+    except InvalidNameError:
         return False
     return True
 
@@ -304,7 +311,7 @@ def _member_kind(kinds: set[OwnerKind]) -> MemberKind:
     return "zkconsumer" if kinds <= {"zkconsumer", "persistent"} and "zkconsumer" in kinds else "foreign"
 
 
-def _read_migrating_members(session: AdminSession, group: str, control: Control | None) -> frozenset[str]:
+def _read_migrating_members(session: AdminSession, group: str, control: ControlRecord | None) -> frozenset[str]:
     """The members that acknowledge a migration in which they stay.  After a way back none of them counts."""
     if control is None or control.strategy != "dual" or (control.is_over and control.authority == "zookeeper"):
         return frozenset()
@@ -344,15 +351,15 @@ def _partition_paths(
 
 def _read_owners(
     session: AdminSession, group: str, only: set[str] | None
-) -> tuple[dict[TopicPartition, OwnerNode], set[str], list[str]]:
+) -> tuple[dict[TopicPartition, PartitionOwner], set[str], list[str]]:
     where, topics, odd = _partition_paths(session, paths.owners(group), only)
-    found: dict[TopicPartition, OwnerNode] = {}
+    found: dict[TopicPartition, PartitionOwner] = {}
     for path, node in session.get_many(where).items():
         try:
             thread = parse_owner(node.data)
         except MalformedZnode as error:
             thread = str(error)
-        found[where[path]] = OwnerNode(where[path], thread, owner_kind(node), node.stat)
+        found[where[path]] = PartitionOwner(where[path], thread, owner_kind(node), node.stat)
     return found, topics, odd
 
 
@@ -361,7 +368,7 @@ def read_offsets(
 ) -> tuple[dict[TopicPartition, OffsetNode], set[str], list[str]]:
     """The stored offsets of a group, sorted; the topics that have a node for them; the paths that are no offset's.
 
-    ``only``: of these topics.  Raises ``WorldError`` when ZooKeeper does not tell.
+    ``only``: of these topics.  Raises ``UnavailableError`` when ZooKeeper does not tell.
     """
     where, topics, odd = _partition_paths(session, paths.offsets(group), only)
     found: dict[TopicPartition, OffsetNode] = {}
@@ -384,44 +391,44 @@ def _topic_names(session: AdminSession) -> tuple[str, ...]:
     return tuple(listed.names) if listed else ()
 
 
-def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dict[str, TopicState]:
+def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dict[str, TopicPartitions]:
     """Those of these topics that exist (None: all topics), where this cluster has them: in ZooKeeper or at the brokers.
 
-    No broker is asked for a topic by name, since old ones create what they are asked for.  Raises ``WorldError`` when
-    ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
+    No broker is asked for a topic by name, since old ones create what they are asked for.  Raises ``UnavailableError``
+    when ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
     """
-    if isinstance(session, BrokerSession) or not session.has_topics_in_zookeeper:
+    if isinstance(session, BrokerAdminSession) or not session.has_topics_in_zookeeper:
         of_brokers = _topics_from_brokers(session)
         return _select_topics(of_brokers, of_brokers if topics is None else topics)
     return _read_topics(session, filter(_is_topic, _topic_names(session)) if topics is None else topics, None)
 
 
-def _topics_from_brokers(session: AnySession) -> dict[str, TopicState]:
+def _topics_from_brokers(session: AnySession) -> dict[str, TopicPartitions]:
     """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
     numbers: dict[str, list[int]] = {}
     for tp in session.brokers.leaders(None).partitions:
         numbers.setdefault(tp.topic, []).append(tp.partition)
-    return {topic: TopicState(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
+    return {topic: TopicPartitions(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
 
 
-def _select_topics(of_brokers: Mapping[str, TopicState], topics: Iterable[str]) -> dict[str, TopicState]:
+def _select_topics(of_brokers: Mapping[str, TopicPartitions], topics: Iterable[str]) -> dict[str, TopicPartitions]:
     return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
 
 
 def _read_topics(
-    session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicState] | None
-) -> dict[str, TopicState]:
+    session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicPartitions] | None
+) -> dict[str, TopicPartitions]:
     if of_brokers is not None:
         return _select_topics(of_brokers, topics)
     where = {paths.topic(topic): topic for topic in sorted(topics)}
-    found: dict[str, TopicState] = {}
+    found: dict[str, TopicPartitions] = {}
     for path, node in session.get_many(where).items():
         read = parse_topic(node.data)
-        found[where[path]] = TopicState(read.partitions, node.stat, read.error)
+        found[where[path]] = TopicPartitions(read.partitions, node.stat, read.error)
     return found
 
 
-def read_control(session: AdminSession, group: str) -> tuple[Control | None, int | None, str]:
+def read_control(session: AdminSession, group: str) -> tuple[ControlRecord | None, int | None, str]:
     """The group's control znode and its version, None where there is none; and why one that is there is unreadable."""
     node = session.get(paths.control(group))
     if node is None:

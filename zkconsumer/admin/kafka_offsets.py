@@ -1,4 +1,4 @@
-"""A group's offsets in Kafka's own store, read and written by a tool, over a ``CoordinatorLine``.
+"""A group's offsets in Kafka's own store, read and written by a tool, over a ``CoordinatorClient``.
 
 Nothing is asked of a cluster that has no ``__consumer_offsets`` yet: the first question about a group makes that
 topic, and a tool that only looks must not.
@@ -14,25 +14,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
-from zkconsumer.admin.coordinator_line import CoordinatorLine, Patience
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.coordinator_line import CoordinatorClient, CoordinatorRetryPolicy
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import AdminSession, chunks
-from zkconsumer.admin.stores import registered_members, members_registered_text
+from zkconsumer.admin.stores import members_registered_text, registered_members
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
-    MOVED,
-    WAIT,
-    GroupOffsets,
+    COORDINATOR_LOADING_ERRORS,
+    COORDINATOR_MOVED_ERRORS,
     OffsetAndMetadata,
+    OffsetFetchResult,
     commit_offsets,
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.modern_groups import DEAD, ModernGroup, delete_group, describe_coordinator_group
+from zkconsumer.kafka.modern_groups import DEAD, CoordinatorGroup, delete_group, describe_coordinator_group
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from zkconsumer.admin.session import AnySession
-    from zkconsumer.admin.stores import WriteReport
+    from zkconsumer.admin.stores import StoreWriteReport
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
 
-COMMITS_MAX = 1_000
+OFFSETS_PER_COMMIT_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""
 
-DELETES_MAX = 5_000
+OFFSETS_PER_DELETE_MAX = 5_000
 """Offsets in one question to forget them."""
 
 T = TypeVar("T")
 
 
-class KafkaStore:
+class KafkaOffsetAdmin:
     """One group's offsets in Kafka's own store.  One thread.
 
     Methods raise ``BrokerUnreachable`` when no broker answers, and ``KafkaException`` when the brokers are too old
@@ -67,11 +67,11 @@ class KafkaStore:
         session: AnySession,
         group: str,
         pause: Callable[[int], object] | None = None,
-        patience: Patience | None = None,
+        patience: CoordinatorRetryPolicy | None = None,
     ) -> None:
         self._session = session
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
-        self._coordinator = CoordinatorLine(session, group, pause, patience)
+        self._coordinator = CoordinatorClient(session, group, pause, patience)
         self._exists = False
 
     def exists(self) -> bool:
@@ -102,13 +102,13 @@ class KafkaStore:
         self,
         offsets: Mapping[TopicPartition, int],
         known: Mapping[TopicPartition, int | None],
-        report: WriteReport,
+        report: StoreWriteReport,
     ) -> None:
         """Commit, as somebody who is no member; ``report`` says how far, until the first thing that stands in the way.
 
         ``known``: what the plan saw, None where nothing was stored; what changed since is not written over.
         """
-        for some in chunks(list(offsets), COMMITS_MAX):
+        for some in chunks(list(offsets), OFFSETS_PER_COMMIT_MAX):
             if self._check_unchanged(some, known, report):
                 return
             batch = {tp: OffsetAndMetadata(offsets[tp]) for tp in some}
@@ -117,10 +117,12 @@ class KafkaStore:
             if report.stopped_by:
                 return
 
-    def coordinator_group(self) -> ModernGroup:
-        """The modern group of this name.  Brokers before 0.9 have none, and close the connection: ``PeerTrouble``."""
+    def coordinator_group(self) -> CoordinatorGroup:
+        """The modern group of this name.  Brokers before 0.9 have none, and close the connection:
+        ``BROKER_REQUEST_ERRORS``.
+        """
         if not self.exists():
-            return ModernGroup(DEAD)
+            return CoordinatorGroup(DEAD)
         return self._execute(partial(describe_coordinator_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
     def zookeeper_members(self) -> list[str]:
@@ -135,10 +137,10 @@ class KafkaStore:
         self,
         partitions: Sequence[TopicPartition],
         known: Mapping[TopicPartition, int | None],
-        report: WriteReport,
+        report: StoreWriteReport,
     ) -> None:
         """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
-        for some in chunks(partitions, DELETES_MAX):
+        for some in chunks(partitions, OFFSETS_PER_DELETE_MAX):
             if self._check_unchanged(some, known, report):
                 return
             delete = partial(delete_offsets, group=self._group, partitions=some, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -161,7 +163,7 @@ class KafkaStore:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def _check_unchanged(
-        self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: WriteReport
+        self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: StoreWriteReport
     ) -> bool:
         """Whether a batch must not be sent: an original member came, or an offset is not what the plan saw."""
         members = self.zookeeper_members()
@@ -179,8 +181,8 @@ class KafkaStore:
     def _write_batch(
         self,
         some: Sequence[TopicPartition],
-        report: WriteReport,
-        write: Callable[[Connection, ApiRanges], dict[TopicPartition, ErrorCode]],
+        report: StoreWriteReport,
+        write: Callable[[Connection, SupportedVersions], dict[TopicPartition, ErrorCode]],
         *,
         done: set[ErrorCode],
     ) -> None:
@@ -188,7 +190,7 @@ class KafkaStore:
         report.unknown = list(some)
         try:
             outcome = self._execute(write)
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             report.stopped_by = str(error)
             return
         report.unknown = []
@@ -199,7 +201,7 @@ class KafkaStore:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def _execute(self, question: Callable[[Connection, ApiRanges], T]) -> T:
+    def _execute(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
         """The coordinator's answer that is none of "not me" and "not yet"."""
         return self._coordinator.execute(question, _retriable_error)
 
@@ -211,19 +213,19 @@ class KafkaStore:
         ]
 
 
-def _can_list(_: Connection, ranges: ApiRanges) -> bool:
+def _can_list(_: Connection, ranges: SupportedVersions) -> bool:
     return ranges.pick(OFFSET_FETCH) >= ALL_TOPICS_IS_NULL_FROM
 
 
-def _can_delete(_: Connection, ranges: ApiRanges) -> bool:
+def _can_delete(_: Connection, ranges: SupportedVersions) -> bool:
     return ranges.supports(OFFSET_DELETE, 0)
 
 
-def _can_delete_group(_: Connection, ranges: ApiRanges) -> bool:
+def _can_delete_group(_: Connection, ranges: SupportedVersions) -> bool:
     return ranges.supports(DELETE_GROUPS, 0)
 
 
-def _stored_offsets(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
+def _stored_offsets(answer: OffsetFetchResult) -> dict[TopicPartition, OffsetAndMetadata]:
     if answer.error != NONE:
         raise KafkaException(f"the coordinator refuses to tell the group's offsets: {answer.error}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -237,12 +239,14 @@ def _stored_offsets(answer: GroupOffsets) -> dict[TopicPartition, OffsetAndMetad
 
 def _retriable_error(answer: object) -> ErrorCode | None:
     """An error after which the same question is asked again."""
-    if isinstance(answer, GroupOffsets):
-        return answer.error if answer.error in MOVED | WAIT else None
+    if isinstance(answer, OffsetFetchResult):
+        return answer.error if answer.error in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS else None
     if isinstance(answer, ErrorCode):
-        return answer if answer in MOVED | WAIT else None
+        return answer if answer in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS else None
     if isinstance(answer, dict):
-        return next((error for error in answer.values() if error in MOVED | WAIT), None)
+        return next(
+            (error for error in answer.values() if error in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS), None
+        )
     return None
 
 

@@ -1,6 +1,6 @@
 """Every group below ``/consumers``, a line each.
 
-Thousands of groups are read ``GROUPS_AT_ONCE`` at a time, all reads of a batch pipelined; only one batch's names and
+Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, all reads of a batch pipelined; only one batch's names and
 stats are in memory, and what is kept of a group is its line.
 """
 
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.session import chunks
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import FRESH_VERSION, OUR_OWNER_VERSION
+from zkconsumer.zk.procedures import INITIAL_VERSION, OUR_OWNER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from zkconsumer.admin.session import AdminSession
-    from zkconsumer.zk.requests import ChildrenOf, Stat
+    from zkconsumer.zk.requests import ChildNames, Stat
 
-GROUPS_AT_ONCE = 100
+GROUPS_PER_BATCH = 100
 """Groups whose nodes are read together."""
 
-_LITTER = re.compile(r"console-consumer-[0-9]{1,5}", re.ASCII)
+_CONSOLE_GROUP = re.compile(r"console-consumer-[0-9]{1,5}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLine:
+class GroupListing:
     """One group.
 
     ``kind``: ``scala``, ``zkconsumer``, ``mixed`` or ``foreign``, as the owner nodes show; ``-`` without owners.
@@ -57,25 +57,25 @@ class GroupLine:
 
 def is_console_group(group: str) -> bool:
     """``console-consumer-<0…99999>``: the name that the console consumer gives itself (0.8 to 1.1)."""
-    return _LITTER.fullmatch(group) is not None
+    return _CONSOLE_GROUP.fullmatch(group) is not None
 
 
 def group_names(session: AdminSession) -> list[str]:
-    """The children of ``/consumers`` that can be groups, sorted.  Raises ``WorldError``."""
+    """The children of ``/consumers`` that can be groups, sorted.  Raises ``UnavailableError``."""
     listed = session.children(paths.CONSUMERS)
     return sorted(name for name in (listed.names if listed else []) if _is_group(name))
 
 
-def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupLine]:
+def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
     """A line for each group, in the order of their names; a group that goes meanwhile is left out.
 
-    Raises ``WorldError`` when ZooKeeper does not answer or does not tell.
+    Raises ``UnavailableError`` when ZooKeeper does not answer or does not tell.
     """
-    for some in chunks(group_names(session) if names is None else list(names), GROUPS_AT_ONCE):
+    for some in chunks(group_names(session) if names is None else list(names), GROUPS_PER_BATCH):
         yield from _listings(session, some)
 
 
-def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLine]:
+def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupListing]:
     folders = {group: (paths.ids(group), paths.owners(group), paths.offsets(group)) for group in groups}
     listed = session.children_of_many(path for three in folders.values() for path in three)
     topics = session.children_of_many(
@@ -96,20 +96,20 @@ def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupLin
 def _listing(
     group: str,
     root: Stat,
-    listed: Mapping[str, ChildrenOf],
-    topics: Mapping[str, ChildrenOf],
+    listed: Mapping[str, ChildNames],
+    topics: Mapping[str, ChildNames],
     stats: Mapping[str, Stat],
-) -> GroupLine:
+) -> GroupListing:
     ids, owners, offsets = (listed.get(path) for path in (paths.ids(group), paths.owners(group), paths.offsets(group)))
 
-    def below(path: str, folder: ChildrenOf | None) -> list[Stat]:
+    def below(path: str, folder: ChildNames | None) -> list[Stat]:
         nodes = [f"{path}/{topic}" for topic in (folder.names if folder else [])]
         leaves = [f"{node}/{name}" for node in nodes if node in topics for name in topics[node].names]
         return [stats[leaf] for leaf in leaves if leaf in stats]
 
     owner_stats, offset_stats = below(paths.owners(group), owners), below(paths.offsets(group), offsets)
     folder_stats = [folder.stat for folder in (ids, owners, offsets) if folder]
-    return GroupLine(
+    return GroupListing(
         group,
         _kind(owner_stats),
         len(ids.names) if ids else 0,
@@ -132,12 +132,12 @@ def _kind(owners: Sequence[Stat]) -> str:
 
 
 def _owner_kind(stat: Stat) -> str:
-    return {OUR_OWNER_VERSION: "zkconsumer", FRESH_VERSION: "scala"}.get(stat.version, "foreign")
+    return {OUR_OWNER_VERSION: "zkconsumer", INITIAL_VERSION: "scala"}.get(stat.version, "foreign")
 
 
 def _is_group(name: str) -> bool:
     try:
         paths.check_group(name)
-    except UnsafeName:
+    except InvalidNameError:
         return False
     return True

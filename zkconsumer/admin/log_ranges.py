@@ -1,7 +1,7 @@
 """Where logs begin and end, and which offset belongs to a time: asked of the leaders, many partitions at once.
 
-Each leader is asked in requests of ``PARTITIONS_MAX``, a few of them on their way at once, all leaders side by side.
-What an answer to a *time* means depends on the leader's release, and ``how`` says which one it was:
+Each leader is asked in requests of ``LIST_OFFSETS_PARTITIONS_MAX``, a few of them on their way at once, all leaders
+side by side. What an answer to a *time* means depends on the leader's release, and ``how`` says which one it was:
 
     exact     ListOffsets from version 1 on (0.10.1): the first record whose timestamp is at or after the time
     end       the same, and there is no such record: the end of the log, as kafka-consumer-groups has it (KIP-122)
@@ -16,21 +16,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
-from zkconsumer.kafka.metadata import NO_OFFSET, parse_list_offsets, list_offsets_request
+from zkconsumer.kafka.metadata import NO_OFFSET, list_offsets_request, parse_list_offsets
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from zkconsumer.admin.brokers import Brokers, Trouble
-    from zkconsumer.kafka.connection import Connection, Pending
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.admin.brokers import BrokerClient, BrokerRequestError
+    from zkconsumer.kafka.connection import Connection, PendingRequest
+    from zkconsumer.kafka.versions import SupportedVersions
 
-PARTITIONS_MAX = 2_000
+LIST_OFFSETS_PARTITIONS_MAX = 2_000
 """Partitions in one request: an answer of about 60 kB."""
 
 IN_FLIGHT_MAX = 3
@@ -45,15 +45,15 @@ BY_SEGMENT_VERSION = 0
 NO_SUCH_PARTITION = "there is no such partition"
 """The reason where the brokers know that there is none; every other reason says why a log range is not known."""
 
-How: TypeAlias = Literal["exact", "end", "segment", "start"]
+OffsetForTimeKind: TypeAlias = Literal["exact", "end", "segment", "start"]
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class OffsetForTime:
     """The offset that belongs to a time, and what that means: see above."""
 
     offset: int
-    kind: How
+    kind: OffsetForTimeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LogRange:
 
     earliest: int
     latest: int
-    for_time: AtTime | None = None
+    for_time: OffsetForTime | None = None
 
     def contains(self, offset: int) -> bool:
         """Whether a consumer can go on from this offset; the end counts."""
@@ -70,7 +70,7 @@ class LogRange:
 
 
 def log_ranges(
-    brokers: Brokers,
+    brokers: BrokerClient,
     partitions: Collection[TopicPartition],
     time_ms: int | None = None,
     pause: Callable[[int], object] | None = None,
@@ -80,10 +80,10 @@ def log_ranges(
     The topics must exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable`` when no
     broker answers at all.
     """
-    asker = _Asker(brokers, pause or StopSignal().wait)
+    asker = _OffsetLister(brokers, pause or StopSignal().wait)
     times = (EARLIEST_TIME, LATEST_TIME) if time_ms is None else (EARLIEST_TIME, LATEST_TIME, time_ms)
     found = asker.ask(partitions, times)
-    by_segment: dict[TopicPartition, _Answers] = {}
+    by_segment: dict[TopicPartition, _PartitionOffsets] = {}
     if time_ms is not None:
         without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(time_ms) == _NO_TIMESTAMPS]
         by_segment = asker.ask(without_timestamps, (time_ms,), version_max=BY_SEGMENT_VERSION)
@@ -94,7 +94,7 @@ _NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 @dataclass(slots=True)
-class _Answers:
+class _PartitionOffsets:
     """What is known of one partition: time → offset, or why not; ``problem`` when nothing could be asked."""
 
     offsets: dict[int, int | ErrorCode] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class _Answers:
     is_retriable: bool = False
 
 
-def _log_range(answers: _Answers, time_ms: int | None, by_segment: _Answers | None) -> LogRange | str:
+def _log_range(answers: _PartitionOffsets, time_ms: int | None, by_segment: _PartitionOffsets | None) -> LogRange | str:
     problem = answers.problem or _first_error(answers, (EARLIEST_TIME, LATEST_TIME))
     if problem:
         return problem
@@ -120,13 +120,15 @@ def _log_range(answers: _Answers, time_ms: int | None, by_segment: _Answers | No
     offset = answers.offsets[time_ms]
     assert isinstance(offset, int), "an error is a problem"
     if answers.is_by_segment:
-        at = AtTime(earliest, "start") if offset == NO_OFFSET else AtTime(max(offset, earliest), "segment")
+        at = (
+            OffsetForTime(earliest, "start") if offset == NO_OFFSET else OffsetForTime(max(offset, earliest), "segment")
+        )
     else:
-        at = AtTime(latest, "end") if offset == NO_OFFSET else AtTime(offset, "exact")
+        at = OffsetForTime(latest, "end") if offset == NO_OFFSET else OffsetForTime(offset, "exact")
     return LogRange(earliest, latest, at)
 
 
-def _first_error(answers: _Answers, times: Sequence[int]) -> str:
+def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
     """A leader answers all times in one breath, so the first error says it."""
     for time in times:
         answer = answers.offsets.get(time)
@@ -140,17 +142,17 @@ def _first_error(answers: _Answers, times: Sequence[int]) -> str:
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
-class _Asker:
+class _OffsetLister:
     """Asks leaders, and asks again where the leader had moved."""
 
-    def __init__(self, brokers: Brokers, pause: Callable[[int], object]) -> None:
+    def __init__(self, brokers: BrokerClient, pause: Callable[[int], object]) -> None:
         self._brokers = brokers
         self._pause = pause
 
     def ask(
         self, partitions: Collection[TopicPartition], times: tuple[int, ...], version_max: int | None = None
-    ) -> dict[TopicPartition, _Answers]:
-        found: dict[TopicPartition, _Answers] = {}
+    ) -> dict[TopicPartition, _PartitionOffsets]:
+        found: dict[TopicPartition, _PartitionOffsets] = {}
         left = sorted(set(partitions))
         for attempt in range(TRIES_MAX):
             if not left:
@@ -163,22 +165,22 @@ class _Asker:
 
     def _try(
         self, partitions: Sequence[TopicPartition], times: tuple[int, ...], version_max: int | None
-    ) -> dict[TopicPartition, _Answers]:
+    ) -> dict[TopicPartition, _PartitionOffsets]:
         leaders = self._brokers.leaders({tp.topic for tp in partitions})
-        found: dict[TopicPartition, _Answers] = {}
+        found: dict[TopicPartition, _PartitionOffsets] = {}
         led: dict[BrokerAddress, list[TopicPartition]] = {}
         for tp in partitions:
             leader = leaders.partitions.get(tp)
             if isinstance(leader, BrokerAddress):
                 led.setdefault(leader, []).append(tp)
             elif leader is not None:
-                found[tp] = _Answers(problem=f"nobody leads it: {leader}", is_retriable=True)
+                found[tp] = _PartitionOffsets(problem=f"nobody leads it: {leader}", is_retriable=True)
             elif tp.topic in leaders.topic_errors:
                 error = leaders.topic_errors[tp.topic]
                 why = NO_SUCH_PARTITION if error == UNKNOWN_TOPIC_OR_PARTITION else f"its topic: {error}"
-                found[tp] = _Answers(problem=why, is_retriable=error.is_retriable)
+                found[tp] = _PartitionOffsets(problem=why, is_retriable=error.is_retriable)
             else:
-                found[tp] = _Answers(problem=NO_SUCH_PARTITION)
+                found[tp] = _PartitionOffsets(problem=NO_SUCH_PARTITION)
         lines = self._brokers.execute_on_each(list(led), lambda connection, ranges, _: (connection, ranges))
         talks = [self._talk(lines[leader], leader, theirs, times, version_max, found) for leader, theirs in led.items()]
         open_talks = [talk for talk in talks if talk is not None]
@@ -192,28 +194,30 @@ class _Asker:
 
     def _talk(
         self,
-        line: tuple[Connection, ApiRanges] | Trouble,
+        line: tuple[Connection, SupportedVersions] | BrokerRequestError,
         leader: BrokerAddress,
         partitions: Sequence[TopicPartition],
         times: tuple[int, ...],
         version_max: int | None,
-        found: dict[TopicPartition, _Answers],
-    ) -> _Talk | None:
+        found: dict[TopicPartition, _PartitionOffsets],
+    ) -> _LeaderRequests | None:
         for tp in partitions:
-            found[tp] = _Answers(problem="its leader did not answer", is_retriable=True)
+            found[tp] = _PartitionOffsets(problem="its leader did not answer", is_retriable=True)
         try:
-            if isinstance(line, PeerTrouble):
+            if isinstance(line, BROKER_REQUEST_ERRORS):
                 raise line
             connection, ranges = line
             version = ranges.pick(LIST_OFFSETS, version_max)
-            return _Talk(connection, version, partitions, times, found, lambda: self._brokers.disconnect(*leader[1:]))
-        except PeerTrouble as error:
+            return _LeaderRequests(
+                connection, version, partitions, times, found, lambda: self._brokers.disconnect(*leader[1:])
+            )
+        except BROKER_REQUEST_ERRORS as error:
             for tp in partitions:
                 found[tp].problem = str(error)
             return None
 
 
-class _Talk:
+class _LeaderRequests:
     """One leader's part: a queue of questions, a few of them on their way."""
 
     def __init__(
@@ -222,7 +226,7 @@ class _Talk:
         version: int,
         partitions: Sequence[TopicPartition],
         times: tuple[int, ...],
-        found: dict[TopicPartition, _Answers],
+        found: dict[TopicPartition, _PartitionOffsets],
         forget: Callable[[], None],
     ) -> None:
         self._connection = connection
@@ -230,11 +234,11 @@ class _Talk:
         self._version = version
         self._found = found
         self._questions: deque[tuple[int, Sequence[TopicPartition]]] = deque(
-            (time, partitions[start : start + PARTITIONS_MAX])
-            for start in range(0, len(partitions), PARTITIONS_MAX)
+            (time, partitions[start : start + LIST_OFFSETS_PARTITIONS_MAX])
+            for start in range(0, len(partitions), LIST_OFFSETS_PARTITIONS_MAX)
             for time in times
         )
-        self._sent: deque[tuple[Pending[Any], int, Sequence[TopicPartition]]] = deque()
+        self._sent: deque[tuple[PendingRequest[Any], int, Sequence[TopicPartition]]] = deque()
 
     @property
     def is_over(self) -> bool:
@@ -247,7 +251,7 @@ class _Talk:
                 question = list_offsets_request(dict.fromkeys(partitions, time))
                 pending = self._connection.send(LIST_OFFSETS, self._version, question, REQUEST_TIMEOUT_MS)
                 self._sent.append((pending, *self._questions.popleft()))
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             self._break(error)
 
     def receive_one(self) -> None:
@@ -257,7 +261,7 @@ class _Talk:
         try:
             response = self._connection.receive(pending, REQUEST_TIMEOUT_MS)
             answered = parse_list_offsets(response, self._version, dict.fromkeys(partitions, time))
-        except PeerTrouble as error:
+        except BROKER_REQUEST_ERRORS as error:
             self._break(error)
             return
         self._sent.popleft()
@@ -275,6 +279,6 @@ class _Talk:
         self._forget()
         unanswered = [some for _, _, some in self._sent] + [some for _, some in self._questions]
         for tp in (tp for some in unanswered for tp in some):
-            self._found[tp] = _Answers(problem=str(error), is_retriable=True)
+            self._found[tp] = _PartitionOffsets(problem=str(error), is_retriable=True)
         self._sent.clear()
         self._questions.clear()

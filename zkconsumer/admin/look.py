@@ -10,31 +10,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.coordinators import KafkaOffsets, fetch_kafka_offsets
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
+from zkconsumer.admin.coordinators import StoredKafkaOffsets, fetch_kafka_offsets
 from zkconsumer.admin.describe import describe
-from zkconsumer.admin.groups import GroupState, read_group
+from zkconsumer.admin.groups import ZooKeeperGroup, read_group
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zkconsumer.admin.describe import Row, Storage
+    from zkconsumer.admin.describe import GroupDescribeRow, OffsetStorageMode
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ZooKeeperGroupSnapshot:
     """What was seen.  ``ranges`` lacks the partitions that no leader told of; ``unknown`` says why."""
 
-    state: GroupState
+    state: ZooKeeperGroup
     log_ranges: Mapping[TopicPartition, LogRange]
     unknown_ranges: Mapping[TopicPartition, str]
-    kafka: KafkaOffsets
+    kafka: StoredKafkaOffsets
     not_known: tuple[str, ...] = ()
 
-    def rows(self, storage: Storage, topics: Sequence[str] = ()) -> list[Row]:
+    def rows(self, storage: OffsetStorageMode, topics: Sequence[str] = ()) -> list[GroupDescribeRow]:
         """The group as ``describe`` shows it."""
         return describe(
             self.state, self.log_ends, self.kafka.offsets, storage, topics,
@@ -47,11 +47,13 @@ class Look:
         return {tp: one.latest for tp, one in self.log_ranges.items()}
 
 
-def read_group_snapshot(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> Look | None:
+def read_group_snapshot(
+    session: AdminSession, group: str, topics: Iterable[str] | None = None
+) -> ZooKeeperGroupSnapshot | None:
     """Look now; None when the group does not exist.
 
-    With ``topics`` only those.  Raises ``UnsafeName`` for what is no group or topic, ``WorldError`` when ZooKeeper does
-    not answer or does not tell.
+    With ``topics`` only those.  Raises ``InvalidNameError`` for what is no group or topic, ``UnavailableError`` when
+    ZooKeeper does not answer or does not tell.
     """
     only = None if topics is None else set(topics)
     state = read_group(session, group, only)
@@ -69,16 +71,18 @@ def read_group_snapshot(session: AdminSession, group: str, topics: Iterable[str]
                 unknown[tp] = told
             else:
                 ranges[tp] = told
-    except PeerTrouble as error:
-        return Look(state, {}, dict.fromkeys(wanted, str(error)), KafkaOffsets({}, str(error)), (str(error),))
+    except BROKER_REQUEST_ERRORS as error:
+        return ZooKeeperGroupSnapshot(
+            state, {}, dict.fromkeys(wanted, str(error)), StoredKafkaOffsets({}, str(error)), (str(error),)
+        )
     kafka = fetch_kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
     words += unknown_log_end_texts(unknown)
     if kafka.problem:
         words.append(f"offsets in Kafka are not known: {kafka.problem}")
-    return Look(state, ranges, unknown, kafka, tuple(words))
+    return ZooKeeperGroupSnapshot(state, ranges, unknown, kafka, tuple(words))
 
 
-def configured_storage(session: AdminSession) -> Storage:
+def configured_storage(session: AdminSession) -> OffsetStorageMode:
     """Where the members are told to store, if the file that was given says so."""
     config = session.config
     if "offsets.storage" not in config.given:

@@ -11,30 +11,30 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
-from zkconsumer.admin.describe import Row
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.describe import GroupDescribeRow
 from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
 from zkconsumer.admin.look import unknown_log_end_texts
 from zkconsumer.kafka.error_codes import NONE, BrokerError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, fetch_offsets
-from zkconsumer.kafka.modern_groups import ModernGroup, list_coordinator_groups
+from zkconsumer.kafka.modern_groups import CoordinatorGroup, list_coordinator_groups
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.admin.brokers import BrokerClient
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.types import BrokerAddress, TopicPartition
 
-MODERN = "modern"
+COORDINATOR_KIND = "modern"
 """The kind of these groups, and of who owns a partition there."""
 
-AUTHORITY = "kafka"
+KAFKA_AUTHORITY = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
-class ModernLine:
+class CoordinatorGroupListing:
     """One group, as a list shows it; ``topics``: subscribed to, or given to somebody."""
 
     group: str
@@ -55,24 +55,24 @@ class ModernLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ModernGroups:
+class CoordinatorGroupList:
     """What the brokers told; ``words`` say what is missing, a sentence a reason."""
 
-    groups: Mapping[str, tuple[BrokerAddress, ModernGroup]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[BrokerAddress, CoordinatorGroup]] = field(default_factory=dict)
     not_known: tuple[str, ...] = ()
 
     @property
-    def listings(self) -> list[ModernLine]:
+    def listings(self) -> list[CoordinatorGroupListing]:
         """By name."""
         return [_line(name, group) for name, (_, group) in sorted(self.groups.items())]
 
 
 @dataclass(frozen=True, slots=True)
-class ModernLook:
+class CoordinatorGroupSnapshot:
     """One group, what it has stored, and where its logs end; what is not known is left out, and ``words`` say why."""
 
     group: str
-    state: ModernGroup
+    state: CoordinatorGroup
     offsets: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     missing_partitions: frozenset[TopicPartition] = frozenset()
@@ -82,27 +82,29 @@ class ModernLook:
     are_offsets_known: bool = True
 
 
-def list_all_coordinator_groups(brokers: Brokers) -> ModernGroups:
+def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
     """Every group of every live broker.
 
-    Never raises for a broker's sake; ``WorldError`` when ZooKeeper does not tell of them.
+    Never raises for a broker's sake; ``UnavailableError`` when ZooKeeper does not tell of them.
     """
-    found: dict[str, tuple[BrokerAddress, ModernGroup]] = {}
+    found: dict[str, tuple[BrokerAddress, CoordinatorGroup]] = {}
     words: list[str] = []
     try:
         # Not only those that were given: a bootstrap server is one of many.
         addresses = sorted(brokers.leaders(None).brokers.values())
-    except PeerTrouble as error:
-        return ModernGroups({}, (f"modern groups are not known: {error}",))
+    except BROKER_REQUEST_ERRORS as error:
+        return CoordinatorGroupList({}, (f"modern groups are not known: {error}",))
     for address, told in brokers.execute_on_each(addresses, list_coordinator_groups).items():
-        if isinstance(told, PeerTrouble):
+        if isinstance(told, BROKER_REQUEST_ERRORS):
             words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {told}")
             continue
         found |= {name: (address, group) for name, group in told.items()}
-    return ModernGroups(found, tuple(words))
+    return CoordinatorGroupList(found, tuple(words))
 
 
-def read_coordinator_group_snapshot(brokers: Brokers, group: str) -> tuple[ModernLook | None, tuple[str, ...]]:
+def read_coordinator_group_snapshot(
+    brokers: BrokerClient, group: str
+) -> tuple[CoordinatorGroupSnapshot | None, tuple[str, ...]]:
     """The group, None when no broker that answers knows it; and then, which brokers did not answer."""
     listed = list_all_coordinator_groups(brokers)
     if group not in listed.groups:
@@ -114,22 +116,22 @@ def read_coordinator_group_snapshot(brokers: Brokers, group: str) -> tuple[Moder
     offsets: dict[TopicPartition, int] = {}
     try:
         offsets = brokers.execute(coordinator, lambda connection, ranges: _offsets(connection, ranges, group, given))
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         words.append(f"offsets in Kafka are not known: {error}")
         is_known = False
     wanted = given | set(offsets)
     ranges: dict[TopicPartition, LogRange | str] = {}
     try:
         ranges = log_ranges(brokers, wanted) if wanted else {}
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         ranges = dict.fromkeys(wanted, str(error))
     ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
     gone = frozenset(tp for tp, why in ranges.items() if why == NO_SUCH_PARTITION)
     words += unknown_log_end_texts({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
-    return ModernLook(group, state, offsets, ends, gone, tuple(words), is_known), ()
+    return CoordinatorGroupSnapshot(group, state, offsets, ends, gone, tuple(words), is_known), ()
 
 
-def coordinator_group_rows(look: ModernLook, topics: Collection[str] = ()) -> list[Row]:
+def coordinator_group_rows(look: CoordinatorGroupSnapshot, topics: Collection[str] = ()) -> list[GroupDescribeRow]:
     """Every partition that was given to somebody or has an offset, sorted; then every member that has none."""
     owners = {tp: member for member in look.state.members for tp in member.partitions}
     rows = []
@@ -140,7 +142,7 @@ def coordinator_group_rows(look: ModernLook, topics: Collection[str] = ()) -> li
         unknown = set() if tp in look.log_ends or tp in look.missing_partitions else {"log_end_offset"}
         unknown |= set() if look.are_offsets_known else {"current_offset", "kafka_offset"}
         rows.append(
-            Row(
+            GroupDescribeRow(
                 look.group,
                 tp.topic,
                 tp.partition,
@@ -150,19 +152,21 @@ def coordinator_group_rows(look: ModernLook, topics: Collection[str] = ()) -> li
                 host=owner.host if owner else None,
                 client_id=owner.client_id if owner else None,
                 kafka_offset=stored,
-                authority=AUTHORITY,
-                owner_kind=MODERN if owner else None,
+                authority=KAFKA_AUTHORITY,
+                owner_kind=COORDINATOR_KIND if owner else None,
                 unknown=frozenset(unknown),
             )
         )
     for member in sorted((one for one in look.state.members if not one.partitions), key=lambda one: one.member_id):
         wanted: list[str | None] = [topic for topic in member.topics if not topics or topic in topics]
-        idle = Row(look.group, None, None, consumer_id=member.member_id, host=member.host, client_id=member.client_id)
+        idle = GroupDescribeRow(
+            look.group, None, None, consumer_id=member.member_id, host=member.host, client_id=member.client_id
+        )
         rows += [replace(idle, topic=topic) for topic in wanted or [None]]
     return rows
 
 
-def coordinator_group_json(look: ModernLook) -> dict[str, object]:
+def coordinator_group_json(look: CoordinatorGroupSnapshot) -> dict[str, object]:
     """The group and its members, for programs."""
     return {
         "state": look.state.state,
@@ -183,14 +187,14 @@ def coordinator_group_json(look: ModernLook) -> dict[str, object]:
     }
 
 
-def _line(name: str, group: ModernGroup) -> ModernLine:
+def _line(name: str, group: CoordinatorGroup) -> CoordinatorGroupListing:
     topics = {topic for one in group.members for topic in one.topics}
     topics |= {tp.topic for one in group.members for tp in one.partitions}
-    return ModernLine(name, group.state, group.protocol_type, len(group.members), tuple(sorted(topics)))
+    return CoordinatorGroupListing(name, group.state, group.protocol_type, len(group.members), tuple(sorted(topics)))
 
 
 def _offsets(
-    connection: Connection, ranges: ApiRanges, group: str, given: Collection[TopicPartition]
+    connection: Connection, ranges: SupportedVersions, group: str, given: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """All that is stored; of brokers that cannot be asked for all (before 0.10.2), that of the partitions given."""
     partitions = None if ranges.supports(OFFSET_FETCH, ALL_TOPICS_IS_NULL_FROM) else given

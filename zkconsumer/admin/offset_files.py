@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.offset_lines import (
     SCHEMA,
-    BadLine,
-    Convention,
-    Head,
-    ReadLine,
-    Store,
+    LineParser,
+    OffsetFileConvention,
+    OffsetFileHeader,
+    OffsetLineError,
+    OffsetStoreName,
     parse_csv_line,
     parse_header,
     parse_json_line,
-    quoted_text,
     parse_zk_line,
+    quoted_text,
 )
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
@@ -45,7 +45,8 @@ OFFSETS_MAX = 1_000_000
 
 PROBLEMS_SHOWN_MAX = 20
 
-class Format(Enum):
+
+class OffsetFileFormat(Enum):
     """What a file looks like."""
 
     ZK = "zk"
@@ -53,7 +54,7 @@ class Format(Enum):
     JSON = "json"
 
 
-class BadOffsetFile(UsageError):
+class OffsetFileError(UsageError):
     """A file of offsets cannot be used; every problem is listed with its line."""
 
 
@@ -71,10 +72,10 @@ class FileOffset:
 class OffsetFile:
     """A file that was read.  ``store`` and ``convention`` are what it says itself, None where the format cannot."""
 
-    format: Format
+    format: OffsetFileFormat
     offsets: tuple[FileOffset, ...]
-    store: Store | None = None
-    convention: Convention | None = None
+    store: OffsetStoreName | None = None
+    convention: OffsetFileConvention | None = None
     remarks: tuple[str, ...] = ()
 
     @property
@@ -84,7 +85,7 @@ class OffsetFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedOffset:
     """One offset to be written to a file.  ``changed_ms``: when it was stored, milliseconds since 1970, where known."""
 
     group: str
@@ -97,7 +98,12 @@ class Exported:
 
 
 def format_file(
-    format_: Format, offsets: list[Exported], *, store: Store, exported_ms: int, with_group: bool | None = None
+    format_: OffsetFileFormat,
+    offsets: list[ExportedOffset],
+    *,
+    store: OffsetStoreName,
+    exported_ms: int,
+    with_group: bool | None = None,
 ) -> str:
     """The text of a file, sorted by group, topic and partition.
 
@@ -105,27 +111,27 @@ def format_file(
     """
     rows = sorted(offsets, key=lambda each: (each.group, each.tp))
     match format_:
-        case Format.ZK:
+        case OffsetFileFormat.ZK:
             lines = [f"{paths.offset(each.group, each.tp)}:{each.offset}" for each in rows]
-        case Format.CSV:
+        case OffsetFileFormat.CSV:
             has_group = len({each.group for each in rows}) > 1 if with_group is None else with_group
             lines = [_csv_line(each, has_group) for each in rows]
-        case Format.JSON:
+        case OffsetFileFormat.JSON:
             lines = [_json_line(_head(len(rows), store, exported_ms)), *(_json_line(_members(each)) for each in rows)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _csv_line(each: Exported, has_group: bool) -> str:
+def _csv_line(each: ExportedOffset, has_group: bool) -> str:
     line = f"{each.tp.topic},{each.tp.partition},{each.offset}"
     return f"{each.group},{line}" if has_group else line
 
 
-def _head(count: int, store: Store, exported_ms: int) -> dict[str, Json]:
+def _head(count: int, store: OffsetStoreName, exported_ms: int) -> dict[str, Json]:
     head: dict[str, Json] = {"schema": SCHEMA, "store": store, "offset_convention": "next"}
     return head | {"exported_ms": exported_ms, "offsets": count}
 
 
-def _members(each: Exported) -> dict[str, Json]:
+def _members(each: ExportedOffset) -> dict[str, Json]:
     members: dict[str, Json] = {
         "group": each.group,
         "topic": each.tp.topic,
@@ -142,27 +148,27 @@ def _json_line(members: Mapping[str, Json]) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def parse_file(data: bytes, format_: Format | None = None) -> OffsetFile:
+def parse_file(data: bytes, format_: OffsetFileFormat | None = None) -> OffsetFile:
     """Read a file; ``format_`` None: what its first line looks like.
 
-    A byte order mark and the line ends of Windows are taken, and remarked.  Raises ``BadOffsetFile``.
+    A byte order mark and the line ends of Windows are taken, and remarked.  Raises ``OffsetFileError``.
     """
     if len(data) > FILE_BYTES_MAX:
-        raise BadOffsetFile(f"the file has {len(data)} bytes, at most {FILE_BYTES_MAX} are read")
+        raise OffsetFileError(f"the file has {len(data)} bytes, at most {FILE_BYTES_MAX} are read")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise BadOffsetFile(f"line {line}: not UTF-8: is this a file of offsets?") from error
+        raise OffsetFileError(f"line {line}: not UTF-8: is this a file of offsets?") from error
     remarks = []
     if text.startswith("\ufeff"):
         text = text[1:]
         remarks.append("the file begins with a byte order mark, which the original's tools do not take")
     if "\r\n" in text:
         remarks.append("the lines end as on Windows")
-    reading = _Reading(_lines(text), remarks)
+    reading = _OffsetFileParser(_lines(text), remarks)
     if not reading.lines:
-        raise BadOffsetFile("the file is empty, so there is nothing to do; was it cut off?")
+        raise OffsetFileError("the file is empty, so there is nothing to do; was it cut off?")
     return reading.read(format_ or _detect_format(reading.lines[0]))
 
 
@@ -174,21 +180,21 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _detect_format(first: str) -> Format:
+def _detect_format(first: str) -> OffsetFileFormat:
     if first.startswith("/"):
-        return Format.ZK
+        return OffsetFileFormat.ZK
     if first.lstrip().startswith("{"):
-        return Format.JSON
+        return OffsetFileFormat.JSON
     if "," in first:
-        return Format.CSV
-    raise BadOffsetFile(
+        return OffsetFileFormat.CSV
+    raise OffsetFileError(
         f"line 1: {quoted_text(first)} begins none of the formats: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
         "G,T,P,N, json has one object a line"
     )
 
 
 @dataclass(slots=True)
-class _Reading:
+class _OffsetFileParser:
     """One file on its way."""
 
     lines: list[str]
@@ -196,30 +202,30 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
     offsets: dict[tuple[str | None, TopicPartition], FileOffset] = field(default_factory=dict)
 
-    def read(self, format_: Format) -> OffsetFile:
+    def read(self, format_: OffsetFileFormat) -> OffsetFile:
         if len(self.lines) > OFFSETS_MAX:
-            raise BadOffsetFile(f"the file has {len(self.lines)} lines, at most {OFFSETS_MAX} are read")
-        head: Head | None = None
+            raise OffsetFileError(f"the file has {len(self.lines)} lines, at most {OFFSETS_MAX} are read")
+        head: OffsetFileHeader | None = None
         match format_:
-            case Format.ZK:
+            case OffsetFileFormat.ZK:
                 self._read_lines(enumerate(self.lines, start=1), parse_zk_line)
-            case Format.CSV:
+            case OffsetFileFormat.CSV:
                 columns = self.lines[0].count(",") + 1
                 self._read_lines(enumerate(self.lines, start=1), lambda line: parse_csv_line(line, columns))
-            case Format.JSON:
+            case OffsetFileFormat.JSON:
                 head = self._read_head()
                 self._read_lines(enumerate(self.lines[1:], start=2), parse_json_line)
                 self._compare_count(head)
         if self.problems:
-            raise BadOffsetFile(_problems_text(self.problems))
+            raise OffsetFileError(_problems_text(self.problems))
         store, convention = (head.store, head.convention) if head else (None, None)
         return OffsetFile(format_, tuple(self.offsets.values()), store, convention, tuple(self.remarks))
 
-    def _read_lines(self, numbered: Iterator[tuple[int, str]], read: ReadLine) -> None:
+    def _read_lines(self, numbered: Iterator[tuple[int, str]], read: LineParser) -> None:
         for number, line in numbered:
             try:
                 self._add(number, *read(_checked(line, number, len(self.lines))))
-            except BadLine as wrong:
+            except OffsetLineError as wrong:
                 self.problems.append(f"line {number}: {wrong}")
 
     def _add(self, number: int, group: str | None, tp: TopicPartition, offset: int) -> None:
@@ -227,17 +233,17 @@ class _Reading:
         if known.line == number:
             return
         if known.offset != offset:
-            raise BadLine(f"{tp} stands in line {known.line} already, with {known.offset} and not {offset}")
+            raise OffsetLineError(f"{tp} stands in line {known.line} already, with {known.offset} and not {offset}")
         self.remarks.append(f"line {number}: {tp} stands in line {known.line} already, with the same offset")
 
-    def _read_head(self) -> Head | None:
+    def _read_head(self) -> OffsetFileHeader | None:
         try:
             return parse_header(self.lines[0])
-        except BadLine as wrong:
+        except OffsetLineError as wrong:
             self.problems.append(f"line 1: {wrong}")
             return None
 
-    def _compare_count(self, head: Head | None) -> None:
+    def _compare_count(self, head: OffsetFileHeader | None) -> None:
         if head is not None and head.count != len(self.lines) - 1:
             self.problems.append(
                 f"line 1: it announces {head.count} offsets and {_lines_follow(len(self.lines) - 1)}: the file was cut "
@@ -251,12 +257,12 @@ def _lines_follow(count: int) -> str:
 
 def _checked(line: str, number: int, count: int) -> str:
     if not line.strip():
-        raise BadLine(
+        raise OffsetLineError(
             f"it is empty, and {_lines_follow(count - number)}: the original's import stops here without a word; "
             "take the empty line out"
         )
     if len(line) > LINE_CHARS_MAX:
-        raise BadLine(f"it has {len(line)} characters, at most {LINE_CHARS_MAX} are read")
+        raise OffsetLineError(f"it has {len(line)} characters, at most {LINE_CHARS_MAX} are read")
     return line
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -16,12 +16,12 @@ from zkconsumer.zk.znodes import INT64_MAX
 
 SCHEMA = "zkconsumer/offsets/1"
 
-Convention: TypeAlias = Literal["next", "last"]
+OffsetFileConvention: TypeAlias = Literal["next", "last"]
 """``next``: the offset to be read next, as Kafka and the original have it.  ``last``: the last one that was read."""
 
-Store: TypeAlias = Literal["zookeeper", "kafka"]
+OffsetStoreName: TypeAlias = Literal["zookeeper", "kafka"]
 
-STORES: Mapping[str, tuple[Store, ...]] = {
+STORES_BY_OPTION: Mapping[str, tuple[OffsetStoreName, ...]] = {
     "zookeeper": ("zookeeper",),
     "kafka": ("kafka",),
     "both": ("zookeeper", "kafka"),
@@ -29,47 +29,51 @@ STORES: Mapping[str, tuple[Store, ...]] = {
 """What may be asked for -> the stores that it means, in the order in which they are written."""
 
 
-class BadLine(Exception):
+class OffsetLineError(Exception):
     """A line cannot be used; the text says why.  Never leaves ``admin``."""
 
 
-Parts: TypeAlias = "tuple[str | None, TopicPartition, int]"
+ParsedOffset: TypeAlias = "tuple[str | None, TopicPartition, int]"
 """Group (None where the format has none), partition, offset."""
 
-ReadLine: TypeAlias = "Callable[[str], Parts]"
+LineParser: TypeAlias = "Callable[[str], ParsedOffset]"
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DIGITS_MAX = 40
 
 
-def parse_zk_line(line: str) -> Parts:
-    """A line of ExportZkOffsets.  Raises ``BadLine``."""
+def parse_zk_line(line: str) -> ParsedOffset:
+    """A line of ExportZkOffsets.  Raises ``OffsetLineError``."""
     path, colon, number = line.partition(":")
     if not colon:
-        raise BadLine(f"no colon in {quoted_text(line)}: expected /consumers/G/offsets/T/P:N")
+        raise OffsetLineError(f"no colon in {quoted_text(line)}: expected /consumers/G/offsets/T/P:N")
     match path.split("/"):
         case ["", "consumers", group, "offsets", topic, partition]:
             pass
         case _:
-            raise BadLine(f"{quoted_text(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot")
+            raise OffsetLineError(
+                f"{quoted_text(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot"
+            )
     if re.fullmatch(r"[0-9]+-[0-9]+", partition):
-        raise BadLine(f"{quoted_text(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8")
+        raise OffsetLineError(
+            f"{quoted_text(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8"
+        )
     if paths.partition_number(partition) is None:
-        raise BadLine(f"{quoted_text(partition)} is no partition number")
+        raise OffsetLineError(f"{quoted_text(partition)} is no partition number")
     return _group(group), _tp(topic, int(partition)), _offset(number)
 
 
-def parse_csv_line(line: str, columns: int) -> Parts:
-    """A line of kafka-consumer-groups with so many columns.  Raises ``BadLine``."""
+def parse_csv_line(line: str, columns: int) -> ParsedOffset:
+    """A line of kafka-consumer-groups with so many columns.  Raises ``OffsetLineError``."""
     cells = [_cell(cell) for cell in line.split(",")]
     if len(cells) != columns:
-        raise BadLine(f"{len(cells)} columns, the first line has {columns}")
+        raise OffsetLineError(f"{len(cells)} columns, the first line has {columns}")
     match cells:
         case [group, topic, partition, offset]:
             return _group(group), _tp(topic, _partition(partition)), _offset(offset)
         case [topic, partition, offset]:
             return None, _tp(topic, _partition(partition)), _offset(offset)
-    raise BadLine(f"{len(cells)} columns: expected topic,partition,offset or group,topic,partition,offset")
+    raise OffsetLineError(f"{len(cells)} columns: expected topic,partition,offset or group,topic,partition,offset")
 
 
 def _cell(cell: str) -> str:
@@ -78,15 +82,15 @@ def _cell(cell: str) -> str:
     return cell[1:-1] if len(cell) >= 2 and cell[0] == cell[-1] == '"' else cell
 
 
-def parse_json_line(line: str) -> Parts:
-    """A line of ours behind the first.  Raises ``BadLine``."""
+def parse_json_line(line: str) -> ParsedOffset:
+    """A line of ours behind the first.  Raises ``OffsetLineError``."""
     members = _object(line)
     group, topic, partition, offset = (members.get(key) for key in ("group", "topic", "partition", "offset"))
     if not isinstance(group, str) or not isinstance(topic, str):
-        raise BadLine("group and topic must be texts")
+        raise OffsetLineError("group and topic must be texts")
     for key, number in (("partition", partition), ("offset", offset)):
         if type(number) is not int:
-            raise BadLine(f"{key} is missing, or no whole number that 64 bits hold")
+            raise OffsetLineError(f"{key} is missing, or no whole number that 64 bits hold")
     assert isinstance(partition, int), "looked at above"
     assert isinstance(offset, int), "looked at above"
     return _group(group), _tp(topic, partition), _in_range(offset)
@@ -95,17 +99,17 @@ def parse_json_line(line: str) -> Parts:
 def _group(name: str) -> str:
     try:
         return paths.check_group(name)
-    except UnsafeName as error:
-        raise BadLine(str(error)) from None
+    except InvalidNameError as error:
+        raise OffsetLineError(str(error)) from None
 
 
 def _tp(topic: str, partition: int) -> TopicPartition:
     try:
         paths.check_topic(topic)
-    except UnsafeName as error:
-        raise BadLine(str(error)) from None
+    except InvalidNameError as error:
+        raise OffsetLineError(str(error)) from None
     if not 0 <= partition <= paths.PARTITION_MAX:
-        raise BadLine(f"partition {partition} is not between 0 and {paths.PARTITION_MAX}")
+        raise OffsetLineError(f"partition {partition} is not between 0 and {paths.PARTITION_MAX}")
     return TopicPartition(topic, partition)
 
 
@@ -119,15 +123,15 @@ def _offset(text: str) -> int:
 
 def _number(text: str, what: str) -> int:
     if _NUMBER.fullmatch(text) is None or len(text) > _DIGITS_MAX:
-        raise BadLine(f"{quoted_text(text)} is no {what}")
+        raise OffsetLineError(f"{quoted_text(text)} is no {what}")
     return int(text)
 
 
 def _in_range(offset: int) -> int:
     if offset < 0:
-        raise BadLine(f"offset {offset} is negative, so the partition has none: take the line out")
+        raise OffsetLineError(f"offset {offset} is negative, so the partition has none: take the line out")
     if offset > INT64_MAX:
-        raise BadLine(f"offset {offset} is larger than {INT64_MAX}")
+        raise OffsetLineError(f"offset {offset} is larger than {INT64_MAX}")
     return offset
 
 
@@ -135,38 +139,38 @@ def _in_range(offset: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    store: Store
-    convention: Convention
+class OffsetFileHeader:
+    store: OffsetStoreName
+    convention: OffsetFileConvention
     count: int
 
 
-def parse_header(line: str) -> Head:
-    """The first line of a json file.  Raises ``BadLine``."""
+def parse_header(line: str) -> OffsetFileHeader:
+    """The first line of a json file.  Raises ``OffsetLineError``."""
     members = _object(line)
     schema = members.get("schema")
     if schema != SCHEMA:
-        raise BadLine(f"schema is {quoted_text(str(schema))}: this program reads {SCHEMA!r}")
+        raise OffsetLineError(f"schema is {quoted_text(str(schema))}: this program reads {SCHEMA!r}")
     count = members.get("offsets")
     if type(count) is not int or count < 0:
-        raise BadLine("offsets must be the number of lines that follow")
+        raise OffsetLineError("offsets must be the number of lines that follow")
     store, convention = members.get("store"), members.get("offset_convention")
     match store:
         case "zookeeper" | "kafka":
             pass
         case _:
-            raise BadLine(f"store is {quoted_text(str(store))}: expected zookeeper or kafka")
+            raise OffsetLineError(f"store is {quoted_text(str(store))}: expected zookeeper or kafka")
     match convention:
         case "next" | "last":
-            return Head(store, convention, count)
-    raise BadLine(f"offset_convention is {quoted_text(str(convention))}: expected next or last")
+            return OffsetFileHeader(store, convention, count)
+    raise OffsetLineError(f"offset_convention is {quoted_text(str(convention))}: expected next or last")
 
 
 def _object(line: str) -> dict[str, Json]:
     try:
         return read_json_object(line)
     except ValueError as error:
-        raise BadLine(str(error)) from None
+        raise OffsetLineError(str(error)) from None
 
 
 def quoted_text(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.admin.offset_targets import Target, resolve_target
+from zkconsumer.admin.offset_targets import ResetTarget, resolve_target
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from zkconsumer.admin.log_ranges import LogRange
     from zkconsumer.admin.offset_files import OffsetFile
-    from zkconsumer.admin.offset_lines import Convention, Store
+    from zkconsumer.admin.offset_lines import OffsetFileConvention, OffsetStoreName
 
-REFUSALS_SHOWN_MAX = 10
-NAMED_MAX = 5
+REJECTIONS_SHOWN_MAX = 10
+PARTITIONS_NAMED_MAX = 5
 """Reasons that a text lists, and partitions that a sentence names."""
 
 
@@ -30,7 +30,7 @@ class PlannedOffset:
     """One partition in one store.  ``new`` None: to be deleted.  ``refusal``: why it cannot be done."""
 
     tp: TopicPartition
-    store: Store
+    store: OffsetStoreName
     current: int | None
     new: int | None
     log: LogRange | str | None = None
@@ -66,17 +66,17 @@ class OffsetPlan:
         by_reason: dict[str, list[TopicPartition]] = {}
         for row in self.rejected:
             by_reason.setdefault(row.rejection_reason, []).append(row.tp)
-        lines = [f"{partitions_text(tps)}: {why}" for why, tps in list(by_reason.items())[:REFUSALS_SHOWN_MAX]]
+        lines = [f"{partitions_text(tps)}: {why}" for why, tps in list(by_reason.items())[:REJECTIONS_SHOWN_MAX]]
         more = len(by_reason) - len(lines)
         return [*lines, *([f"and {more} more reasons"] if more else [])]
 
 
-Currents: TypeAlias = "Mapping[Store, Mapping[TopicPartition, int | None]]"
+CurrentOffsets: TypeAlias = "Mapping[OffsetStoreName, Mapping[TopicPartition, int | None]]"
 """Store → what each partition has there; None: a znode that holds no offset."""
 
 
 def offsets_of_group(
-    file: OffsetFile, group: str | None, convention: Convention | None
+    file: OffsetFile, group: str | None, convention: OffsetFileConvention | None
 ) -> tuple[dict[str, dict[TopicPartition, int]], list[str]]:
     """Group → the *next* offsets that a file means, and what a person should know.
 
@@ -110,8 +110,8 @@ def offsets_of_group(
 def plan_import(
     group: str,
     offsets: Mapping[TopicPartition, int],
-    stores: Sequence[Store],
-    current: Currents,
+    stores: Sequence[OffsetStoreName],
+    current: CurrentOffsets,
     logs: Mapping[TopicPartition, LogRange | str],
     *,
     allow_out_of_range: bool,
@@ -140,10 +140,10 @@ def _out_of_range_reason(offset: int, log: LogRange | str) -> str:
 
 def plan_set(
     group: str,
-    target: Target,
+    target: ResetTarget,
     partitions: Iterable[TopicPartition],
-    stores: Sequence[Store],
-    current: Currents,
+    stores: Sequence[OffsetStoreName],
+    current: CurrentOffsets,
     logs: Mapping[TopicPartition, LogRange | str],
 ) -> OffsetPlan:
     """Set each partition to where ``target`` says.  With both stores, from where the group would start: the larger."""
@@ -159,12 +159,12 @@ def plan_set(
     return OffsetPlan(group, rows)
 
 
-def _start(tp: TopicPartition, stores: Sequence[Store], current: Currents) -> int | None:
+def _start(tp: TopicPartition, stores: Sequence[OffsetStoreName], current: CurrentOffsets) -> int | None:
     known = [offset for store in stores if (offset := current[store].get(tp)) is not None]
     return max(known, default=None)
 
 
-def plan_delete(group: str, stores: Sequence[Store], current: Currents) -> OffsetPlan:
+def plan_delete(group: str, stores: Sequence[OffsetStoreName], current: CurrentOffsets) -> OffsetPlan:
     """Delete what is stored."""
     rows = [PlannedOffset(tp, store, current[store][tp], None) for store in stores for tp in sorted(current[store])]
     return OffsetPlan(group, rows)
@@ -173,8 +173,8 @@ def plan_delete(group: str, stores: Sequence[Store], current: Currents) -> Offse
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """The first few of these, each once, and how many more there are."""
     different = list(dict.fromkeys(partitions))
-    more = len(different) - NAMED_MAX
-    return ", ".join(map(str, different[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+    more = len(different) - PARTITIONS_NAMED_MAX
+    return ", ".join(map(str, different[:PARTITIONS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def higher_in_other_store(plan: OffsetPlan, other: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:

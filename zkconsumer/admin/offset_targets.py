@@ -67,33 +67,35 @@ class ToFile:
     offsets: Mapping[TopicPartition, int]
 
 
-Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToFile
+ResetTarget: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToFile
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResetOffset:
     """Where a partition is to stand, and what a person should know of it."""
 
     offset: int
     remark: str = ""
 
 
-def resolve_target(target: Target, tp: TopicPartition, current: int | None, log: LogRange | str) -> Resolved | str:
+def resolve_target(
+    target: ResetTarget, tp: TopicPartition, current: int | None, log: LogRange | str
+) -> ResetOffset | str:
     """Where the partition is to stand, or why that cannot be told.  ``log`` may be why its range is unknown."""
     match target:
         case ToCurrent() if current is not None:
-            return Resolved(current)
+            return ResetOffset(current)
         case ShiftBy() if current is None:
             return "it has no offset that could be shifted"
     if isinstance(log, str):
         return log
     match target:
         case ToEarliest():
-            return Resolved(log.earliest)
+            return ResetOffset(log.earliest)
         case ToLatest():
-            return Resolved(log.latest)
+            return ResetOffset(log.latest)
         case ToCurrent():
-            return Resolved(log.latest, "had none: the end of the log")
+            return ResetOffset(log.latest, "had none: the end of the log")
         case ToOffset(offset):
             return _clamped(offset, log)
         case ShiftBy(by):
@@ -105,15 +107,15 @@ def resolve_target(target: Target, tp: TopicPartition, current: int | None, log:
             return _at_time(log)
 
 
-def _clamped(offset: int, log: LogRange) -> Resolved:
+def _clamped(offset: int, log: LogRange) -> ResetOffset:
     if offset > log.latest:
-        return Resolved(log.latest, f"{offset} is beyond the end of the log")
+        return ResetOffset(log.latest, f"{offset} is beyond the end of the log")
     if offset < log.earliest:
-        return Resolved(log.earliest, f"{offset} is before the start of the log")
-    return Resolved(offset)
+        return ResetOffset(log.earliest, f"{offset} is before the start of the log")
+    return ResetOffset(offset)
 
 
-_HOW_WORDS = {
+_KIND_REMARKS = {
     "exact": "",
     "end": "nothing is as young: the end of the log",
     "segment": "by segment: may be earlier than asked for",
@@ -121,9 +123,9 @@ _HOW_WORDS = {
 }
 
 
-def _at_time(log: LogRange) -> Resolved:
+def _at_time(log: LogRange) -> ResetOffset:
     assert log.for_time is not None, "the range was asked for with the time"
-    return Resolved(log.for_time.offset, _HOW_WORDS[log.for_time.kind])
+    return ResetOffset(log.for_time.offset, _KIND_REMARKS[log.for_time.kind])
 
 
 # --- scopes -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.admin.session import ROUND_REQUESTS_MAX, chunks
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import FRESH_VERSION, ROUNDS_MAX, Plan, control_check, multi_of, pack_multis, describe_result
+from zkconsumer.zk.procedures import (
+    INITIAL_VERSION,
+    ROUNDS_MAX,
+    MultiPlan,
+    control_check,
+    describe_result,
+    multi_of,
+    pack_multis,
+)
 from zkconsumer.zk.requests import (
     Acl,
     BadVersion,
@@ -33,16 +41,16 @@ from zkconsumer.zk.requests import (
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
     NotEmpty,
     Op,
     Result,
-    SessionGone,
+    SessionEnded,
     SetOp,
     Stat,
     StoreError,
+    ZnodeData,
 )
 from zkconsumer.zk.znodes import format_offset
 
@@ -52,13 +60,13 @@ if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.types import TopicPartition
 
-MISSING = -1
+NO_ZNODE_VERSION = -1
 """The version of an offset znode that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrite:
-    """One offset znode: what to make of it, and the version that it must have (``MISSING``: none at all).
+    """One offset znode: what to make of it, and the version that it must have (``NO_ZNODE_VERSION``: none at all).
 
     ``offset`` None: delete it.  ``also``: what is done with it in the same multi, or neither is.
     """
@@ -70,7 +78,7 @@ class OffsetWrite:
 
 
 @dataclass(slots=True)
-class WriteReport:
+class StoreWriteReport:
     """What became of a list of writes; true at every moment, also when the writing was interrupted.
 
     ``unknown``: sent, and the answer never came.  ``stopped_by`` is empty when nothing stood in the way.
@@ -86,7 +94,7 @@ def write_offsets(
     group: str,
     writes: Sequence[OffsetWrite],
     control_version: int | None,
-    report: WriteReport,
+    report: StoreWriteReport,
     acl: tuple[Acl, ...] | None = None,
     *,
     allow_members: bool = False,
@@ -100,12 +108,14 @@ def write_offsets(
     ``in_session``: each write is carried out in that session, or not at all; None: in any.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
-    writer = _Writer(session, group, control_version, report, acl, allow_members=allow_members, in_session=in_session)
+    writer = _OffsetWriter(
+        session, group, control_version, report, acl, allow_members=allow_members, in_session=in_session
+    )
     writer.run(writes)
 
 
 def registered_members(session: AdminSession, group: str) -> list[str]:
-    """Who is registered now, sorted.  Raises ``WorldError`` when ZooKeeper does not tell."""
+    """Who is registered now, sorted.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
     listed = session.children(paths.ids(group))
     return sorted(listed.names) if listed else []
 
@@ -115,13 +125,13 @@ def members_registered_text(members: Sequence[str]) -> str:
     return f"{members[0]} is in the group now ({len(members)} registered)"
 
 
-class _Writer:
+class _OffsetWriter:
     def __init__(
         self,
         session: AdminSession,
         group: str,
         control_version: int | None,
-        report: WriteReport,
+        report: StoreWriteReport,
         acl: tuple[Acl, ...] | None,
         *,
         allow_members: bool,
@@ -139,7 +149,7 @@ class _Writer:
         if not writes or self._is_stopped_by_members():
             return
         by_tp = {write.tp: write for write in writes}
-        self._make_parents(write.tp for write in writes if write.version == MISSING)
+        self._make_parents(write.tp for write in writes if write.version == NO_ZNODE_VERSION)
         if self._report.stopped_by:
             return
         ops = [(write.tp, [self._op(write), *write.extra_ops]) for write in writes]
@@ -162,7 +172,7 @@ class _Writer:
         if write.offset is None:
             return DeleteOp(path, write.version)
         data = format_offset(write.offset)
-        if write.version == MISSING:
+        if write.version == NO_ZNODE_VERSION:
             return CreateOp(path, data, acl=self._acl)
         return SetOp(path, data, write.version)
 
@@ -180,7 +190,7 @@ class _Writer:
         refused = {
             path: answer
             for path, answer in zip(wanted, answers, strict=True)
-            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionGone)
+            if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionEnded)
         }
         there = self._session.request([Exists(path) for path in refused])
         for (path, answer), stat in zip(refused.items(), there, strict=True):
@@ -192,19 +202,19 @@ class _Writer:
         """The answers to these, asked again while the connection takes them with it: a node may be made twice."""
         answers = self._session.request(creates, self._in_session)
         for _ in range(ROUNDS_MAX - 1):
-            if not any(isinstance(answer, ConnectionLost | SessionGone) for answer in answers):
+            if not any(isinstance(answer, ConnectionLost | SessionEnded) for answer in answers):
                 break
             answers = self._session.request(creates, self._in_session)
         return answers
 
-    def _write(self, plan: Plan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
+    def _write(self, plan: MultiPlan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
         """One multi, until it is known to be done or not to be."""
         partitions = [tp for tp, _ in plan]
         self._report.unknown = partitions
         outcome: bool | str = False
         for _ in range(ROUNDS_MAX):
             [answer] = self._session.request([multi_of(plan, self._control)], self._in_session)
-            if isinstance(answer, ConnectionLost | SessionGone):
+            if isinstance(answer, ConnectionLost | SessionEnded):
                 outcome = self._check_written([by_tp[tp] for tp in partitions])
             else:
                 outcome = True if isinstance(answer, MultiOk) else self._failure_text(plan, answer)
@@ -227,15 +237,15 @@ class _Writer:
         changed = [write.tp for write, node in pairs if not _is_as_before(write, node)]
         return _changed_text(changed[0]) if changed else False
 
-    def _nodes(self, writes: Sequence[OffsetWrite]) -> list[Node | None]:
-        found: list[Node | None] = []
+    def _nodes(self, writes: Sequence[OffsetWrite]) -> list[ZnodeData | None]:
+        found: list[ZnodeData | None] = []
         for some in chunks(writes, ROUND_REQUESTS_MAX):
             wanted = [paths.offset(self._group, write.tp) for write in some]
             nodes = self._session.get_many(wanted)
             found += [nodes.get(path) for path in wanted]
         return found
 
-    def _failure_text(self, plan: Plan, answer: Result) -> str:
+    def _failure_text(self, plan: MultiPlan, answer: Result) -> str:
         if not isinstance(answer, MultiFailed):
             return _error_text(answer)
         at = answer.failed - len(self._control)
@@ -255,7 +265,9 @@ class _Writer:
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
         """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
         topics = sorted({tp.topic for tp in partitions})
-        self._session.request([Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session)
+        self._session.request(
+            [Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session
+        )
 
 
 def _error_text(answer: Result) -> str:
@@ -269,12 +281,14 @@ def _changed_text(tp: TopicPartition) -> str:
     return f"the offset of {tp} was changed by somebody else after it was read"
 
 
-def _is_as_written(write: OffsetWrite, node: Node | None) -> bool:
+def _is_as_written(write: OffsetWrite, node: ZnodeData | None) -> bool:
     if write.offset is None:
         return node is None
-    version = FRESH_VERSION if write.version == MISSING else write.version + 1
+    version = INITIAL_VERSION if write.version == NO_ZNODE_VERSION else write.version + 1
     return node is not None and node.stat.version == version and node.data == format_offset(write.offset)
 
 
-def _is_as_before(write: OffsetWrite, node: Node | None) -> bool:
-    return node is None if write.version == MISSING else node is not None and node.stat.version == write.version
+def _is_as_before(write: OffsetWrite, node: ZnodeData | None) -> bool:
+    return (
+        node is None if write.version == NO_ZNODE_VERSION else node is not None and node.stat.version == write.version
+    )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-EXAMPLES_MAX = 5
+ITEMS_SHOWN_MAX = 5
 """How many of many things are named."""
 
 
 def list_text(items: Iterable[object]) -> str:
     """A list in words: the first few, and how many more."""
     shown = [str(item) for item in items]
-    more = len(shown) - EXAMPLES_MAX
-    return ", ".join(shown[:EXAMPLES_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(shown) - ITEMS_SHOWN_MAX
+    return ", ".join(shown[:ITEMS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def duration_text(ms: int) -> str:

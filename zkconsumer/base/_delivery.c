@@ -8,8 +8,8 @@
  *   1. the record before it counts as consumed;
  *   2. the message object is made: nothing that can fail, and no Python code, comes after step 4;
  *   3. signal handlers run, which may raise: the record is undelivered, the next call gives it;
- *   4. `in_hand` is written, then `is_live` is read.  Another thread that takes the partition away writes `is_live`, then
- *      reads `in_hand`.  Both use sequentially consistent atomics: the record is not given, or that thread sees it;
+ *   4. `unacknowledged_offset` is written, then `is_live` is read.  Another thread that takes the partition away writes `is_live`, then
+ *      reads `unacknowledged_offset`.  Both use sequentially consistent atomics: the record is not delivered, or that thread sees it;
  *   5. the clock is read (CLOCK_BOOTTIME, which counts while the machine sleeps) and compared with the end of the lease;
  *   6. the record is delivered.
  *
@@ -25,7 +25,7 @@
 #include <string.h>
 #include <time.h>
 
-#define NOTHING_IN_HAND (-1)
+#define NO_UNACKNOWLEDGED_OFFSET (-1)
 #define NO_TIME INT64_MIN
 #define NO_THREAD 0
 
@@ -193,12 +193,12 @@ static PyType_Spec lease_spec = {
 typedef struct {
     PyObject_HEAD
     bool is_ended;           /* the marker behind which nothing comes is in */
-    int64_t in_hand_since_ms; /* NO_TIME: the program has no record */
+    int64_t unacknowledged_since_ms; /* NO_TIME: the program has no record */
 } queue;
 
 static PyObject *queue_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
     queue *self = (queue *)ALLOC(type);
-    if (self) self->in_hand_since_ms = NO_TIME;
+    if (self) self->unacknowledged_since_ms = NO_TIME;
     return (PyObject *)self;
 }
 
@@ -217,15 +217,15 @@ static int queue_set_ended(queue *self, PyObject *value, void *Py_UNUSED(closure
     return is_true < 0 ? -1 : 0;
 }
 
-static PyObject *queue_get_since(queue *self, void *Py_UNUSED(closure)) { return time_or_none(self->in_hand_since_ms); }
+static PyObject *queue_get_since(queue *self, void *Py_UNUSED(closure)) { return time_or_none(self->unacknowledged_since_ms); }
 
 static int queue_set_since(queue *self, PyObject *value, void *Py_UNUSED(closure)) {
-    return time_of(value, &self->in_hand_since_ms);
+    return time_of(value, &self->unacknowledged_since_ms);
 }
 
 static PyGetSetDef queue_getset[] = {
     {"is_ended", (getter)queue_get_ended, (setter)queue_set_ended, NULL, NULL},
-    {"in_hand_since_ms", (getter)queue_get_since, (setter)queue_set_since, NULL, NULL},
+    {"unacknowledged_since_ms", (getter)queue_get_since, (setter)queue_set_since, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -247,13 +247,13 @@ static PyType_Spec queue_spec = {
 
 typedef struct {
     PyObject_HEAD
-    _Atomic int64_t in_hand;
+    _Atomic int64_t unacknowledged_offset;
     _Atomic bool is_live;
     int64_t resets; /* how often the reset policy moved the partition, and where to, the last time */
     int64_t reset_to;
     int64_t consumed_in; /* the number of resets that `consumed` belongs to */
     int64_t consumed;
-    PyObject *on_back; /* called once nothing is in hand any more, when the partition was stopped; NULL: not stopped */
+    PyObject *on_drained; /* called once nothing is in hand any more, when the partition was stopped; NULL: not stopped */
     module_state *state;
 } ownership;
 
@@ -262,19 +262,19 @@ static PyObject *ownership_new(PyTypeObject *type, PyObject *Py_UNUSED(args), Py
     ownership *self = state ? (ownership *)ALLOC(type) : NULL;
     if (!self) return NULL;
     self->state = state;
-    atomic_init(&self->in_hand, NOTHING_IN_HAND);
+    atomic_init(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET);
     atomic_init(&self->is_live, true);
     return (PyObject *)self;
 }
 
 static int ownership_traverse(ownership *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->on_back);
+    Py_VISIT(self->on_drained);
     return 0;
 }
 
 static int ownership_clear(ownership *self) {
-    Py_CLEAR(self->on_back);
+    Py_CLEAR(self->on_drained);
     return 0;
 }
 
@@ -291,42 +291,42 @@ static int64_t consumed_offset(const ownership *self) {
 }
 
 /* Nothing is in hand any more.  May be called twice.  False: the callback raised, and must be called again. */
-static bool put_back(ownership *self) {
-    atomic_store(&self->in_hand, NOTHING_IN_HAND);
+static bool undeliver(ownership *self) {
+    atomic_store(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET);
     step(self->state);
-    if (!self->on_back) return true;
-    PyObject *on_back = Py_NewRef(self->on_back);
-    PyObject *done = PyObject_CallFunctionObjArgs(on_back, self, NULL);
-    Py_DECREF(on_back);
+    if (!self->on_drained) return true;
+    PyObject *on_drained = Py_NewRef(self->on_drained);
+    PyObject *done = PyObject_CallFunctionObjArgs(on_drained, self, NULL);
+    Py_DECREF(on_drained);
     Py_XDECREF(done);
     return done != NULL;
 }
 
-static void move_past(ownership *self, int64_t next_offset, int64_t resets) {
+static void mark_consumed(ownership *self, int64_t next_offset, int64_t resets) {
     self->consumed = next_offset;
     self->consumed_in = resets;
 }
 
 /* The record is about to be handed out.  1: it may be; 0: the partition has left; -1: the callback raised. */
-static int take_in_hand(ownership *self, int64_t offset) {
+static int begin_delivery(ownership *self, int64_t offset) {
     step(self->state);
-    atomic_store(&self->in_hand, offset);
+    atomic_store(&self->unacknowledged_offset, offset);
     step(self->state);
     bool is_live = atomic_load(&self->is_live);
     step(self->state);
     if (is_live) return 1;
-    return put_back(self) ? 0 : -1;
+    return undeliver(self) ? 0 : -1;
 }
 
 /* The program is done with the record in hand.  False: the callback raised; the call may be repeated. */
 static bool done_with(ownership *self, int64_t next_offset, int64_t resets) {
-    move_past(self, next_offset, resets);
+    mark_consumed(self, next_offset, resets);
     step(self->state);
-    return put_back(self);
+    return undeliver(self);
 }
 
-/* begin_at(offset): the first position */
-static PyObject *ownership_begin_at(ownership *self, PyObject *offset) {
+/* start_at(offset): the first position */
+static PyObject *ownership_start_at(ownership *self, PyObject *offset) {
     int64_t at = PyLong_AsLongLong(offset);
     if (at == -1 && PyErr_Occurred()) return NULL;
     self->resets = self->consumed_in = 0;
@@ -334,14 +334,14 @@ static PyObject *ownership_begin_at(ownership *self, PyObject *offset) {
     Py_RETURN_NONE;
 }
 
-static PyObject *ownership_move_past(ownership *self, PyObject *args) {
+static PyObject *ownership_mark_consumed(ownership *self, PyObject *args) {
     long long next_offset, resets;
     if (!PyArg_ParseTuple(args, "LL", &next_offset, &resets)) return NULL;
-    move_past(self, next_offset, resets);
+    mark_consumed(self, next_offset, resets);
     Py_RETURN_NONE;
 }
 
-static PyObject *ownership_move_to(ownership *self, PyObject *offset) {
+static PyObject *ownership_apply_reset(ownership *self, PyObject *offset) {
     int64_t to = PyLong_AsLongLong(offset);
     if (to == -1 && PyErr_Occurred()) return NULL;
     self->reset_to = to;
@@ -349,34 +349,34 @@ static PyObject *ownership_move_to(ownership *self, PyObject *offset) {
     Py_RETURN_NONE;
 }
 
-static PyObject *ownership_take_in_hand(ownership *self, PyObject *offset) {
+static PyObject *ownership_begin_delivery(ownership *self, PyObject *offset) {
     int64_t at = PyLong_AsLongLong(offset);
     if (at == -1 && PyErr_Occurred()) return NULL;
-    int is_ours = take_in_hand(self, at);
+    int is_ours = begin_delivery(self, at);
     return is_ours < 0 ? NULL : PyBool_FromLong(is_ours);
 }
 
-static PyObject *ownership_come_back(ownership *self, PyObject *args) {
+static PyObject *ownership_acknowledge(ownership *self, PyObject *args) {
     long long next_offset, resets;
     if (!PyArg_ParseTuple(args, "LL", &next_offset, &resets)) return NULL;
     if (!done_with(self, next_offset, resets)) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *ownership_put_back(ownership *self, PyObject *Py_UNUSED(ignored)) {
-    if (!put_back(self)) return NULL;
+static PyObject *ownership_undeliver(ownership *self, PyObject *Py_UNUSED(ignored)) {
+    if (!undeliver(self)) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *ownership_get_in_hand(ownership *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLongLong(atomic_load(&self->in_hand));
+static PyObject *ownership_get_unacknowledged_offset(ownership *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(atomic_load(&self->unacknowledged_offset));
 }
 
-static int ownership_set_in_hand(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+static int ownership_set_unacknowledged_offset(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
     if (is_deleted(value)) return -1;
     int64_t offset = PyLong_AsLongLong(value);
     if (offset == -1 && PyErr_Occurred()) return -1;
-    atomic_store(&self->in_hand, offset);
+    atomic_store(&self->unacknowledged_offset, offset);
     return 0;
 }
 
@@ -399,33 +399,33 @@ static PyObject *ownership_get_consumed(ownership *self, void *Py_UNUSED(closure
     return PyLong_FromLongLong(consumed_offset(self));
 }
 
-static PyObject *ownership_get_on_back(ownership *self, void *Py_UNUSED(closure)) {
-    return Py_NewRef(self->on_back ? self->on_back : Py_None);
+static PyObject *ownership_get_on_drained(ownership *self, void *Py_UNUSED(closure)) {
+    return Py_NewRef(self->on_drained ? self->on_drained : Py_None);
 }
 
-static int ownership_set_on_back(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
-    PyObject *before = self->on_back;
-    self->on_back = value && value != Py_None ? Py_NewRef(value) : NULL;
+static int ownership_set_on_drained(ownership *self, PyObject *value, void *Py_UNUSED(closure)) {
+    PyObject *before = self->on_drained;
+    self->on_drained = value && value != Py_None ? Py_NewRef(value) : NULL;
     Py_XDECREF((PyObject *)before);
     return 0;
 }
 
 static PyGetSetDef ownership_getset[] = {
-    {"in_hand", (getter)ownership_get_in_hand, (setter)ownership_set_in_hand, NULL, NULL},
+    {"unacknowledged_offset", (getter)ownership_get_unacknowledged_offset, (setter)ownership_set_unacknowledged_offset, NULL, NULL},
     {"is_live", (getter)ownership_get_live, (setter)ownership_set_live, NULL, NULL},
     {"resets", (getter)ownership_get_resets, NULL, NULL, NULL},
     {"consumed_offset", (getter)ownership_get_consumed, NULL, NULL, NULL},
-    {"on_back", (getter)ownership_get_on_back, (setter)ownership_set_on_back, NULL, NULL},
+    {"on_drained", (getter)ownership_get_on_drained, (setter)ownership_set_on_drained, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef ownership_methods[] = {
-    {"begin_at", (PyCFunction)ownership_begin_at, METH_O, NULL},
-    {"move_past", (PyCFunction)ownership_move_past, METH_VARARGS, NULL},
-    {"move_to", (PyCFunction)ownership_move_to, METH_O, NULL},
-    {"put_back", (PyCFunction)ownership_put_back, METH_NOARGS, NULL},
-    {"take_in_hand", (PyCFunction)ownership_take_in_hand, METH_O, NULL},
-    {"come_back", (PyCFunction)ownership_come_back, METH_VARARGS, NULL},
+    {"start_at", (PyCFunction)ownership_start_at, METH_O, NULL},
+    {"mark_consumed", (PyCFunction)ownership_mark_consumed, METH_VARARGS, NULL},
+    {"apply_reset", (PyCFunction)ownership_apply_reset, METH_O, NULL},
+    {"undeliver", (PyCFunction)ownership_undeliver, METH_NOARGS, NULL},
+    {"begin_delivery", (PyCFunction)ownership_begin_delivery, METH_O, NULL},
+    {"acknowledge", (PyCFunction)ownership_acknowledge, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -852,18 +852,18 @@ typedef struct {
 
     /* The records that the program has: one, or a batch.  They outlive their table. */
     bool is_given;
-    ownership *given_owner;
-    int64_t given_resets;
-    int64_t given_next;   /* the offset behind them, or behind those that done_through() named */
-    int64_t given_behind; /* the offset behind all of them */
-    int64_t given_rows;   /* how many they are */
-    uint64_t given_load;  /* `loads` when they were given */
-    uint64_t deliveries;  /* how many times records were given */
+    ownership *delivered_owner;
+    int64_t delivered_resets;
+    int64_t delivered_next;   /* the offset behind them, or behind those that acknowledge_through() named */
+    int64_t delivered_behind; /* the offset behind all of them */
+    int64_t delivered_rows;   /* how many they are */
+    uint64_t delivered_load;  /* `loads` when they were delivered */
+    uint64_t deliveries;  /* how many times records were delivered */
 
     bool is_failed; /* see fail() of the Python class: the next call raises */
     uint64_t inside; /* the thread whose call is running */
     uint64_t thread_id;
-    int64_t handed_out_at_ms;
+    int64_t delivered_at_ms;
 
     /* The last messages.  A message without another reference is used again: a program that iterates by `for` refers
      * to the message before while it asks for the next one, so there are two. */
@@ -879,12 +879,12 @@ static int delivery_traverse(delivery *self, visitproc visit, void *arg) {
     Py_VISIT(self->value_decoder);
     Py_VISIT((PyObject *)self->owner);
     Py_VISIT((PyObject *)self->from);
-    Py_VISIT((PyObject *)self->given_owner);
+    Py_VISIT((PyObject *)self->delivered_owner);
     for (int each = 0; each < RING; each++) Py_VISIT((PyObject *)self->ring[each]);
     return 0;
 }
 
-/* Lets the table go.  The records that were given stay given. */
+/* Lets the table go.  The records that were delivered stay delivered. */
 static void unload(delivery *self) {
     Py_buffer rows = self->rows;
     memset(&self->rows, 0, sizeof self->rows);
@@ -907,7 +907,7 @@ static int delivery_clear(delivery *self) {
     Py_CLEAR(self->key_decoder);
     Py_CLEAR(self->value_decoder);
     self->is_given = false;
-    Py_CLEAR(self->given_owner);
+    Py_CLEAR(self->delivered_owner);
     for (int each = 0; each < RING; each++) Py_CLEAR(self->ring[each]);
     return 0;
 }
@@ -925,7 +925,7 @@ static PyObject *delivery_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyO
     delivery *self = state ? (delivery *)ALLOC(type) : NULL;
     if (!self) return NULL;
     self->state = state;
-    self->handed_out_at_ms = NO_TIME;
+    self->delivered_at_ms = NO_TIME;
     return (PyObject *)self;
 }
 
@@ -1006,28 +1006,28 @@ static bool is_ready(const delivery *self) {
 static const row_t *row_at(const delivery *self, int64_t index) { return (const row_t *)self->rows.buf + index; }
 
 /* Counts the records in hand as consumed.  False: an exception; the call may be repeated. */
-static bool come_back(delivery *self) {
+static bool acknowledge(delivery *self) {
     if (!self->is_given) return true;
-    self->of->in_hand_since_ms = NO_TIME;
-    if (!done_with(self->given_owner, self->given_behind, self->given_resets)) return false;
+    self->of->unacknowledged_since_ms = NO_TIME;
+    if (!done_with(self->delivered_owner, self->delivered_behind, self->delivered_resets)) return false;
     self->is_given = false;
     return true;
 }
 
-static PyObject *delivery_come_back(delivery *self, PyObject *Py_UNUSED(ignored)) {
-    if (!is_made(self) || !come_back(self)) return NULL;
+static PyObject *delivery_acknowledge(delivery *self, PyObject *Py_UNUSED(ignored)) {
+    if (!is_made(self) || !acknowledge(self)) return NULL;
     Py_RETURN_NONE;
 }
 
-/* The records in hand count as not consumed, but for those that done_through() named: the next call gives the others. */
-static PyObject *delivery_give_back(delivery *self, PyObject *Py_UNUSED(ignored)) {
+/* The records in hand count as not consumed, but for those that acknowledge_through() named: the next call gives the others. */
+static PyObject *delivery_undeliver(delivery *self, PyObject *Py_UNUSED(ignored)) {
     if (!is_made(self)) return NULL;
     if (self->is_given) {
-        self->of->in_hand_since_ms = NO_TIME;
-        if (!put_back(self->given_owner)) return NULL;
+        self->of->unacknowledged_since_ms = NO_TIME;
+        if (!undeliver(self->delivered_owner)) return NULL;
         self->is_given = false;
-        if (self->given_load == self->loads) {
-            self->index -= self->given_rows;
+        if (self->delivered_load == self->loads) {
+            self->index -= self->delivered_rows;
             while (self->index < self->count && row_at(self, self->index)->offset < consumed_offset(self->owner))
                 self->index++;
         }
@@ -1035,15 +1035,15 @@ static PyObject *delivery_give_back(delivery *self, PyObject *Py_UNUSED(ignored)
     Py_RETURN_NONE;
 }
 
-/* done_through(deliveries, offset): the program is done with the records of that delivery up to this one */
-static PyObject *delivery_done_through(delivery *self, PyObject *args) {
+/* acknowledge_through(deliveries, offset): the program is done with the records of that delivery up to this one */
+static PyObject *delivery_acknowledge_through(delivery *self, PyObject *args) {
     unsigned long long number;
     long long offset;
     if (!PyArg_ParseTuple(args, "KL", &number, &offset)) return NULL;
-    if (self->is_given && number == self->deliveries && offset < self->given_behind) {
-        if (self->given_owner->resets == self->given_resets && offset + 1 > consumed_offset(self->given_owner)) {
-            move_past(self->given_owner, offset + 1, self->given_resets);
-            self->given_next = offset + 1;
+    if (self->is_given && number == self->deliveries && offset < self->delivered_behind) {
+        if (self->delivered_owner->resets == self->delivered_resets && offset + 1 > consumed_offset(self->delivered_owner)) {
+            mark_consumed(self->delivered_owner, offset + 1, self->delivered_resets);
+            self->delivered_next = offset + 1;
         }
     }
     Py_RETURN_NONE;
@@ -1051,8 +1051,8 @@ static PyObject *delivery_done_through(delivery *self, PyObject *args) {
 
 /* Raises the error for a call while another one is running. */
 static void *refuse(delivery *self, uint64_t number) {
-    PyObject *done = PyObject_CallMethod((PyObject *)self, "_refuse", "O", self->inside == number ? Py_True : Py_False);
-    if (done) PyErr_SetString(PyExc_SystemError, "_refuse() returned");
+    PyObject *done = PyObject_CallMethod((PyObject *)self, "_raise_concurrent_use", "O", self->inside == number ? Py_True : Py_False);
+    if (done) PyErr_SetString(PyExc_SystemError, "_raise_concurrent_use() returned");
     Py_XDECREF(done);
     return NULL;
 }
@@ -1110,12 +1110,12 @@ static void fill(const delivery *self, message *to, const row_t *row) {
     to->row = *row;
 }
 
-/* The records that begin with rows[index] are given: step 4 to 6 of the head of this file.  1: they are; 0: look again;
+/* The records that begin with rows[index] are delivered: step 4 to 6 of the head of this file.  1: they are; 0: look again;
  * -1: an exception. */
 static int give(delivery *self, int64_t rows) {
     ownership *owner = self->owner;
     uint64_t loads = self->loads;
-    int is_ours = take_in_hand(owner, row_at(self, self->index)->offset);
+    int is_ours = begin_delivery(owner, row_at(self, self->index)->offset);
     if (is_ours < 1) return is_ours;
     int64_t now_ms;
     bool is_read = lease_now(self->until, &now_ms);
@@ -1124,23 +1124,23 @@ static int give(delivery *self, int64_t rows) {
         if (!is_read) {
             PyObject *type, *value, *trace;
             PyErr_Fetch(&type, &value, &trace);
-            if (!put_back(owner)) PyErr_Clear();
+            if (!undeliver(owner)) PyErr_Clear();
             PyErr_Restore(type, value, trace);
             return -1;
         }
-        if (!put_back(owner)) return -1;
+        if (!undeliver(owner)) return -1;
         return loads != self->loads || ask(self, "_await_lease") >= 0 ? 0 : -1;
     }
-    self->handed_out_at_ms = self->of->in_hand_since_ms = now_ms;
-    if (self->given_owner != owner) {
-        ownership *before = self->given_owner;
-        self->given_owner = (ownership *)Py_NewRef((PyObject *)owner);
+    self->delivered_at_ms = self->of->unacknowledged_since_ms = now_ms;
+    if (self->delivered_owner != owner) {
+        ownership *before = self->delivered_owner;
+        self->delivered_owner = (ownership *)Py_NewRef((PyObject *)owner);
         Py_XDECREF((PyObject *)before);
     }
-    self->given_resets = self->resets;
-    self->given_next = self->given_behind = row_at(self, self->index + rows - 1)->offset + 1;
-    self->given_rows = rows;
-    self->given_load = loads;
+    self->delivered_resets = self->resets;
+    self->delivered_next = self->delivered_behind = row_at(self, self->index + rows - 1)->offset + 1;
+    self->delivered_rows = rows;
+    self->delivered_load = loads;
     self->index += rows;
     self->deliveries++;
     self->is_given = true;
@@ -1159,7 +1159,7 @@ static PyObject *deliver(delivery *self, PyObject *wrap) {
     self->inside = self->thread_id = number;
     PyObject *item = NULL;
     for (;;) {
-        if (!come_back(self)) break;
+        if (!acknowledge(self)) break;
         int more = make_ready(self);
         if (more < 1) {
             if (!more) ended(self);
@@ -1184,11 +1184,11 @@ static PyObject *deliver(delivery *self, PyObject *wrap) {
             Py_CLEAR(item);
             break;
         }
-        int given = 0;
-        if (loads == self->loads && index == self->index && is_ready(self)) given = give(self, 1);
-        if (given > 0) break;
+        int delivered = 0;
+        if (loads == self->loads && index == self->index && is_ready(self)) delivered = give(self, 1);
+        if (delivered > 0) break;
         Py_CLEAR(item);
-        if (given < 0) break;
+        if (delivered < 0) break;
     }
     self->inside = NO_THREAD;
     return item;
@@ -1207,7 +1207,7 @@ static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
     if (self->inside) return refuse(self, number);
     self->inside = self->thread_id = number;
     PyObject *found = NULL;
-    while (come_back(self)) {
+    while (acknowledge(self)) {
         int more = make_ready(self);
         if (!more) found = Py_NewRef(Py_None);
         if (more < 1) break;
@@ -1232,13 +1232,13 @@ static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
 
 /* What `make` makes of the next rows: make(data, rows as bytes, how many, topic, partition, number of this delivery).  At
  * least one row; then as many as there are in the table, up to the two limits.  The bytes are those of keys and values. */
-static PyObject *deliver_rows(delivery *self, int64_t rows_most, int64_t bytes_most, PyObject *make) {
+static PyObject *deliver_rows(delivery *self, int64_t max_rows, int64_t max_bytes, PyObject *make) {
     uint64_t number = thread_number();
     if (self->inside) return refuse(self, number);
     self->inside = self->thread_id = number;
     PyObject *item = NULL;
     for (;;) {
-        if (!come_back(self)) break;
+        if (!acknowledge(self)) break;
         int more = make_ready(self);
         if (more < 1) {
             if (!more) ended(self);
@@ -1246,10 +1246,10 @@ static PyObject *deliver_rows(delivery *self, int64_t rows_most, int64_t bytes_m
         }
         uint64_t loads = self->loads;
         int64_t index = self->index, rows = 0, bytes = 0;
-        for (; rows < rows_most && index + rows < self->count; rows++) {
+        for (; rows < max_rows && index + rows < self->count; rows++) {
             const row_t *row = row_at(self, index + rows);
             bytes += (row->key_length > 0 ? row->key_length : 0) + (int64_t)(row->value_length > 0 ? row->value_length : 0);
-            if (rows && bytes > bytes_most) break;
+            if (rows && bytes > max_bytes) break;
         }
         PyObject *table = PyBytes_FromStringAndSize((const char *)row_at(self, index), rows * (Py_ssize_t)sizeof(row_t));
         if (!table) break;
@@ -1261,27 +1261,27 @@ static PyObject *deliver_rows(delivery *self, int64_t rows_most, int64_t bytes_m
             Py_CLEAR(item);
             break;
         }
-        int given = 0;
-        if (loads == self->loads && index == self->index && is_ready(self)) given = give(self, rows);
-        if (given > 0) break;
+        int delivered = 0;
+        if (loads == self->loads && index == self->index && is_ready(self)) delivered = give(self, rows);
+        if (delivered > 0) break;
         Py_CLEAR(item);
-        if (given < 0) break;
+        if (delivered < 0) break;
     }
     self->inside = NO_THREAD;
     return item;
 }
 
-static PyObject *delivery_get_given(delivery *self, void *Py_UNUSED(closure)) {
+static PyObject *delivery_get_delivered(delivery *self, void *Py_UNUSED(closure)) {
     if (!self->is_given) Py_RETURN_NONE;
     return Py_BuildValue(
-        "OLL", (PyObject *)self->given_owner, (long long)self->given_next, (long long)self->given_resets);
+        "OLL", (PyObject *)self->delivered_owner, (long long)self->delivered_next, (long long)self->delivered_resets);
 }
 
 static PyObject *delivery_get_deliveries(delivery *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->deliveries);
 }
 
-static PyObject *delivery_get_handed(delivery *self, void *Py_UNUSED(closure)) {
+static PyObject *delivery_get_rows_delivered(delivery *self, void *Py_UNUSED(closure)) {
     return PyLong_FromLongLong(self->index);
 }
 
@@ -1297,8 +1297,8 @@ static PyObject *delivery_get_thread(delivery *self, void *Py_UNUSED(closure)) {
     return PyLong_FromUnsignedLongLong(self->thread_id);
 }
 
-static PyObject *delivery_get_handed_out_at(delivery *self, void *Py_UNUSED(closure)) {
-    return time_or_none(self->handed_out_at_ms);
+static PyObject *delivery_get_delivered_at(delivery *self, void *Py_UNUSED(closure)) {
+    return time_or_none(self->delivered_at_ms);
 }
 
 static PyObject *delivery_get_failed(delivery *self, void *Py_UNUSED(closure)) { return PyBool_FromLong(self->is_failed); }
@@ -1311,13 +1311,13 @@ static int delivery_set_failed(delivery *self, PyObject *value, void *Py_UNUSED(
 }
 
 static PyGetSetDef delivery_getset[] = {
-    {"given", (getter)delivery_get_given, NULL, NULL, NULL},
+    {"delivered", (getter)delivery_get_delivered, NULL, NULL, NULL},
     {"deliveries", (getter)delivery_get_deliveries, NULL, NULL, NULL},
-    {"rows_handed_out", (getter)delivery_get_handed, NULL, NULL, NULL},
+    {"rows_delivered", (getter)delivery_get_rows_delivered, NULL, NULL, NULL},
     {"is_ready", (getter)delivery_get_ready, NULL, NULL, NULL},
     {"inside", (getter)delivery_get_inside, NULL, NULL, NULL},
     {"thread_id", (getter)delivery_get_thread, NULL, NULL, NULL},
-    {"handed_out_at_ms", (getter)delivery_get_handed_out_at, NULL, NULL, NULL},
+    {"delivered_at_ms", (getter)delivery_get_delivered_at, NULL, NULL, NULL},
     {"is_failed", (getter)delivery_get_failed, (setter)delivery_set_failed, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -1325,9 +1325,9 @@ static PyGetSetDef delivery_getset[] = {
 static PyMethodDef delivery_methods[] = {
     {"load", (PyCFunction)delivery_load, METH_VARARGS, NULL},
     {"unload", (PyCFunction)delivery_unload, METH_NOARGS, NULL},
-    {"come_back", (PyCFunction)delivery_come_back, METH_NOARGS, NULL},
-    {"give_back", (PyCFunction)delivery_give_back, METH_NOARGS, NULL},
-    {"done_through", (PyCFunction)delivery_done_through, METH_VARARGS, NULL},
+    {"acknowledge", (PyCFunction)delivery_acknowledge, METH_NOARGS, NULL},
+    {"undeliver", (PyCFunction)delivery_undeliver, METH_NOARGS, NULL},
+    {"acknowledge_through", (PyCFunction)delivery_acknowledge_through, METH_VARARGS, NULL},
     {"take", (PyCFunction)delivery_take, METH_O, NULL},
     {"peek", (PyCFunction)delivery_peek, METH_O, NULL},
     {NULL, NULL, 0, NULL},
@@ -1418,27 +1418,27 @@ static PyType_Spec iterator_spec = {
 typedef struct {
     PyObject_HEAD
     delivery *from;
-    int64_t rows_most;
-    int64_t bytes_most;
+    int64_t max_rows;
+    int64_t max_bytes;
     PyObject *make;
 } batch_iterator;
 
-/* BatchIterator(delivery, rows_most, bytes_most, make) */
+/* BatchIterator(delivery, max_rows, max_bytes, make) */
 static PyObject *batches_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
     module_state *state = state_of_type(type);
     PyObject *from, *make;
-    long long rows_most, bytes_most;
-    if (!state || !PyArg_ParseTuple(args, "O!LLO", state->delivery_type, &from, &rows_most, &bytes_most, &make)) return NULL;
+    long long max_rows, max_bytes;
+    if (!state || !PyArg_ParseTuple(args, "O!LLO", state->delivery_type, &from, &max_rows, &max_bytes, &make)) return NULL;
     if (!is_made((delivery *)from)) return NULL;
-    if (rows_most < 1 || bytes_most < 1) {
+    if (max_rows < 1 || max_bytes < 1) {
         PyErr_SetString(PyExc_ValueError, "a batch of less than one record, or of less than one byte");
         return NULL;
     }
     batch_iterator *self = (batch_iterator *)ALLOC(type);
     if (!self) return NULL;
     self->from = (delivery *)Py_NewRef(from);
-    self->rows_most = rows_most;
-    self->bytes_most = bytes_most;
+    self->max_rows = max_rows;
+    self->max_bytes = max_bytes;
     self->make = Py_NewRef(make);
     return (PyObject *)self;
 }
@@ -1467,7 +1467,7 @@ static void batches_dealloc(batch_iterator *self) {
 static PyObject *batches_next(batch_iterator *self) {
     if (!self->from) return NULL;
     Py_INCREF((PyObject *)self->from);
-    PyObject *item = deliver_rows(self->from, self->rows_most, self->bytes_most, self->make);
+    PyObject *item = deliver_rows(self->from, self->max_rows, self->max_bytes, self->make);
     Py_DECREF((PyObject *)self->from);
     return item;
 }

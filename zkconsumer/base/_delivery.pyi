@@ -18,13 +18,13 @@ class Delivery:
     ) -> None: ...
     is_failed: bool
     @property
-    def given(self) -> tuple[Any, int, int] | None:
+    def delivered(self) -> tuple[Any, int, int] | None:
         """The ownership, the offset behind the records that the program has, and the number of resets; None: none."""
     @property
     def deliveries(self) -> int:
-        """How many times records were given."""
+        """How many times records were delivered."""
     @property
-    def rows_handed_out(self) -> int:
+    def rows_delivered(self) -> int:
         """Of the table that is loaded."""
     @property
     def is_ready(self) -> bool:
@@ -36,7 +36,7 @@ class Delivery:
     def thread_id(self) -> int:
         """The number of the thread that called last; 0: none has."""
     @property
-    def handed_out_at_ms(self) -> int | None:
+    def delivered_at_ms(self) -> int | None:
         """When the last record was handed out, in ms of the lease's clock; None: none was."""
     def load(
         self,
@@ -50,12 +50,12 @@ class Delivery:
     ) -> None:
         """Hand out the rows of this table next.  ``ValueError`` for a row whose fields lie outside of ``data``."""
     def unload(self) -> None:
-        """Let the table go; the records that were given stay given."""
-    def come_back(self) -> None:
+        """Let the table go; the records that were delivered stay delivered."""
+    def acknowledge(self) -> None:
         """Count the records in hand as consumed."""
-    def give_back(self) -> None:
+    def undeliver(self) -> None:
         """Count the records in hand as not consumed; the next call gives them again, if the partition is still ours."""
-    def done_through(self, delivery: int, offset: int) -> None:
+    def acknowledge_through(self, delivery: int, offset: int) -> None:
         """The program is done with the records of this delivery up to this offset."""
     def take(self, wrap: Callable[[Any], Any] | None) -> Any:
         """The next message, or what ``wrap`` makes of it."""
@@ -70,7 +70,7 @@ class Iterator:
 class BatchIterator:
     """``make(data, rows, how many, topic, partition, number of the delivery)`` makes each batch."""
 
-    def __new__(cls, delivery: Delivery, rows_most: int, bytes_most: int, make: Callable[..., Any]) -> Any: ...
+    def __new__(cls, delivery: Delivery, max_rows: int, max_bytes: int, make: Callable[..., Any]) -> Any: ...
     def __iter__(self) -> Any: ...
     def __next__(self) -> Any: ...
 

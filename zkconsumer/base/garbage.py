@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NEW_OBJECTS = 100_000
+GC_THRESHOLD = 100_000
 """Between two searches; Python's own number is 700."""
 
 
@@ -18,7 +18,7 @@ def infrequent_gc() -> Iterator[None]:
     objects, none of which is in a cycle.  The whole process is meant, so this is for programs, not for libraries.
     """
     before = gc.get_threshold()
-    gc.set_threshold(NEW_OBJECTS, *before[1:])
+    gc.set_threshold(GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:

@@ -15,10 +15,10 @@ from zkconsumer import extensions
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
-DELIVERY = extensions.load("zkconsumer.base._delivery")
+COMPILED_DELIVERY = extensions.load("zkconsumer.base._delivery")
 """The compiled module, or None."""
 
-NOTHING_IN_HAND = -1
+NO_UNACKNOWLEDGED_OFFSET = -1
 """``OwnershipState.in_hand`` while the program has no record of the partition."""
 
 
@@ -36,10 +36,11 @@ class LeaseState:
 
 
 class QueueState:
-    """``is_ended``: the marker behind which nothing comes is in the queue.  ``in_hand_since_ms``: when the program got
-    the record that it has not come back from; None: it has none."""
+    """``is_ended``: the marker behind which nothing comes is in the queue.  ``unacknowledged_since_ms``: when the
+    program got the record that it has not come back from; None: it has none.
+    """
 
-    __slots__ = ("unacknowledged_since_ms", "is_ended")
+    __slots__ = ("is_ended", "unacknowledged_since_ms")
 
     def __init__(self) -> None:
         self.is_ended = False
@@ -49,18 +50,18 @@ class QueueState:
 class OwnershipState:
     """One ownership of one partition: what its stream has handed out, and whether it may hand out more.
 
-    ``in_hand``: the offset of the record that the program works on, or ``NOTHING_IN_HAND``.  ``is_live``: the partition
-    was not taken away.  ``on_back``: called when nothing is in hand any more; set by the thread that takes the
-    partition away.  ``resets``: how often the reset policy moved the partition.
+    ``in_hand``: the offset of the record that the program works on, or ``NO_UNACKNOWLEDGED_OFFSET``.  ``is_live``: the
+    partition was not taken away.  ``on_back``: called when nothing is in hand any more; set by the thread that takes
+    the partition away.  ``resets``: how often the reset policy moved the partition.
 
     What was consumed is written together with the number of resets that it belongs to, and counts only while that is
     the last one: a reset on a fetcher's thread cannot be undone by a program that was just coming back.
     """
 
-    __slots__ = ("_consumed", "_reset", "unacknowledged_offset", "is_live", "on_drained")
+    __slots__ = ("_consumed", "_reset", "is_live", "on_drained", "unacknowledged_offset")
 
     def __init__(self) -> None:
-        self.unacknowledged_offset = NOTHING_IN_HAND
+        self.unacknowledged_offset = NO_UNACKNOWLEDGED_OFFSET
         self.is_live = True
         self.on_drained: Callable[[Any], object] | None = None
         self._reset = self._consumed = (0, 0)
@@ -98,7 +99,7 @@ class OwnershipState:
 
     def undeliver(self) -> None:
         """The record was not handed out after all.  May be called twice."""
-        self.unacknowledged_offset = NOTHING_IN_HAND
+        self.unacknowledged_offset = NO_UNACKNOWLEDGED_OFFSET
         if self.on_drained is not None:
             self.on_drained(self)
 
@@ -108,5 +109,9 @@ class OwnershipState:
         self.undeliver()
 
 
-if DELIVERY is not None and not TYPE_CHECKING:
-    LeaseState, QueueState, OwnershipState = DELIVERY.LeaseState, DELIVERY.QueueState, DELIVERY.OwnershipState
+if COMPILED_DELIVERY is not None and not TYPE_CHECKING:
+    LeaseState, QueueState, OwnershipState = (
+        COMPILED_DELIVERY.LeaseState,
+        COMPILED_DELIVERY.QueueState,
+        COMPILED_DELIVERY.OwnershipState,
+    )

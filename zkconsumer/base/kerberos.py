@@ -14,11 +14,11 @@ NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 """Our choice among the layers that the server offers: nothing is wrapped afterwards (TLS does that)."""
 
 
-class KerberosFailed(Exception):
+class KerberosError(Exception):
     """The library refused a step: there is no ticket, or the server is not the service that it should be."""
 
 
-class LayerDemanded(Exception):
+class SecurityLayerRequired(Exception):
     """The server offers no exchange without a security layer."""
 
 
@@ -43,7 +43,7 @@ class KerberosClient:
                 options["creds"] = gssapi.Credentials(name=own, usage="initiate")
             self._context = gssapi.SecurityContext(name=name, usage="initiate", **options)
         except self._errors as error:
-            raise KerberosFailed(str(error)) from error
+            raise KerberosError(str(error)) from error
 
     def first(self) -> bytes:
         """The first message."""
@@ -56,10 +56,10 @@ class KerberosClient:
         try:
             offered = bytes(self._context.unwrap(challenge).message)
             if len(offered) != 4 or not offered[0] & NO_SECURITY_LAYER[0]:
-                raise LayerDemanded
+                raise SecurityLayerRequired
             answer = bytes(self._context.wrap(NO_SECURITY_LAYER, False).message)
         except self._errors as error:
-            raise KerberosFailed(str(error)) from error
+            raise KerberosError(str(error)) from error
         self.is_complete = True
         return answer
 
@@ -67,4 +67,4 @@ class KerberosClient:
         try:
             return bytes(self._context.step(challenge) or b"")
         except self._errors as error:
-            raise KerberosFailed(str(error)) from error
+            raise KerberosError(str(error)) from error

@@ -1,6 +1,6 @@
 """Names that a person wrote: host names without an address, and names that are nearly right.
 
-``check_resolvable`` checks, before anything is connected, that the host names of a setting have addresses.
+``check_host_names`` checks, before anything is connected, that the host names of a setting have addresses.
 
 A connection that is retried cannot report a wrong name at once: a name may be missing for a moment.  At the start it is
 an error at once, as in Kafka's own clients ("No resolvable bootstrap urls").

@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
-Target: TypeAlias = Callable[["StopSignal"], None]
-OnDeath: TypeAlias = Callable[[str, BaseException], None]
+ThreadTarget: TypeAlias = Callable[["StopSignal"], None]
+OnThreadError: TypeAlias = Callable[[str, BaseException], None]
 
-_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+_workers: weakref.WeakSet[WorkerThread] = weakref.WeakSet()
 _workers_lock = threading.Lock()
 
 
@@ -39,10 +39,10 @@ class StopSignal:
         return self._event.wait(timeout_ms / 1000)
 
 
-class Worker:
+class WorkerThread:
     """The owner's handle of a thread; made by ``spawn``."""
 
-    def __init__(self, name: str, target: Target, on_death: OnDeath, wake: Callable[[], None]) -> None:
+    def __init__(self, name: str, target: ThreadTarget, on_death: OnThreadError, wake: Callable[[], None]) -> None:
         self.name = name
         self._target = target
         self._on_error = on_death
@@ -87,14 +87,16 @@ def _no_wake() -> None:
     """For threads that block nowhere but on their stop signal."""
 
 
-def spawn(name: str, target: Target, on_death: OnDeath, *, wake: Callable[[], None] = _no_wake) -> Worker:
+def spawn(
+    name: str, target: ThreadTarget, on_death: OnThreadError, *, wake: Callable[[], None] = _no_wake
+) -> WorkerThread:
     """Start a daemon thread that runs ``target(stop_signal)``.
 
     ``on_death(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind; what it
     raises itself goes to ``threading.excepthook``.  ``wake`` is called after the stop signal was set: it must end
     whatever the thread may be blocked in (close its connection, notify its condition).
     """
-    worker = Worker(name, target, on_death, wake)
+    worker = WorkerThread(name, target, on_death, wake)
     with _workers_lock:
         _workers.add(worker)
     worker.start()

@@ -12,7 +12,13 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
-from zkconsumer.core.assignment import Assignment, AssignmentContext, AssignmentRefused, Form, create_instance
+from zkconsumer.core.assignment import (
+    AssignmentContext,
+    AssignmentError,
+    AssignorVariant,
+    GroupAssignment,
+    create_instance,
+)
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, TopicCount, construct_topic_count
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.types import TopicPartition
@@ -21,18 +27,21 @@ from zkconsumer.zk.znodes import Registration, format_registration, parse_regist
 PARTITION_MAX = 2**31 - 1
 
 
-class BadLine(ValueError):
+class AssignInputError(ValueError):
     """A line of the input is not a group; the text says why."""
 
 
 @click.command()
 @click.argument("groups", type=click.File("rb"), default="-", metavar="[FILE]")
 @click.option(
-    "--strategy", type=click.Choice(["range", "roundrobin"]), default="range", show_default=True,
+    "--strategy",
+    type=click.Choice(["range", "roundrobin"]),
+    default="range",
+    show_default=True,
     help="partition.assignment.strategy of all members.",
 )
 @click.option(
-    "--compatibility", type=click.Choice([form.compatibility for form in Form if form.compatibility]),
+    "--compatibility", type=click.Choice([form.compatibility for form in AssignorVariant if form.compatibility]),
     default="0.10.2", show_default=True, help="Roundrobin as in releases from this one on.",
 )  # fmt: skip
 def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
@@ -58,7 +67,7 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
             continue
         try:
             answer = _assignment_json(_group(line.strip()), strategy, compatibility)
-        except (BadLine, ZkConsumerError) as error:
+        except (AssignInputError, ZkConsumerError) as error:
             raise UsageError(f"{file}, line {number}: {error}") from error
         sys.stdout.write(json.dumps(answer) + "\n")
 
@@ -66,7 +75,7 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
 def _assignment_json(group: dict[str, Any], strategy: str, compatibility: str) -> dict[str, Any]:
     try:
         owners = _owners(group["members"], group["partitions"], strategy, compatibility)
-    except AssignmentRefused as refused:
+    except AssignmentError as refused:
         return {"name": group["name"], "refused": str(refused)}
     return {"name": group["name"], "assignment": {str(tp): owners[tp] for tp in sorted(owners)}}
 
@@ -74,11 +83,11 @@ def _assignment_json(group: dict[str, Any], strategy: str, compatibility: str) -
 def _owners(
     members: dict[str, dict[str, int]], partitions: dict[str, list[int]], strategy: str, compatibility: str
 ) -> dict[TopicPartition, str]:
-    """What all members together claim.  Raises ``AssignmentRefused`` also when two claim the same partition."""
+    """What all members together claim.  Raises ``AssignmentError`` also when two claim the same partition."""
     registrations = {member: _read_back(member, subscription) for member, subscription in members.items()}
     assignor = create_instance(strategy, compatibility)
 
-    def computed_by(member: str) -> Assignment:
+    def computed_by(member: str) -> GroupAssignment:
         return assignor.assign(AssignmentContext(member, registrations, partitions))
 
     first = computed_by(next(iter(members), ""))
@@ -90,9 +99,10 @@ def _owners(
         for tp, thread in computed_by(member).own.items():
             other = owners.setdefault(tp, str(thread))
             if other != str(thread):
-                raise AssignmentRefused(
+                raise AssignmentError(
                     f"{other} and {thread} both claim {tp}: the hashes of some topics are equal "
-                    f"({', '.join(sorted(first.topics_with_hash_collision))}), and the members have them in different orders"
+                    f"({', '.join(sorted(first.topics_with_hash_collision))}), and the members have them in different "
+                    "orders"
                 )
     return owners
 
@@ -121,18 +131,18 @@ def _group(line: bytes) -> dict[str, Any]:
     try:
         group = json.loads(line.decode())
     except UnicodeDecodeError as error:
-        raise BadLine(f"is not UTF-8: {error.reason} at byte {error.start}") from error
+        raise AssignInputError(f"is not UTF-8: {error.reason} at byte {error.start}") from error
     except json.JSONDecodeError as error:
-        raise BadLine(f"is not JSON: {error.msg} at character {error.pos + 1}") from error
+        raise AssignInputError(f"is not JSON: {error.msg} at character {error.pos + 1}") from error
     except (RecursionError, ValueError) as error:
-        raise BadLine(f"is not JSON that can be read: {error}") from error
+        raise AssignInputError(f"is not JSON that can be read: {error}") from error
     if not isinstance(group, dict):
-        raise BadLine("is not a JSON object")
+        raise AssignInputError("is not a JSON object")
     for key, what in (("name", "a text"), ("members", "an object"), ("partitions", "an object")):
         if key not in group:
-            raise BadLine(f'has no "{key}"')
+            raise AssignInputError(f'has no "{key}"')
         if not isinstance(group[key], str if key == "name" else dict):
-            raise BadLine(f'"{key}" is not {what}')
+            raise AssignInputError(f'"{key}" is not {what}')
     for member, subscription in group["members"].items():
         _check_subscription(member, subscription)
     for topic, numbers in group["partitions"].items():
@@ -142,25 +152,25 @@ def _group(line: bytes) -> dict[str, Any]:
 
 def _check_subscription(member: str, subscription: object) -> None:
     if not isinstance(subscription, dict):
-        raise BadLine(f"the member {member!r} has no object of topics and threads")
+        raise AssignInputError(f"the member {member!r} has no object of topics and threads")
     wanted: dict[str, Any] = subscription
     kind = _filter_kind(wanted)
     if kind is not None:
         if len(wanted) > 1 or len(wanted[kind]) != 1:
-            raise BadLine(f"the member {member!r} has a {kind} and something else; a filter is one pattern")
+            raise AssignInputError(f"the member {member!r} has a {kind} and something else; a filter is one pattern")
         wanted = wanted[kind]
     for topic, threads in wanted.items():
         if not _is_integer(threads, 1, THREADS_PER_TOPIC_MAX):
-            raise BadLine(
+            raise AssignInputError(
                 f"the member {member!r} has {threads!r} threads for {topic!r}; it must be 1 to {THREADS_PER_TOPIC_MAX}"
             )
 
 
 def _check_partitions(topic: str, numbers: object) -> None:
     if not isinstance(numbers, list) or not all(_is_integer(number, 0, PARTITION_MAX) for number in numbers):
-        raise BadLine(f"the partitions of {topic!r} are not a list of numbers from 0")
+        raise AssignInputError(f"the partitions of {topic!r} are not a list of numbers from 0")
     if len(set(numbers)) < len(numbers):
-        raise BadLine(f"the topic {topic!r} has a partition twice")
+        raise AssignInputError(f"the topic {topic!r} has a partition twice")
 
 
 def _is_integer(value: object, low: int, high: int) -> bool:

@@ -14,10 +14,10 @@ import click
 from zkconsumer.cli.console import print_error
 from zkconsumer.testing.checker import (
     HistoryError,
-    StateSeen,
+    StateSnapshot,
     Verdict,
-    end_state,
     check_history,
+    end_state,
     read_history,
     render_text,
 )
@@ -70,7 +70,7 @@ def check(
     context.exit(0 if all(verdict.ok for _, verdict in verdicts) else EXIT_FINDINGS)
 
 
-def _check_history(context: click.Context, name: str, as_if: StateSeen | None) -> Verdict:
+def _check_history(context: click.Context, name: str, as_if: StateSnapshot | None) -> Verdict:
     try:
         with click.open_file(name, "rb") as history:
             return check_history(read_history(history), as_if=as_if)
@@ -78,7 +78,7 @@ def _check_history(context: click.Context, name: str, as_if: StateSeen | None) -
         _exit_unreadable(context, "standard input" if name == "-" else name, str(problem))
 
 
-def _end_of(context: click.Context, reference: Path) -> StateSeen:
+def _end_of(context: click.Context, reference: Path) -> StateSnapshot:
     try:
         found = end_state(read_history(reference))
     except (HistoryError, OSError) as problem:

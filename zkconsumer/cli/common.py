@@ -12,9 +12,15 @@ from pathlib import Path
 
 import click
 
-from zkconsumer.admin.session import CONNECTION_TIMEOUT_MS, AdminSession, AnySession, BrokerSession, Doors
+from zkconsumer.admin.session import (
+    CONNECTION_TIMEOUT_MS,
+    AdminDependencies,
+    AdminSession,
+    AnySession,
+    BrokerAdminSession,
+)
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.console import log_to_console, printable, print_message, print_error
+from zkconsumer.cli.console import log_to_console, print_error, print_message, printable
 from zkconsumer.cli.hints import complete_commands_in_json
 from zkconsumer.cli.json_errors import mark_json_printed
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, read_settings_file
@@ -26,10 +32,10 @@ EXIT_DIFFERS = 3
 EXIT_PARTIAL = 6
 """Some of it was done; the same command does the rest."""
 
-WORD_AFTER_MS = 2_000
+CONNECT_NOTICE_AFTER_MS = 2_000
 """After how long a wait for ZooKeeper is worth a word."""
 
-NOTHING = "-"
+NO_VALUE = "-"
 """What a table shows where there is no value."""
 
 
@@ -51,15 +57,15 @@ def missing_address_error() -> UsageError:
 def open_zookeeper_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
 ) -> AdminSession:
-    """A connected session that ends with the command.  The context may carry ``Doors`` of another world."""
+    """A connected session that ends with the command.  The context may carry ``AdminDependencies`` of another world."""
     log_to_console()
     if zookeeper is None and config_file is None:
         raise missing_address_error()
     word = spawn("zkconsumer-word", _print_connect_notice, lambda _name, _error: None)
     try:
-        session = AdminSession.open(zookeeper, config_file, context.find_object(Doors), bootstrap_servers)
+        session = AdminSession.open(zookeeper, config_file, context.find_object(AdminDependencies), bootstrap_servers)
     finally:
-        word.stop(WORD_AFTER_MS)
+        word.stop(CONNECT_NOTICE_AFTER_MS)
     context.call_on_close(session.close)
     return session
 
@@ -78,14 +84,14 @@ def open_admin_session(
     if bootstrap_servers is None or zookeeper is not None or "zookeeper.connect" in in_file:
         return open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     log_to_console()
-    session = BrokerSession.open(bootstrap_servers, config_file, context.find_object(Doors))
+    session = BrokerAdminSession.open(bootstrap_servers, config_file, context.find_object(AdminDependencies))
     context.call_on_close(session.close)
     return session
 
 
 def _print_connect_notice(stop: StopSignal) -> None:
     """One sentence, if the connection takes so long that a person begins to wonder."""
-    if not stop.wait(WORD_AFTER_MS):
+    if not stop.wait(CONNECT_NOTICE_AFTER_MS):
         print_message(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
@@ -123,5 +129,5 @@ def utc_text(ms: int | None) -> str | None:
 
 
 def _cell(value: object) -> str:
-    text = NOTHING if value is None or value == "" else str(value)
+    text = NO_VALUE if value is None or value == "" else str(value)
     return printable(text)

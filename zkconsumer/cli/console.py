@@ -13,7 +13,7 @@ import click
 from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.json_errors import record_error
 
-PREFIX = "zkconsumer: "
+ERROR_PREFIX = "zkconsumer: "
 """In front of every error of every command, click's own among them."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -28,7 +28,7 @@ def print_error(words: str) -> None:
     """Why the command ends with an exit code other than 0; may have several lines."""
     said = "\n".join(map(printable, complete_commands(words).split("\n")))
     record_error(said)
-    click.echo(PREFIX + said, err=True)
+    click.echo(ERROR_PREFIX + said, err=True)
 
 
 def log_to_console(level: int = logging.WARNING) -> None:

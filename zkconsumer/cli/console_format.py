@@ -16,7 +16,7 @@ from zkconsumer.errors import UsageError
 if TYPE_CHECKING:
     from zkconsumer.streams import MessageAndMetadata
 
-Part: TypeAlias = "bytes | Callable[[Any], bytes]"
+LinePart: TypeAlias = "bytes | Callable[[Any], bytes]"
 
 PRINT_TIMESTAMP, PRINT_KEY, PRINT_VALUE = "print.timestamp", "print.key", "print.value"
 KEY_SEPARATOR, LINE_SEPARATOR = "key.separator", "line.separator"
@@ -32,7 +32,7 @@ DEFAULTS = {
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
-def console_format(properties: Sequence[str]) -> list[Part]:
+def console_format(properties: Sequence[str]) -> list[LinePart]:
     """The parts of a line from ``key=value`` texts; raises ``UsageError`` for one that is not known."""
     given = dict(DEFAULTS)
     for text in properties:
@@ -42,7 +42,7 @@ def console_format(properties: Sequence[str]) -> list[Part]:
         given[key] = value
     between, line_end = given[KEY_SEPARATOR].encode(), given[LINE_SEPARATOR].encode()
     has_value = _is_true(given, PRINT_VALUE)
-    parts: list[Part] = []
+    parts: list[LinePart] = []
     if _is_true(given, PRINT_TIMESTAMP):
         parts += [_timestamp, between]
     if _is_true(given, PRINT_KEY):

@@ -26,7 +26,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
-from zkconsumer.errors import ConsumerTimeoutException, UsageError, WorldError
+from zkconsumer.errors import ConsumerTimeoutException, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from zkconsumer.streams import KafkaStream, MessageAndMetadata
 
 DEFAULT_FORMAT = r"%t\t%p\t%o\t%k\t%v\n"
-LOOK_MS = 100
+POLL_INTERVAL_MS = 100
 """How often an idle stream looks whether the program should end."""
 
 STOP_TIMEOUT_MS = 3_000
-METRICS_EVERY_MS = 10_000
-LAST_LOOK_MS = 3_000
+METRICS_INTERVAL_MS = 10_000
+FINAL_HEALTH_TIMEOUT_MS = 3_000
 """How long the member may take to say whether anything is left that it could not read."""
 
 FIELDS = {
@@ -150,7 +150,7 @@ class Printer:
         """Why fewer messages were printed than there may be; none after ``max_messages`` or for a reader that left."""
         if self.printed == self._max_messages or self.error is not None or self.is_output_closed:
             return []
-        return connector.reading_problems(LAST_LOOK_MS)
+        return connector.reading_problems(FINAL_HEALTH_TIMEOUT_MS)
 
     def _print(self, message: MessageAndMetadata[bytes, bytes]) -> bool:
         with self._lock:
@@ -176,20 +176,45 @@ class Printer:
 @click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="A topic's name; may be repeated.")
 @click.option("--whitelist", metavar="R", help="Instead: every topic whose whole name matches this Java pattern.")
 @click.option("--blacklist", metavar="R", help="Instead: every topic whose name does not match it.")
-@click.option("--streams", type=click.IntRange(1, THREADS_PER_TOPIC_MAX), metavar="N",
-              help="Streams of a white or black list; 1 if not given.")
-@click.option("--set", "--consumer-property", "settings", multiple=True, metavar="KEY=VALUE",
-              help="One setting; wins over the file.")
+@click.option(
+    "--streams",
+    type=click.IntRange(1, THREADS_PER_TOPIC_MAX),
+    metavar="N",
+    help="Streams of a white or black list; 1 if not given.",
+)
+@click.option(
+    "--set",
+    "--consumer-property",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One setting; wins over the file.",
+)
 @click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Print N messages, then leave.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="Leave after N ms without a message.")
-@click.option("--format", "output_format", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT",
-              help="%t topic, %p partition, %o offset, %k key, %v value, %T timestamp.")
-@click.option("--metrics", "metrics_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write what is measured there, as JSON, every 10 s and at the end.")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE",
-              help="Instead of --format, as the old console consumer: print.timestamp, print.key, print.value, "
-                   "key.separator, line.separator.")
+@click.option(
+    "--format",
+    "output_format",
+    default=DEFAULT_FORMAT,
+    show_default=True,
+    metavar="TEXT",
+    help="%t topic, %p partition, %o offset, %k key, %v value, %T timestamp.",
+)
+@click.option(
+    "--metrics",
+    "metrics_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Write what is measured there, as JSON, every 10 s and at the end.",
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Instead of --format, as the old console consumer: print.timestamp, print.key, print.value, "
+    "key.separator, line.separator.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
 def consume(
     zookeeper: str | None,
@@ -231,7 +256,7 @@ def consume(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
     connector = ZookeeperConsumerConnector(config)
-    dump = MetricsDump(connector, metrics_file)
+    dump = MetricsFileWriter(connector, metrics_file)
     obstacles: list[str] = []
     try:
         dump.write()
@@ -242,11 +267,13 @@ def consume(
         connector.close()
         dump.write()
     messages = "message" if printer.printed == 1 else "messages"
-    click.echo(f"{printer.stop_reason + '; ' if printer.stop_reason else ''}printed {printer.printed} {messages}", err=True)
+    click.echo(
+        f"{printer.stop_reason + '; ' if printer.stop_reason else ''}printed {printer.printed} {messages}", err=True
+    )
     if printer.error is not None:
         raise printer.error
     if obstacles:
-        raise WorldError(f"not everything could be read: {'; '.join(obstacles)}")
+        raise UnavailableError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
 def _stream_factory(
@@ -272,19 +299,19 @@ def _stream_factory(
     return lambda connector: connector.create_message_streams_by_filter(topic_filter, streams or 1)
 
 
-class MetricsDump:
+class MetricsFileWriter:
     """Writes the metrics of a connector to a file, if there is one; trouble is said once and stops nobody."""
 
     def __init__(self, connector: ZookeeperConsumerConnector, path: Path | None) -> None:
         self._connector = connector
         self._path = path
-        self._due_ms = SYSTEM_CLOCK.now_ms() + METRICS_EVERY_MS
+        self._due_ms = SYSTEM_CLOCK.now_ms() + METRICS_INTERVAL_MS
         self._reported_error = ""
 
     def write_if_due(self) -> None:
-        """Once every ``METRICS_EVERY_MS``."""
+        """Once every ``METRICS_INTERVAL_MS``."""
         if SYSTEM_CLOCK.now_ms() >= self._due_ms:
-            self._due_ms += METRICS_EVERY_MS
+            self._due_ms += METRICS_INTERVAL_MS
             self.write()
 
     def write(self) -> None:
@@ -299,12 +326,16 @@ class MetricsDump:
             self._reported_error = why
 
 
-def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, dump: MetricsDump) -> None:
+def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, dump: MetricsFileWriter) -> None:
     workers = [
-        spawn(f"print-{stream}", lambda stop, stream=stream: printer.print_stream(stream, stop), printer.on_thread_error)  # type: ignore[misc]
+        spawn(
+            f"print-{stream}",
+            lambda stop, stream=stream: printer.print_stream(stream, stop),  # type: ignore[misc]
+            printer.on_thread_error,
+        )
         for stream in streams
     ]
-    while not printer.wait(LOOK_MS):
+    while not printer.wait(POLL_INTERVAL_MS):
         dump.write_if_due()
     for worker in workers:
         worker.join(STOP_TIMEOUT_MS)
@@ -334,5 +365,5 @@ def _config(
         overrides["auto.offset.reset"] = "smallest"
     if config_file is None and "zookeeper.connect" not in overrides:
         raise missing_address_error()
-    overrides["consumer.timeout.ms"] = str(LOOK_MS)
+    overrides["consumer.timeout.ms"] = str(POLL_INTERVAL_MS)
     return ConsumerConfig.from_files(config_file, overrides)

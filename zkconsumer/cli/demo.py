@@ -17,7 +17,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.console import log_to_console
 from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.testing.world import ADDRESS, FakeWorld
+from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 GROUP, TOPIC, PARTITIONS, MESSAGES_EACH = "demo", "clicks", 4, 25
 STEP_TIMEOUT_MS = 8_000
-LOOK_MS = 20
+POLL_INTERVAL_MS = 20
 
-BETTER_BROKERS = "zkconsumer.demo_brokers"
-"""Entry points of this group: called with ``zookeeper.connect`` and what makes a session there, gives ``Brokers``."""
+BROKERS_ENTRY_POINT = "zkconsumer.demo_brokers"
+"""Entry points of this group: called with ``zookeeper.connect`` and a session factory, each gives a ``DemoCluster``."""
 
 
-class Brokers(Protocol):
+class DemoCluster(Protocol):
     """What the demo asks of its brokers, which are registered in its ZooKeeper."""
 
     description: str
@@ -49,12 +49,12 @@ class Brokers(Protocol):
         """End them."""
 
 
-class MemoryBrokers:
+class InMemoryDemoCluster:
     """Those of the world."""
 
     description = "A ZooKeeper and two brokers, in memory."
 
-    def __init__(self, world: FakeWorld) -> None:
+    def __init__(self, world: FakeEnvironment) -> None:
         self._world = world
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -67,10 +67,10 @@ class MemoryBrokers:
         """They go with the world."""
 
 
-class Reader:
+class DemoMember:
     """One member of the demo, and a thread that reads its stream."""
 
-    def __init__(self, world: FakeWorld, name: str, seen: Seen) -> None:
+    def __init__(self, world: FakeEnvironment, name: str, seen: DeliveredRecords) -> None:
         self.name = name
         self.connector = world.connector(
             group_id=GROUP, consumer_id=name, auto_offset_reset="smallest", zookeeper_session_timeout_ms=2000
@@ -83,12 +83,12 @@ class Reader:
         self.connector.shutdown()
         self._thread.join(STEP_TIMEOUT_MS)
 
-    def _read(self, stream: KafkaStream[Any, Any], seen: Seen, _: StopSignal) -> None:
+    def _read(self, stream: KafkaStream[Any, Any], seen: DeliveredRecords, _: StopSignal) -> None:
         for message in stream:
             seen.add(self.name, message.partition, message.offset)
 
 
-class Seen:
+class DeliveredRecords:
     """What was handed out, by whom."""
 
     def __init__(self) -> None:
@@ -108,32 +108,32 @@ class Seen:
 def demo(verbose: bool) -> None:
     """Show two members share a topic, a rebalance, a crash and a clean leave; no Java, no server."""
     log_to_console(logging.INFO if verbose else logging.ERROR)
-    better = next(iter(entry_points(group=BETTER_BROKERS)), None)
-    world = FakeWorld(brokers=2) if better is None else FakeWorld(brokers=0, connect=BlockingConnection)
+    better = next(iter(entry_points(group=BROKERS_ENTRY_POINT)), None)
+    world = FakeEnvironment(brokers=2) if better is None else FakeEnvironment(brokers=0, connect=BlockingConnection)
     with world:
-        brokers: Brokers = MemoryBrokers(world) if better is None else better.load()(ADDRESS, world.store)
+        brokers: DemoCluster = InMemoryDemoCluster(world) if better is None else better.load()(ADDRESS, world.store)
         try:
             _run_demo(world, brokers)
         finally:
             brokers.stop()
 
 
-def _run_demo(world: FakeWorld, brokers: Brokers) -> None:
-    seen = Seen()
+def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
+    seen = DeliveredRecords()
     click.echo(f"{brokers.description} Topic '{TOPIC}' has {PARTITIONS} partitions.")
     brokers.create_topic(TOPIC, PARTITIONS)
     last = paths.partition_state(TopicPartition(TOPIC, PARTITIONS - 1))
-    if not isinstance(brokers, MemoryBrokers):
+    if not isinstance(brokers, InMemoryDemoCluster):
         _wait_until("the topic is in ZooKeeper", lambda: world.zookeeper.data(last) is not None)
     _produce(brokers, "before anybody reads")
 
     click.echo("\n1. 'anna' joins group 'demo' alone, so every partition is hers:")
-    anna = Reader(world, "anna", seen)
+    anna = DemoMember(world, "anna", seen)
     _wait_until("anna has read everything", lambda: len(seen.readers_by_record) == PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages")
 
     click.echo("\n2. 'bert' joins. Anna commits and gives up half; what she keeps is not paused:")
-    bert = Reader(world, "bert", seen)
+    bert = DemoMember(world, "bert", seen)
     _wait_until("both have their share", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
     _produce(brokers, "for both")
     _wait_until("both have read", lambda: len(seen.readers_by_record) == 2 * PARTITIONS * MESSAGES_EACH)
@@ -154,16 +154,19 @@ def _run_demo(world: FakeWorld, brokers: Brokers) -> None:
     anna.close()
     twice = sum(len(names) > 1 for names in seen.readers_by_record.values())
     total = 3 * PARTITIONS * MESSAGES_EACH
-    click.echo(f"\n{len(seen.readers_by_record)} of {total} messages were read, {total - len(seen.readers_by_record)} lost, {twice} read twice.")
+    click.echo(
+        f"\n{len(seen.readers_by_record)} of {total} messages were read, {total - len(seen.readers_by_record)} lost, "
+        f"{twice} read twice."
+    )
     click.echo("Next: 'zkconsumer sandbox up' for real servers, or 'zkconsumer consume --help' for your own.")
 
 
-def _produce(brokers: Brokers, words: str) -> None:
+def _produce(brokers: DemoCluster, words: str) -> None:
     for partition in range(PARTITIONS):
         brokers.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
 
 
-def _owners(world: FakeWorld) -> dict[int, str]:
+def _owners(world: FakeEnvironment) -> dict[int, str]:
     """Partition -> the member's short name."""
     return {
         partition: thread.removeprefix(f"{GROUP}_").rpartition("-")[0]
@@ -171,7 +174,7 @@ def _owners(world: FakeWorld) -> dict[int, str]:
     }
 
 
-def _show(world: FakeWorld, words: str) -> None:
+def _show(world: FakeEnvironment, words: str) -> None:
     owners, offsets = _owners(world), world.offsets(GROUP, TOPIC)
     click.echo("      partition  owner  committed offset")
     for partition in range(PARTITIONS):
@@ -186,6 +189,4 @@ def _wait_until(what: str, holds: Callable[[], bool]) -> None:
     while not holds():
         if SYSTEM_CLOCK.now_ms() > deadline_ms:
             raise click.ClickException(f"this did not happen within {STEP_TIMEOUT_MS} ms: {what}")
-        pause.wait(LOOK_MS / 1000)
-
-
+        pause.wait(POLL_INTERVAL_MS / 1000)

@@ -11,41 +11,41 @@ from typing import Literal, NoReturn
 import click
 
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, Row, Storage, differing_offsets
+from zkconsumer.admin.describe import COLUMNS, GroupDescribeRow, OffsetStorageMode, differing_offsets
 from zkconsumer.admin.group_stores import has_only_placeholder_member
-from zkconsumer.admin.listing import GroupLine, group_names, list_groups
-from zkconsumer.admin.look import Look, read_group_snapshot, configured_storage
+from zkconsumer.admin.listing import GroupListing, group_names, list_groups
+from zkconsumer.admin.look import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
 from zkconsumer.admin.modern import (
-    AUTHORITY,
-    MODERN,
-    ModernLine,
-    ModernLook,
-    list_all_coordinator_groups,
-    read_coordinator_group_snapshot,
+    COORDINATOR_KIND,
+    KAFKA_AUTHORITY,
+    CoordinatorGroupListing,
+    CoordinatorGroupSnapshot,
     coordinator_group_json,
     coordinator_group_rows,
+    list_all_coordinator_groups,
+    read_coordinator_group_snapshot,
 )
-from zkconsumer.admin.session import AdminSession, AnySession, BrokerSession
+from zkconsumer.admin.session import AdminSession, AnySession, BrokerAdminSession
 from zkconsumer.admin.words import count_text
-from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_table, print_not_known, utc_text
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
-from zkconsumer.errors import WorldError
-from zkconsumer.zk.znodes import Control
+from zkconsumer.errors import UnavailableError
+from zkconsumer.zk.znodes import ControlRecord
 
 Output = Literal["table", "json"]
 
-LATER = {"delete": "zkconsumer.cli.groups_delete:delete", "doctor": "zkconsumer.cli.groups_doctor:doctor"}
+LAZY_COMMANDS = {"delete": "zkconsumer.cli.groups_delete:delete", "doctor": "zkconsumer.cli.groups_doctor:doctor"}
 """Loaded when they are called."""
 
 NEAR_NAMES_MAX = 3
-LIST = "zkconsumer groups list"
+LIST_GROUPS_COMMAND = "zkconsumer groups list"
 LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, later=LAZY_COMMANDS)
 def groups() -> None:
     """Look at groups in ZooKeeper and at their coordinators, find what is wrong with one, delete what is dead."""
 
@@ -75,7 +75,7 @@ def list_(
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
-    lines: list[GroupLine | ModernLine] = []
+    lines: list[GroupListing | CoordinatorGroupListing] = []
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
@@ -86,9 +86,9 @@ def list_(
     # Offsets that an old group stores in Kafka are no second group.
     lines += [line for line in modern.listings if not (line.is_offsets_only and line.group in old)]
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
-    shown.sort(key=lambda line: (line.group, isinstance(line, ModernLine)))
+    shown.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
     if output == "json":
-        litter = sum(isinstance(line, GroupLine) and line.is_stale_console_group for line in shown)
+        litter = sum(isinstance(line, GroupListing) and line.is_stale_console_group for line in shown)
         steps = [f"zkconsumer groups delete --litter   # {litter} left by console consumers"] if litter else []
         print_json(
             {
@@ -112,7 +112,7 @@ def _empty_list_text(session: AnySession, has_groups: bool, which: str, *, is_al
     """Why the table is empty."""
     if has_groups:
         every = "every group has" if which == "empty" else "no group has"
-        return f"{every[0].upper()}{every[1:]} a registered member. All groups: {LIST}"
+        return f"{every[0].upper()}{every[1:]} a registered member. All groups: {LIST_GROUPS_COMMAND}"
     at_brokers = ", and the brokers coordinate none" if is_all_known else ""
     if isinstance(session, AdminSession):
         return f"There is no group in ZooKeeper (/consumers){at_brokers}. If you expect one, check the chroot."
@@ -130,17 +130,17 @@ def _exit_not_known(context: click.Context, words: Sequence[str], output: Output
     context.exit(EXIT_FAILED)
 
 
-def _listing_cells(line: GroupLine | ModernLine) -> tuple[object, ...]:
-    if isinstance(line, ModernLine):
-        return line.group, MODERN, line.members, _topics(line), None, line.state
+def _listing_cells(line: GroupListing | CoordinatorGroupListing) -> tuple[object, ...]:
+    if isinstance(line, CoordinatorGroupListing):
+        return line.group, COORDINATOR_KIND, line.members, _topics(line), None, line.state
     return line.group, line.kind, line.members, _topics(line), utc_text(line.last_commit_ms), None
 
 
-def _listing_json(line: GroupLine | ModernLine) -> dict[str, object]:
-    if isinstance(line, ModernLine):
+def _listing_json(line: GroupListing | CoordinatorGroupListing) -> dict[str, object]:
+    if isinstance(line, CoordinatorGroupListing):
         return {
             "group": line.group,
-            "kind": MODERN,
+            "kind": COORDINATOR_KIND,
             "active": line.is_active,
             "members": line.members,
             "topics": list(line.topics),
@@ -162,7 +162,7 @@ def _listing_json(line: GroupLine | ModernLine) -> dict[str, object]:
 TOPICS_SHOWN_MAX = 3
 
 
-def _topics(line: GroupLine | ModernLine) -> str:
+def _topics(line: GroupListing | CoordinatorGroupListing) -> str:
     more = len(line.topics) - TOPICS_SHOWN_MAX
     return ",".join(line.topics[:TOPICS_SHOWN_MAX]) + (f",… {more} more" if more > 0 else "")
 
@@ -203,7 +203,7 @@ def describe_(
         modern = None  # only what this very group has stored in Kafka, which its own rows show
     if look is None and modern is None:
         if trouble:
-            raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
+            raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
         exit_no_such_group(context, session, group)
     storage = configured_storage(session) if isinstance(session, AdminSession) else "kafka"
     rows = [] if look is None else look.rows(storage, topics)
@@ -221,9 +221,13 @@ def describe_(
         for words in remarks(look, storage):
             print_message(words)
     if is_kept_empty:
-        print_message(f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join")
+        print_message(
+            f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join"
+        )
     elif modern is not None:
-        print_message(f"the modern group {group} is {modern.state.state}, with {count_text(len(modern.state.members), 'member')}")
+        print_message(
+            f"the modern group {group} is {modern.state.state}, with {count_text(len(modern.state.members), 'member')}"
+        )
         for member in modern.state.members:
             if member.problem:
                 print_message(f"{member.member_id}: {member.problem}")
@@ -240,14 +244,18 @@ def describe_(
 
 
 def _describe_json(
-    group: str, look: Look | None, modern: ModernLook | None, storage: Storage, rows: Sequence[Row]
+    group: str,
+    look: ZooKeeperGroupSnapshot | None,
+    modern: CoordinatorGroupSnapshot | None,
+    storage: OffsetStorageMode,
+    rows: Sequence[GroupDescribeRow],
 ) -> dict[str, object]:
     members = [] if look is None else [_member_json(look, name) for name in sorted(look.state.members)]
     return {
         "schema": DESCRIBE_SCHEMA,
         "group": group,
         "active": look.state.is_active if look is not None else bool(modern and modern.state.members),
-        "authority": look.state.authority if look is not None else AUTHORITY,
+        "authority": look.state.authority if look is not None else KAFKA_AUTHORITY,
         "storage": storage,
         "rows": [row.to_json() for row in rows],
         "members": members,
@@ -256,7 +264,7 @@ def _describe_json(
     }
 
 
-def _member_json(look: Look, name: str) -> dict[str, object]:
+def _member_json(look: ZooKeeperGroupSnapshot, name: str) -> dict[str, object]:
     member = look.state.members[name]
     return {
         "consumer_id": name,
@@ -270,7 +278,9 @@ def _member_json(look: Look, name: str) -> dict[str, object]:
     }
 
 
-def topics_not_found(topics: Sequence[str], rows: Sequence[Row], look: Look | None) -> list[str]:
+def topics_not_found(
+    topics: Sequence[str], rows: Sequence[GroupDescribeRow], look: ZooKeeperGroupSnapshot | None
+) -> list[str]:
     """Each ``--topic`` of which the group has nothing: no subscription, no owner and no offset."""
     there = {row.topic for row in rows} | set(look.state.group_topics if look is not None else ())
     return [topic for topic in dict.fromkeys(topics) if topic not in there]
@@ -285,7 +295,7 @@ def print_topics_not_found(group: str, absent: Sequence[str]) -> None:
         )
 
 
-def unreadable_offset_texts(look: Look) -> list[str]:
+def unreadable_offset_texts(look: ZooKeeperGroupSnapshot) -> list[str]:
     """Which offsets in ZooKeeper are not known, because their znodes hold no number."""
     nodes = look.state.unreadable_offsets
     if not nodes:
@@ -296,7 +306,7 @@ def unreadable_offset_texts(look: Look) -> list[str]:
     ]
 
 
-def remarks(look: Look, storage: Storage) -> list[str]:
+def remarks(look: ZooKeeperGroupSnapshot, storage: OffsetStorageMode) -> list[str]:
     """What a reader of the rows must know besides."""
     state = look.state
     said = [f"{name}: {member.problem}" for name, member in sorted(state.members.items()) if member.problem]
@@ -315,7 +325,7 @@ def remarks(look: Look, storage: Storage) -> list[str]:
     return said
 
 
-def migration_text(control: Control) -> str:
+def migration_text(control: ControlRecord) -> str:
     """Where a migration stands, behind the group's name."""
     if not control.is_over:
         return f"is on the move: phase {control.phase}, authority {control.authority}"
@@ -323,7 +333,7 @@ def migration_text(control: Control) -> str:
     return f"{moved} (phase {control.phase})"
 
 
-def describe_next_steps(look: Look, rows: Sequence[Row]) -> list[str]:
+def describe_next_steps(look: ZooKeeperGroupSnapshot, rows: Sequence[GroupDescribeRow]) -> list[str]:
     """Commands that follow from what was seen."""
     group = shlex.quote(look.state.group)
     steps: list[str] = []
@@ -345,14 +355,18 @@ def exit_no_such_group(
 
     ``only_in_zookeeper``: given where the command asks no broker; what to do about a group that brokers coordinate.
     """
-    if isinstance(session, BrokerSession):
+    if isinstance(session, BrokerAdminSession):
         where = " at the brokers. A group of old members is in ZooKeeper (--zookeeper HOST:PORT[/CHROOT])"
     elif only_in_zookeeper is not None:
         where = f" in ZooKeeper, and this command looks only there{only_in_zookeeper}"
     else:
         where = ""
-    print_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST}")
-    names = group_names(session) if isinstance(session, AdminSession) else list_all_coordinator_groups(session.brokers).groups
+    print_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST_GROUPS_COMMAND}")
+    names = (
+        group_names(session)
+        if isinstance(session, AdminSession)
+        else list_all_coordinator_groups(session.brokers).groups
+    )
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:
         print_message(f"Names that come near: {', '.join(near)}")

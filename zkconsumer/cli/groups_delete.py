@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from zkconsumer.admin.delete import Target, execute_deletion, plan_group_deletion, plan_topic_deletion
-from zkconsumer.admin.listing import GroupLine, group_names, is_console_group, list_groups
-from zkconsumer.admin.session import BrokerSession
+from zkconsumer.admin.delete import GroupDeletion, execute_deletion, plan_group_deletion, plan_topic_deletion
+from zkconsumer.admin.listing import GroupListing, group_names, is_console_group, list_groups
+from zkconsumer.admin.session import BrokerAdminSession
 from zkconsumer.admin.words import duration_text, registered_text
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
     EXIT_PARTIAL,
-    require_admin_session,
     open_admin_session,
     print_json,
     print_table,
+    require_admin_session,
     utc_text,
 )
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.groups_delete_modern import delete_coordinator_groups, print_not_executed
-from zkconsumer.cli.hints import rerun_with_execute, command_text
+from zkconsumer.cli.hints import command_text, rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import cluster_options, group_arguments, is_on_command_line, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/groups-delete/1"
 OLDER_THAN = "7d"
 
-_SPAN = re.compile(r"([0-9]{1,6})(d|h|min|s)", re.ASCII)
+_AGE_PATTERN = re.compile(r"([0-9]{1,6})(d|h|min|s)", re.ASCII)
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000}
 
 
 def parse_age_ms(text: str) -> int:
     """``7d``, ``12h``, ``30min``, ``90s`` in milliseconds.  Raises ``UsageError``."""
-    found = _SPAN.fullmatch(text)
+    found = _AGE_PATTERN.fullmatch(text)
     if found is None:
         raise UsageError(f"--older-than {text}: write 7d, 12h, 30min or 90s")
     return int(found[1]) * _UNIT_MS[found[2]]
@@ -55,7 +55,7 @@ class DeleteCommand(click.Command):
     """``delete`` asks no broker where a ZooKeeper is given, and refuses to be told of one."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
-        """See ``hints.CompletesHints``."""
+        """See ``hints.HintCompleter``."""
         if context.params.get("zookeeper") is not None:
             carried.discard("bootstrap_servers")
         return []
@@ -97,7 +97,7 @@ def delete(
     """
     _check_call(groups, topic, litter, older_than)
     known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
-    if isinstance(known, BrokerSession):
+    if isinstance(known, BrokerAdminSession):
         if topic is not None:
             instead = [command_text(context, "offsets", "delete", group, "--topic", topic) for group in groups]
             more = f". Offsets that brokers have: {'; '.join(instead)}" if instead else ""
@@ -145,7 +145,7 @@ def _check_call(groups: Sequence[str], topic: str | None, litter: bool, older_th
 
 def _targets(
     session: AdminSession, groups: Sequence[str], topic: str | None, litter: bool, older_than_ms: int
-) -> list[Target]:
+) -> list[GroupDeletion]:
     if litter:
         return _stale_console_groups(session, older_than_ms)
     if groups:
@@ -154,22 +154,24 @@ def _targets(
     return plan_topic_deletion(session, group_names(session), topic)
 
 
-def _stale_console_groups(session: AdminSession, older_than_ms: int) -> list[Target]:
+def _stale_console_groups(session: AdminSession, older_than_ms: int) -> list[GroupDeletion]:
     now_ms = session.clock.wall_ms()
 
-    def target(line: GroupLine) -> Target:
+    def target(line: GroupListing) -> GroupDeletion:
         if line.is_active:
-            return Target(line.group, None, "active", reason=registered_text(line.members))
+            return GroupDeletion(line.group, None, "active", reason=registered_text(line.members))
         written_ms = now_ms - line.last_write_ms
         if written_ms < older_than_ms:
-            return Target(line.group, None, "too young", reason=f"it was written to {duration_text(written_ms)} ago")
+            return GroupDeletion(
+                line.group, None, "too young", reason=f"it was written to {duration_text(written_ms)} ago"
+            )
         return plan_group_deletion(session, line.group)
 
     names = [name for name in group_names(session) if is_console_group(name)]
     return [target(line) for line in list_groups(session, names)]
 
 
-def _execute(session: AdminSession, target: Target) -> Target:
+def _execute(session: AdminSession, target: GroupDeletion) -> GroupDeletion:
     if target.status != "would delete":
         return target
     try:
@@ -181,7 +183,7 @@ def _execute(session: AdminSession, target: Target) -> Target:
 # --- what is printed --------------------------------------------------------------------------------------------
 
 
-def _print_plan(context: click.Context, session: AdminSession, targets: Sequence[Target]) -> None:
+def _print_plan(context: click.Context, session: AdminSession, targets: Sequence[GroupDeletion]) -> None:
     now_ms = session.clock.wall_ms()
     rows = (
         (each.group, each.topic or "(all)", each.status, len(each.nodes) or None, utc_text(each.last_write_ms or None),
@@ -196,7 +198,7 @@ def _print_plan(context: click.Context, session: AdminSession, targets: Sequence
         print_message("There is nothing to delete.")
 
 
-def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | None) -> None:
+def _print_done(targets: Sequence[GroupDeletion], groups: Sequence[str], topic: str | None) -> None:
     """In the words of the original (0.9 to 1.1)."""
     for each in targets:
         if each.status != "deleted":
@@ -210,7 +212,7 @@ def _print_done(targets: Sequence[Target], groups: Sequence[str], topic: str | N
         click.echo(f"Deleted consumer group information for {spared} for topic {topic} in zookeeper.")
 
 
-def _print_rejected(targets: Sequence[Target], *, is_named: bool) -> None:
+def _print_rejected(targets: Sequence[GroupDeletion], *, is_named: bool) -> None:
     for each in targets:
         if each.status == "active":
             print_error(f"Delete for group {each.group} failed because its consumers are still active.")
@@ -222,7 +224,7 @@ def _print_rejected(targets: Sequence[Target], *, is_named: bool) -> None:
             print_error(f"Delete for group {each.group} refused: {each.reason}")
 
 
-def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int:
+def _exit_code(targets: Sequence[GroupDeletion], *, is_named: bool, do_it: bool) -> int:
     verdicts = [each.status for each in targets]
     if not do_it and "would delete" in verdicts:
         return EXIT_DIFFERS
@@ -235,7 +237,7 @@ def _exit_code(targets: Sequence[Target], *, is_named: bool, do_it: bool) -> int
     return EXIT_FAILED if set(refused) == {"missing"} else EXIT_PRECONDITION
 
 
-def _json(target: Target) -> dict[str, object]:
+def _json(target: GroupDeletion) -> dict[str, object]:
     return {
         "group": target.group,
         "topic": target.topic,
@@ -246,7 +248,7 @@ def _json(target: Target) -> dict[str, object]:
     }
 
 
-def _next_steps(context: click.Context, targets: Sequence[Target], do_it: bool) -> list[str]:
+def _next_steps(context: click.Context, targets: Sequence[GroupDeletion], do_it: bool) -> list[str]:
     stuck = [each.group for each in targets if each.status in ("active", "refused")]
     steps = [command_text(context, "groups", "describe", group) for group in stuck]
     if not do_it and any(each.status == "would delete" for each in targets):

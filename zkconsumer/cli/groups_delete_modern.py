@@ -9,15 +9,19 @@ from typing import NoReturn
 
 import click
 
-from zkconsumer.admin.brokers import PeerTrouble
-from zkconsumer.admin.delete_modern import ModernTarget, execute_coordinator_group_deletion, plan_coordinator_group_deletion
-from zkconsumer.admin.modern import MODERN
-from zkconsumer.admin.session import BrokerSession
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
+from zkconsumer.admin.delete_modern import (
+    CoordinatorGroupDeletion,
+    execute_coordinator_group_deletion,
+    plan_coordinator_group_deletion,
+)
+from zkconsumer.admin.modern import COORDINATOR_KIND
+from zkconsumer.admin.session import BrokerAdminSession
 from zkconsumer.admin.words import unseen_members_warning
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.hints import rerun_with_execute, command_text
+from zkconsumer.cli.hints import command_text, rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 
 EXPORTED_MAX = 10
@@ -25,7 +29,7 @@ EXPORTED_MAX = 10
 
 
 def delete_coordinator_groups(
-    context: click.Context, session: BrokerSession, groups: Sequence[str], *, do_it: bool, output: str, schema: str
+    context: click.Context, session: BrokerAdminSession, groups: Sequence[str], *, do_it: bool, output: str, schema: str
 ) -> NoReturn:
     """Say what would go, or delete it, and end with the exit code."""
     targets = plan_coordinator_group_deletion(session, groups)
@@ -56,7 +60,9 @@ def delete_coordinator_groups(
             print_not_executed(context, going)
     for target in targets:
         if target.status == "active":
-            print_error(f"Delete for group {target.group} failed because its consumers are still active: {target.reason}.")
+            print_error(
+                f"Delete for group {target.group} failed because its consumers are still active: {target.reason}."
+            )
             print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
         elif target.status == "refused":
             print_error(f"Delete for group {target.group} refused: {target.reason}")
@@ -71,16 +77,16 @@ def print_not_executed(context: click.Context, groups: Sequence[str]) -> None:
     print_message(f"Nothing was changed. To keep the offsets first: {export}. Then: {rerun_with_execute(context)}")
 
 
-def _executed(session: BrokerSession, target: ModernTarget) -> ModernTarget:
+def _executed(session: BrokerAdminSession, target: CoordinatorGroupDeletion) -> CoordinatorGroupDeletion:
     if target.status != "would delete":
         return target
     try:
         return execute_coordinator_group_deletion(session, target)
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         return replace(target, status="refused", reason=f"{error}; whether it is deleted is not known: run it again")
 
 
-def _exit_code(targets: Sequence[ModernTarget], *, do_it: bool) -> int:
+def _exit_code(targets: Sequence[CoordinatorGroupDeletion], *, do_it: bool) -> int:
     verdicts = [each.status for each in targets]
     if not do_it and "would delete" in verdicts:
         return EXIT_DIFFERS
@@ -89,10 +95,10 @@ def _exit_code(targets: Sequence[ModernTarget], *, do_it: bool) -> int:
     return EXIT_PARTIAL if "deleted" in verdicts else EXIT_PRECONDITION
 
 
-def _json(target: ModernTarget) -> dict[str, object]:
+def _json(target: CoordinatorGroupDeletion) -> dict[str, object]:
     return {
         "group": target.group,
-        "kind": MODERN,
+        "kind": COORDINATOR_KIND,
         "verdict": target.status,
         "why": target.reason or None,
         "state": target.state,
@@ -100,7 +106,7 @@ def _json(target: ModernTarget) -> dict[str, object]:
     }
 
 
-def _next_steps(context: click.Context, targets: Sequence[ModernTarget]) -> list[str]:
+def _next_steps(context: click.Context, targets: Sequence[CoordinatorGroupDeletion]) -> list[str]:
     stuck = [each.group for each in targets if each.status in ("active", "refused")]
     steps = [command_text(context, "groups", "describe", group) for group in stuck]
     if any(each.status == "would delete" for each in targets):

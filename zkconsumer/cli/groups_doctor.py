@@ -8,30 +8,47 @@ from typing import Literal
 import click
 
 from zkconsumer import extensions
-from zkconsumer.admin.doctor import Facts, Finding, run_checks
+from zkconsumer.admin.doctor import DoctorFinding, GroupFacts, run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
 from zkconsumer.admin.doctor.owners import owned_by_registered_threads
 from zkconsumer.admin.look import configured_storage
 from zkconsumer.admin.words import count_text
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, require_admin_session, open_admin_session, print_json, print_not_known
-from zkconsumer.cli.console import printable, print_message
+from zkconsumer.cli.common import (
+    EXIT_DIFFERS,
+    EXIT_FAILED,
+    open_admin_session,
+    print_json,
+    print_not_known,
+    require_admin_session,
+)
+from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.hints import complete_commands
-from zkconsumer.cli.lag import Total
+from zkconsumer.cli.lag import LagTotal
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.wire import compression
 
 SCHEMA = "zkconsumer/groups-doctor/1"
-LOOK_FOR_S = 5.0
+INTERVAL_S = 5.0
 
 
 @click.command(name="doctor")
 @group_argument()
-@click.option("--look-for", type=click.FloatRange(min=0, max=3_600), default=LOOK_FOR_S, show_default=True, metavar="S",
-              help="Seconds between the two looks; 0: one look.")
-@click.option("--commit-interval", type=click.FloatRange(min=0.1), metavar="S",
-              help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.")
+@click.option(
+    "--look-for",
+    type=click.FloatRange(min=0, max=3_600),
+    default=INTERVAL_S,
+    show_default=True,
+    metavar="S",
+    help="Seconds between the two looks; 0: one look.",
+)
+@click.option(
+    "--commit-interval",
+    type=click.FloatRange(min=0.1),
+    metavar="S",
+    help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.",
+)
 @output_option
 @cluster_options
 @click.pass_context
@@ -56,7 +73,9 @@ def doctor(
     server did not answer, 3 findings.
     """
     known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
-    session = require_admin_session(known, "groups doctor looks into ZooKeeper, at what members of the old kind have there")
+    session = require_admin_session(
+        known, "groups doctor looks into ZooKeeper, at what members of the old kind have there"
+    )
     config = session.config
     interval_ms = COMMIT_INTERVAL_MS
     if commit_interval is not None:
@@ -83,7 +102,7 @@ def doctor(
     context.exit(code)
 
 
-def _print(facts: Facts, findings: list[Finding]) -> None:
+def _print(facts: GroupFacts, findings: list[DoctorFinding]) -> None:
     click.echo(group_summary(facts))
     for number, finding in enumerate(findings, start=1):
         click.echo()
@@ -98,17 +117,17 @@ def _print(facts: Facts, findings: list[Finding]) -> None:
         click.echo("not known: nothing found in what could be looked at" if facts.not_known else "OK: nothing found")
 
 
-def group_summary(facts: Facts) -> str:
+def group_summary(facts: GroupFacts) -> str:
     """The group in a line."""
     state = facts.state
     partitions, owned = owned_by_registered_threads(facts)
-    total = Total.of(row for row in facts.second_snapshot.rows("unknown") if row.partition is not None)
+    total = LagTotal.of(row for row in facts.second_snapshot.rows("unknown") if row.partition is not None)
     who = count_text(len(state.members), "member") if state.members else "nobody is registered"
     held = f", {owned} of {count_text(partitions, 'partition')} owned by registered threads" if state.members else ""
     return f"{facts.group}: {who}{held}, lag {total}"
 
 
-def _json(facts: Facts, findings: list[Finding]) -> dict[str, object]:
+def _json(facts: GroupFacts, findings: list[DoctorFinding]) -> dict[str, object]:
     partitions, owned = owned_by_registered_threads(facts)
     return {
         "schema": SCHEMA,

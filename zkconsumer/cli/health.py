@@ -15,24 +15,27 @@ import click
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.console import print_error
-from zkconsumer.errors import HealthUnknown, UsageError
+from zkconsumer.errors import HealthUnavailable, UsageError
 from zkconsumer.runtime.health_socket import query_health, query_process_health
 
 EXIT_UNHEALTHY = 1
 EXIT_NO_ANSWER = 4
-LOOK_AGAIN_MS = 250
+RETRY_INTERVAL_MS = 250
 """The pause between two looks under ``--wait-ms``."""
 
 
-@click.command(
-    epilog="Exit codes: 0 healthy (with --alive: alive), 1 not, 2 the call is wrong, 4 no member answers."
-)
+@click.command(epilog="Exit codes: 0 healthy (with --alive: alive), 1 not, 2 the call is wrong, 4 no member answers.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="N", help="Of a process that has health.socket=auto.")
 @click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="Its health.socket, a path.")
 @click.option("--alive", "is_alive_enough", is_flag=True, help="0 also when unhealthy, if a restart would not help.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), default=3_000, show_default=True, help="For one answer.")
-@click.option("--wait-ms", type=click.IntRange(min=0), default=0, show_default=True,
-              help="Ask again until the exit code is 0, for so long.")
+@click.option(
+    "--wait-ms",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Ask again until the exit code is 0, for so long.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.pass_context
 def health(
@@ -56,7 +59,7 @@ def health(
         left_ms = end_ms - SYSTEM_CLOCK.now_ms()
         if code == 0 or left_ms <= 0:
             break
-        threading.Event().wait(min(LOOK_AGAIN_MS, left_ms) / 1000)
+        threading.Event().wait(min(RETRY_INTERVAL_MS, left_ms) / 1000)
     if answer is not None and not quiet:
         click.echo(json.dumps(answer))
     for line in words:
@@ -70,7 +73,7 @@ def _check_health(
     """Exit code, answer, and what is wrong."""
     try:
         answer = query_process_health(pid, timeout_ms) if pid is not None else query_health(path or Path(), timeout_ms)
-    except HealthUnknown as error:
+    except HealthUnavailable as error:
         return EXIT_NO_ANSWER, None, [str(error)]
     is_well = answer["alive"] if is_alive_enough else answer["healthy"]
     words = [f"{member.get('member')}: {problem}" for member in _members(answer) for problem in member["problems"]]

@@ -2,11 +2,11 @@
 
 A text knows which command comes next and for which group, and not how this command reached the cluster.  Whatever
 prints it completes the command: with the addresses as they were typed here, or with none where the environment has
-them, and with the other options of ``CARRIED`` that were typed here and that the named command takes.
+them, and with the other options of ``CARRIED_PARAMETERS`` that were typed here and that the named command takes.
 
     hint          a command, made from its words
     completed     a text whose commands are completed; one that is complete already stays as it is
-    again_words   the command that was given, with ``--execute``
+    rerun_with_execute   the command that was given, with ``--execute``
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from click.core import ParameterSource
 
 PROGRAM = "zkconsumer"
 
-ADDRESSES = frozenset({"zookeeper", "bootstrap_servers"})
-CARRIED = ADDRESSES | {"config_file", "zookeeper_auth", "timeout_s", "hooks_dir"}
+ADDRESS_PARAMETERS = frozenset({"zookeeper", "bootstrap_servers"})
+CARRIED_PARAMETERS = ADDRESS_PARAMETERS | {"config_file", "zookeeper_auth", "timeout_s", "hooks_dir"}
 """Parameters that are given again to the command that comes next, if it has them."""
 
 TEXT_ARGUMENTS_MAX = 1_000
@@ -36,8 +36,8 @@ _START = re.compile(rf"(?<![\w./'`\"-]){PROGRAM} (?=[a-z])")
 
 
 @runtime_checkable
-class CompletesHints(Protocol):
-    """A click command that needs more than the options of ``CARRIED`` wherever it is named."""
+class HintCompleter(Protocol):
+    """A click command that needs more than the options of ``CARRIED_PARAMETERS`` wherever it is named."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
         """The words to add.  ``words``: those behind its name; parameters may be taken out of ``carried``."""
@@ -175,9 +175,9 @@ def _arguments(command: click.Command, text: str, at: int) -> tuple[int, list[st
 
 def _missing_options(context: click.Context, command: click.Command, words: list[str]) -> list[str]:
     has = {word.partition("=")[0] for word in words}
-    carried = set(CARRIED)
+    carried = set(CARRIED_PARAMETERS)
     if not has.isdisjoint(("--zookeeper", "--bootstrap-server")):
-        carried -= ADDRESSES  # addresses of its own are never mixed with others
-    more = command.complete_hint(context, words, carried) if isinstance(command, CompletesHints) else []
+        carried -= ADDRESS_PARAMETERS  # addresses of its own are never mixed with others
+    more = command.complete_hint(context, words, carried) if isinstance(command, HintCompleter) else []
     names = [one.name for one in command.params if one.name in carried and has.isdisjoint(one.opts)]
     return [*more, *given_arguments(context, [name for name in names if name])]

@@ -19,7 +19,7 @@ def describe() -> list[str]:
 
 
 def _checksums() -> str:
-    if compiled.RECORDS is None:
+    if compiled.RECORD_DECODER is None:
         return "zlib (CRC-32), google-crc32c (CRC-32C)"
-    crc32, crc32c = compiled.RECORDS.CHECKSUMS_BY
+    crc32, crc32c = compiled.RECORD_DECODER.CHECKSUMS_BY
     return f"by {crc32} (CRC-32), by {crc32c} (CRC-32C)"

@@ -14,36 +14,44 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from zkconsumer.admin.describe import COLUMNS, UNKNOWN, Row
-from zkconsumer.admin.look import read_group_snapshot, configured_storage
-from zkconsumer.admin.modern import read_coordinator_group_snapshot, coordinator_group_rows
+from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
+from zkconsumer.admin.look import configured_storage, read_group_snapshot
+from zkconsumer.admin.modern import coordinator_group_rows, read_coordinator_group_snapshot
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import count_text
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
-from zkconsumer.cli.common import EXIT_FAILED, NOTHING, open_admin_session, print_json, table_lines, print_not_known, utc_text
+from zkconsumer.cli.common import (
+    EXIT_FAILED,
+    NO_VALUE,
+    open_admin_session,
+    print_json,
+    print_not_known,
+    table_lines,
+    utc_text,
+)
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.groups import topics_not_found, exit_no_such_group, print_topics_not_found, unreadable_offset_texts
+from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
-from zkconsumer.errors import WorldError
+from zkconsumer.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from zkconsumer.admin.brokers import Brokers
+    from zkconsumer.admin.brokers import BrokerClient
 
 INTERVAL_S = 2.0
 SCHEMA = "zkconsumer/lag/1"
-HEADS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+LAG_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LagSnapshot:
     """One look at the group: a row for each partition, and what is not known."""
 
     group: str
     at_ms: int
-    rows: tuple[Row, ...]
+    rows: tuple[GroupDescribeRow, ...]
     not_known: tuple[str, ...]
     next_step: str
     topics_not_found: tuple[str, ...] = ()
@@ -54,8 +62,14 @@ class Seen:
 @group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option("--interval", type=click.FloatRange(min=0.1), default=INTERVAL_S, show_default=True, metavar="S",
-              help="Seconds between two looks.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=INTERVAL_S,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two looks.",
+)
 @output_option
 @cluster_options
 @click.pass_context
@@ -80,7 +94,7 @@ def lag(
     """
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     look, home = _coordinator_group_reader(session.brokers, group, topics), "its coordinator"
-    first: Seen | None = None
+    first: LagSnapshot | None = None
     if isinstance(session, AdminSession):
         old = _zookeeper_group_reader(session, group, topics)
         first = old()
@@ -109,12 +123,14 @@ def lag(
         _watch(looks)
 
 
-def _zookeeper_group_reader(session: AdminSession, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+def _zookeeper_group_reader(
+    session: AdminSession, group: str, topics: Sequence[str]
+) -> Callable[[], LagSnapshot | None]:
     """Looks at a group in ZooKeeper."""
     storage = configured_storage(session)
     doctor = f"zkconsumer groups doctor {shlex.quote(group)}"
 
-    def look() -> Seen | None:
+    def look() -> LagSnapshot | None:
         found = read_group_snapshot(session, group, topics or None)
         if found is None:
             return None
@@ -128,8 +144,8 @@ def _zookeeper_group_reader(session: AdminSession, group: str, topics: Sequence[
 
 
 def _with_coordinator_members(
-    brokers: Brokers, group: str, rows: Sequence[Row], topics: Sequence[str]
-) -> tuple[list[Row], Sequence[str]]:
+    brokers: BrokerClient, group: str, rows: Sequence[GroupDescribeRow], topics: Sequence[str]
+) -> tuple[list[GroupDescribeRow], Sequence[str]]:
     """The rows of a group that has moved, with the members that read now; and why those are not known.
 
     Partitions that only the coordinator's group has are added.
@@ -138,7 +154,9 @@ def _with_coordinator_members(
     if modern is None:
         unknown = {"consumer_id"} if trouble else set()
         return [replace(row, unknown=row.unknown | unknown) for row in rows], trouble
-    now = {(row.topic, row.partition): row for row in coordinator_group_rows(modern, topics) if row.partition is not None}
+    now = {
+        (row.topic, row.partition): row for row in coordinator_group_rows(modern, topics) if row.partition is not None
+    }
     known = {(row.topic, row.partition) for row in rows}
     owned = [
         replace(row, consumer_id=now[at].consumer_id) if (at := (row.topic, row.partition)) in now else row
@@ -147,14 +165,16 @@ def _with_coordinator_members(
     return [*owned, *(row for at, row in now.items() if at not in known)], modern.not_known
 
 
-def _coordinator_group_reader(brokers: Brokers, group: str, topics: Sequence[str]) -> Callable[[], Seen | None]:
+def _coordinator_group_reader(
+    brokers: BrokerClient, group: str, topics: Sequence[str]
+) -> Callable[[], LagSnapshot | None]:
     """Looks at a group that brokers coordinate."""
 
-    def look() -> Seen | None:
+    def look() -> LagSnapshot | None:
         found, trouble = read_coordinator_group_snapshot(brokers, group)
         if found is None:
             if trouble:
-                raise WorldError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
+                raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
             return None
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
         rows = coordinator_group_rows(found, topics)
@@ -166,16 +186,23 @@ def _coordinator_group_reader(brokers: Brokers, group: str, topics: Sequence[str
 
 
 def _snapshot(
-    group: str, at_ms: int, rows: Sequence[Row], words: Sequence[str], next_step: str, absent: Sequence[str]
-) -> Seen:
+    group: str,
+    at_ms: int,
+    rows: Sequence[GroupDescribeRow],
+    words: Sequence[str],
+    next_step: str,
+    absent: Sequence[str],
+) -> LagSnapshot:
     partitions = tuple(row for row in rows if row.partition is not None)
-    return Seen(group, at_ms, partitions, tuple(dict.fromkeys(words)), next_step, tuple(absent))
+    return LagSnapshot(group, at_ms, partitions, tuple(dict.fromkeys(words)), next_step, tuple(absent))
 
 
-def _snapshots(again: Callable[[], Seen | None], first: Seen, gone: str, interval_ms: int) -> Iterator[Seen]:
+def _snapshots(
+    again: Callable[[], LagSnapshot | None], first: LagSnapshot, gone: str, interval_ms: int
+) -> Iterator[LagSnapshot]:
     """The first look and the following ones; says on standard error what is not known when that changes."""
     said: tuple[str, ...] = ()
-    look: Seen | None = first
+    look: LagSnapshot | None = first
     pause = StopSignal()
     while True:
         words: tuple[str, ...]
@@ -190,11 +217,11 @@ def _snapshots(again: Callable[[], Seen | None], first: Seen, gone: str, interva
         try:
             look = again()
             words = () if look is not None else (gone,)
-        except WorldError as error:
+        except UnavailableError as error:
             look, words = None, (str(error),)
 
 
-def _watch(looks: Iterator[Seen]) -> None:
+def _watch(looks: Iterator[LagSnapshot]) -> None:
     """On a terminal with rich (the extra ``watch``) the table stays in place; otherwise tables follow each other."""
     live = _live_display()
     if live is None:
@@ -230,7 +257,7 @@ def _print_messages(words: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class LagTotal:
     """The lag of all partitions together.
 
     ``known``: of those whose lag is known.  ``unknown``: partitions whose lag is not known.  ``without_offset`` and
@@ -244,7 +271,7 @@ class Total:
     without_log: int
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Total:
+    def of(cls, rows: Iterable[GroupDescribeRow]) -> LagTotal:
         """A log that was cut behind the offset counts as nothing, not as less than nothing."""
         all_rows = list(rows)
         known = [row.lag for row in all_rows if row.lag is not None]
@@ -261,7 +288,7 @@ class Total:
         return self.partitions > self.unknown + self.without_offset + self.without_log
 
     def __str__(self) -> str:
-        records = str(self.known) if self.has_known else UNKNOWN if self.unknown else NOTHING
+        records = str(self.known) if self.has_known else UNKNOWN if self.unknown else NO_VALUE
         at_least = "at least " if self.unknown and self.has_known else ""
         of_all = f"of {count_text(self.partitions, 'partition')}"
         counts = (
@@ -271,15 +298,15 @@ class Total:
         return f"{at_least}{records}" + (f"  ({', '.join(beside)})" if beside else "")
 
 
-def _lines(rows: Sequence[Row]) -> list[str]:
+def _lines(rows: Sequence[GroupDescribeRow]) -> list[str]:
     shown = ("topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id")
     places = [[name.lower().replace("-", "_") for name in COLUMNS].index(name) for name in shown]
     cells = [[row.cells[place] for place in places] for row in rows]
-    return [*table_lines(HEADS, cells), f"TOTAL {Total.of(rows)}"]
+    return [*table_lines(LAG_COLUMNS, cells), f"TOTAL {LagTotal.of(rows)}"]
 
 
-def _json(look: Seen) -> dict[str, object]:
-    total = Total.of(look.rows)
+def _json(look: LagSnapshot) -> dict[str, object]:
+    total = LagTotal.of(look.rows)
     return {
         "schema": SCHEMA,
         "group": look.group,

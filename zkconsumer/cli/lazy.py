@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-SENTENCE_MAX = 200
+SHORT_HELP_CHARS_MAX = 200
 """As long as what the list of commands says about one may be; click's own limit cuts sentences in the middle."""
 
 
@@ -35,7 +35,7 @@ class LazyGroup(click.Group):
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
             assert command is not None, "it is in the list"
-            yield name, command.get_short_help_str(SENTENCE_MAX)
+            yield name, command.get_short_help_str(SHORT_HELP_CHARS_MAX)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

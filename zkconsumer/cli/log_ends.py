@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.admin.brokers import Brokers
-from zkconsumer.admin.session import Doors, tools_config
+from zkconsumer.admin.brokers import BrokerClient
+from zkconsumer.admin.session import AdminDependencies, tools_config
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session
 from zkconsumer.cli.console import log_to_console, print_error
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_on_command_line
 from zkconsumer.config_tables.brokers import check_bootstrap
-from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UsageError, WorldError
+from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UnavailableError, UsageError
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.error_codes import NONE
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import Connect
-    from zkconsumer.kafka.metadata import Leaders
+    from zkconsumer.kafka.connection import ConnectionFactory
+    from zkconsumer.kafka.metadata import LeaderMetadata
 
 SO_TIMEOUT_MS = 10_000
 """As in GetOffsetShell (0.8 to 1.1)."""
@@ -46,10 +46,22 @@ TROUBLE = (BrokerUnreachable, RemoteProtocolError, KafkaException)
 @click.command("log-ends")
 @click.option("--topic", required=True, metavar="T", help="The topic; it must exist.")
 @click.option("--partitions", "numbers", metavar="N[,N…]", help="Only these partitions.")
-@click.option("--time", default=LATEST_TIME, show_default=True, metavar="MS|-1|-2",
-              help="-1: where the log ends, -2: where it begins, else milliseconds since 1970.")
-@click.option("--offsets", "count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="At most so many offsets a partition, newest first (brokers before 4.0).")
+@click.option(
+    "--time",
+    default=LATEST_TIME,
+    show_default=True,
+    metavar="MS|-1|-2",
+    help="-1: where the log ends, -2: where it begins, else milliseconds since 1970.",
+)
+@click.option(
+    "--offsets",
+    "count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="At most so many offsets a partition, newest first (brokers before 4.0).",
+)
 @cluster_options
 @click.pass_context
 def log_ends(
@@ -72,9 +84,9 @@ def log_ends(
         raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
     wanted = _numbers(numbers)
     seeds, connect = _brokers(context, bootstrap_servers, zookeeper, config_file)
-    doors = context.find_object(Doors)
+    doors = context.find_object(AdminDependencies)
     leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
-    ends = _Ends(connect, topic, PartitionOffsetRequestInfo(time, count))
+    ends = _LogEnds(connect, topic, PartitionOffsetRequestInfo(time, count))
     ends.request_all(leaders, wanted)
     for number in sorted(ends.offsets):
         click.echo(f"{topic}:{number}:{','.join(map(str, ends.offsets[number]))}")
@@ -84,17 +96,17 @@ def log_ends(
         context.exit(EXIT_FAILED)
 
 
-class _Ends:
+class _LogEnds:
     """What the leaders told, and what is wrong with the others."""
 
-    def __init__(self, connect: Connect, topic: str, info: PartitionOffsetRequestInfo) -> None:
+    def __init__(self, connect: ConnectionFactory, topic: str, info: PartitionOffsetRequestInfo) -> None:
         self.offsets: dict[int, tuple[int, ...]] = {}
         self.errors: list[str] = []
         self._connect = connect
         self._topic = topic
         self._info = info
 
-    def request_all(self, found: Leaders, wanted: Sequence[int] | None) -> None:
+    def request_all(self, found: LeaderMetadata, wanted: Sequence[int] | None) -> None:
         """Ask the leader of each partition."""
         leaders = {tp.partition: leader for tp, leader in found.partitions.items()}
         by_leader: dict[BrokerAddress, list[int]] = {}
@@ -125,25 +137,25 @@ class _Ends:
                 self.errors.append(f"partition {number}: {leader} answers {code}")
 
 
-def _consumer(broker: BrokerAddress, connect: Connect) -> SimpleConsumer:
+def _consumer(broker: BrokerAddress, connect: ConnectionFactory) -> SimpleConsumer:
     return SimpleConsumer(broker.host, broker.port, SO_TIMEOUT_MS, client_id=CLIENT_ID, connect=connect)
 
 
-def _leaders(seeds: Sequence[BrokerAddress], connect: Connect, clock: Clock, topic: str) -> Leaders:
+def _leaders(seeds: Sequence[BrokerAddress], connect: ConnectionFactory, clock: Clock, topic: str) -> LeaderMetadata:
     """What the first broker that answers says of the topic."""
-    brokers = Brokers(lambda: seeds, connect, clock, client_id=CLIENT_ID)
+    brokers = BrokerClient(lambda: seeds, connect, clock, client_id=CLIENT_ID)
     with closing(brokers):
         found = brokers.leaders([topic])
     if not found.partitions:
-        raise WorldError(f"there is no topic {topic}: the brokers answer {found.topic_errors.get(topic, NONE)}")
+        raise UnavailableError(f"there is no topic {topic}: the brokers answer {found.topic_errors.get(topic, NONE)}")
     return found
 
 
 def _brokers(
     context: click.Context, servers: str | None, zookeeper: str | None, config_file: Path | None
-) -> tuple[Sequence[BrokerAddress], Connect]:
+) -> tuple[Sequence[BrokerAddress], ConnectionFactory]:
     """Whom to ask first, and how to connect."""
-    doors = context.find_object(Doors)
+    doors = context.find_object(AdminDependencies)
     given = None if doors is None else doors.connect
     if is_on_command_line(context, "bootstrap_servers") and is_on_command_line(context, "zookeeper"):
         raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
@@ -162,7 +174,7 @@ def _brokers(
     return open_zookeeper_session(context, zookeeper, config_file).brokers.all(), connect
 
 
-def _bootstrap(servers: str, given: Connect | None) -> Sequence[BrokerAddress]:
+def _bootstrap(servers: str, given: ConnectionFactory | None) -> Sequence[BrokerAddress]:
     try:
         found = BootstrapBrokers(check_bootstrap(servers))
     except ValueError as error:

@@ -19,25 +19,25 @@ import click
 
 from zkconsumer.cli.console import print_error
 from zkconsumer.cli.json_errors import print_json_error
-from zkconsumer.cli.lazy import SENTENCE_MAX, LazyGroup, load_command
+from zkconsumer.cli.lazy import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLUG_INS = "zkconsumer.commands"
+PLUGIN_ENTRY_POINTS = "zkconsumer.commands"
 
 EXIT_ERROR = ZkConsumerError.exit_code
 EXIT_PRECONDITION = PreconditionFailed.exit_code
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
-OUTPUT_TROUBLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+OUTPUT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a write to standard output may be told by a disk."""
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is, and what the list of commands says about it."""
 
     target: str
@@ -45,21 +45,27 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "consume": Command("zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."),
-    "groups": Command("zkconsumer.cli.groups:groups", "List, describe, examine and delete groups, old and modern."),
-    "lag": Command("zkconsumer.cli.lag:lag", "How far a group is behind, once or again and again."),
-    "log-ends": Command("zkconsumer.cli.log_ends:log_ends", "Where a topic's logs end or begin; as GetOffsetShell."),
-    "assign": Command("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
-    "check": Command("zkconsumer.cli.check:check", "Judge the history of a group under test."),
-    "perf": Command("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
-    "health": Command("zkconsumer.cli.health:health", "Whether a running member works; for supervisors."),
-    "sandbox": Command("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
-    "offsets": Command("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
-    "demo": Command("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
+    "consume": CommandEntry(
+        "zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."
+    ),
+    "groups": CommandEntry(
+        "zkconsumer.cli.groups:groups", "List, describe, examine and delete groups, old and modern."
+    ),
+    "lag": CommandEntry("zkconsumer.cli.lag:lag", "How far a group is behind, once or again and again."),
+    "log-ends": CommandEntry(
+        "zkconsumer.cli.log_ends:log_ends", "Where a topic's logs end or begin; as GetOffsetShell."
+    ),
+    "assign": CommandEntry("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
+    "check": CommandEntry("zkconsumer.cli.check:check", "Judge the history of a group under test."),
+    "perf": CommandEntry("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
+    "health": CommandEntry("zkconsumer.cli.health:health", "Whether a running member works; for supervisors."),
+    "sandbox": CommandEntry("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
+    "offsets": CommandEntry("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
+    "demo": CommandEntry("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
 }
 
 
-class Commands(LazyGroup):
+class RootCommand(LazyGroup):
     """The commands of ``COMMANDS``, loaded when they are called, and those of plug-ins."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,7 +84,7 @@ class Commands(LazyGroup):
             if name in COMMANDS:
                 continue
             try:
-                yield name, _load_plugin(plug_in).get_short_help_str(SENTENCE_MAX)
+                yield name, _load_plugin(plug_in).get_short_help_str(SHORT_HELP_CHARS_MAX)
             except UsageError as error:
                 yield name, f"({error})"
 
@@ -114,7 +120,7 @@ class Commands(LazyGroup):
             _discard_output()
             ctx.exit(EXIT_BROKEN_PIPE)
         except OSError as error:
-            if error.errno not in OUTPUT_TROUBLE:
+            if error.errno not in OUTPUT_ERRNOS:
                 raise
             _discard_output()
             print_error(f"the output cannot be written: {error.strerror}")
@@ -123,7 +129,7 @@ class Commands(LazyGroup):
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=PLUG_INS)}
+    return {entry.name: entry for entry in entry_points(group=PLUGIN_ENTRY_POINTS)}
 
 
 def _load_plugin(plug_in: EntryPoint) -> click.Command:
@@ -162,7 +168,7 @@ def _discard_output() -> None:
 
 
 @click.command(
-    cls=Commands,
+    cls=RootCommand,
     invoke_without_command=True,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -11,49 +11,49 @@ from typing import Literal
 import click
 
 from zkconsumer.admin.describe import UNKNOWN
-from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.group_stores import GroupOffsetStores
 from zkconsumer.admin.listing import group_names
 from zkconsumer.admin.modern import list_all_coordinator_groups
-from zkconsumer.admin.offset_files import Exported, Format, format_file
-from zkconsumer.admin.offset_lines import STORES, Store
+from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
+from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetStoreName
 from zkconsumer.admin.offset_plan import offsets_of_group
 from zkconsumer.admin.session import AdminSession, AnySession
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
-    require_admin_session,
     open_admin_session,
     print_json,
-    print_table,
     print_not_known,
+    print_table,
+    require_admin_session,
 )
-from zkconsumer.cli.console import print_message, print_error
+from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,
     convention_option,
-    offset_count_text,
     file_format_option,
+    offset_count_text,
     read_file,
-    store_option,
     selected_stores,
+    store_option,
 )
 from zkconsumer.cli.options import cluster_options, group_arguments, output_option
-from zkconsumer.errors import UsageError, WorldError
+from zkconsumer.errors import UnavailableError, UsageError
 from zkconsumer.types import TopicPartition
 
-LATER = {
+LAZY_COMMANDS = {
     "import": "zkconsumer.cli.offsets_import:import_",
     "set": "zkconsumer.cli.offsets_set:set_",
     "delete": "zkconsumer.cli.offsets_set:delete",
 }
 """Loaded when they are called."""
 
-GROUPS = "zkconsumer groups list"
+LIST_GROUPS_COMMAND = "zkconsumer groups list"
 DIFF_SCHEMA = "zkconsumer/offsets-diff/1"
 
 
-@click.group(cls=LazyGroup, later=LATER)
+@click.group(cls=LazyGroup, later=LAZY_COMMANDS)
 def offsets() -> None:
     """Save, compare, move and set the offsets of groups, in ZooKeeper and in Kafka."""
 
@@ -66,7 +66,8 @@ def offsets() -> None:
 @click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers; with brokers alone, theirs.")
 @store_option("Where the offsets are read.", both=False)
 @click.option(
-    "--format", "format_", type=click.Choice([each.value for each in Format]), default="zk", show_default=True,
+    "--format", "format_", type=click.Choice([each.value for each in OffsetFileFormat]), default="zk",
+    show_default=True,
     help="zk: as ExportZkOffsets; csv: as kafka-consumer-groups --export; json: with store, convention and times.",
 )  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
@@ -76,7 +77,7 @@ def export(
     context: click.Context,
     groups: Sequence[str],
     all_groups: bool,
-    store: Store | None,
+    store: OffsetStoreName | None,
     format_: str,
     file: Path | None,
     bootstrap_servers: str | None,
@@ -97,13 +98,13 @@ def export(
     print_not_known(unknown)
     if unknown and not names:
         context.exit(EXIT_FAILED)
-    found: list[Exported] = []
+    found: list[ExportedOffset] = []
     unreadable = len(unknown)
     for group in names:
-        seen = GroupStores(session, group).read([store])
+        seen = GroupOffsetStores(session, group).read([store])
         offsets_ = {tp: offset for tp, offset in seen.offsets_in(store).items() if offset is not None}
         changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
-        found += [Exported(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
+        found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
         if not offsets_:
             print_message(f"Group {group} has no offsets in {store}; passed over.")
         for node in seen.unreadable if store == "zookeeper" else ():
@@ -113,16 +114,20 @@ def export(
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
         among = "of the groups that are known " if unknown else ""
-        print_error(f"there are no offsets {among}in {store} to export; nothing was written. The groups: {GROUPS}")
+        print_error(
+            f"there are no offsets {among}in {store} to export; nothing was written. The groups: {LIST_GROUPS_COMMAND}"
+        )
         context.exit(EXIT_FAILED)
     now_ms = session.clock.wall_ms()
-    text = format_file(Format(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
+    text = format_file(OffsetFileFormat(format_), found, store=store, exported_ms=now_ms, with_group=len(names) > 1)
     if file is None:
         click.echo(text, nl=False)
     else:
         _write_atomically(file, text)
         count = len({each.group for each in found})
-        print_message(f"{offset_count_text(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}.")
+        print_message(
+            f"{offset_count_text(len(found))} of {count} {'group' if count == 1 else 'groups'} written to {file}."
+        )
     context.exit(EXIT_FAILED if unreadable else 0)
 
 
@@ -154,7 +159,7 @@ def _write_atomically(file: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise WorldError(f"{file} cannot be written: {error.strerror}; nothing was") from error
+        raise UnavailableError(f"{file} cannot be written: {error.strerror}; nothing was") from error
 
 
 def _mode_of(file: Path) -> int:
@@ -181,7 +186,7 @@ def diff(
     context: click.Context,
     words: Sequence[str],
     group: str | None,
-    store: Store | None,
+    store: OffsetStoreName | None,
     format_: str,
     convention: str | None,
     output: Literal["table", "json"],
@@ -201,7 +206,7 @@ def diff(
     if read is None:
         require_admin_session(session, "offsets diff without FILE compares what is in ZooKeeper with what is in Kafka")
     [store] = selected_stores(session, store)
-    seen = GroupStores(session, group).read(STORES["both"] if read is None else [store])
+    seen = GroupOffsetStores(session, group).read(STORES_BY_OPTION["both"] if read is None else [store])
     left: Mapping[TopicPartition, int | None] = seen.offsets_in("zookeeper" if read is None else store)
     right: Mapping[TopicPartition, int | None] = seen.offsets_in("kafka") if read is None else read
     names = ("zookeeper", "kafka") if read is None else (store, "file")
@@ -219,8 +224,13 @@ def diff(
                 "compared": names,
                 "equal": len(partitions) - len(rows),
                 "rows": [
-                    {"topic": tp.topic, "partition": tp.partition, names[0]: one, names[1]: other,
-                     "unknown": ["zookeeper"] if tp in unreadable else []}
+                    {
+                        "topic": tp.topic,
+                        "partition": tp.partition,
+                        names[0]: one,
+                        names[1]: other,
+                        "unknown": ["zookeeper"] if tp in unreadable else [],
+                    }
                     for tp, one, other in rows
                 ],
             }
@@ -236,7 +246,7 @@ def diff(
         )
     if not partitions:
         where = f"{names[0]} or {names[1]}"
-        print_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {GROUPS}")
+        print_error(f"group {group} has no offsets in {where}: nothing was compared. The groups: {LIST_GROUPS_COMMAND}")
         context.exit(EXIT_FAILED)
     equal = len(partitions) - len(rows)
     are = "1 partition is" if equal == 1 else f"{equal} partitions are"

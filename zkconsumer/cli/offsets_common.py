@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from zkconsumer.admin.group_stores import GroupStores, Reports, SeenGroup
+from zkconsumer.admin.group_stores import GroupOffsetsSnapshot, GroupOffsetStores, GroupWriteReports
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.offset_files import (
     FILE_BYTES_MAX,
-    BadOffsetFile,
-    Format,
     OffsetFile,
+    OffsetFileError,
+    OffsetFileFormat,
     parse_file,
 )
-from zkconsumer.admin.offset_lines import STORES, Convention, Store
+from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_other_store, partitions_text
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.admin.words import unseen_members_warning
-from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, require_admin_session, print_json, print_table
-from zkconsumer.cli.console import print_message, print_error
-from zkconsumer.cli.hints import rerun_with_execute, given_arguments
+from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, require_admin_session
+from zkconsumer.cli.console import print_error, print_message
+from zkconsumer.cli.hints import given_arguments, rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 
@@ -42,17 +42,17 @@ PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
 
 def store_option(help_: str, *, both: bool = True) -> Callable[[F], F]:
     """``--store``; ``stores_of`` says what it means."""
-    choices = [name for name in STORES if both or name != "both"]
+    choices = [name for name in STORES_BY_OPTION if both or name != "both"]
     return click.option("--store", type=click.Choice(choices), help=f"{help_} [zookeeper; kafka with brokers alone]")
 
 
-def selected_stores(session: AnySession, store: str | None) -> Sequence[Store]:
+def selected_stores(session: AnySession, store: str | None) -> Sequence[OffsetStoreName]:
     """The stores that ``--store`` means.  Raises ``UsageError``."""
     if isinstance(session, AdminSession):
-        return STORES[store or "zookeeper"]
+        return STORES_BY_OPTION[store or "zookeeper"]
     if store not in (None, "kafka"):
         require_admin_session(session, f"--store {store} is about offsets in ZooKeeper")
-    return STORES["kafka"]
+    return STORES_BY_OPTION["kafka"]
 
 
 execute_option = click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
@@ -63,7 +63,7 @@ convention_option = click.option(
 )  # fmt: skip
 
 file_format_option = click.option(
-    "--format", "format_", type=click.Choice(["auto", *(each.value for each in Format)]), default="auto",
+    "--format", "format_", type=click.Choice(["auto", *(each.value for each in OffsetFileFormat)]), default="auto",
     show_default=True, help="What the file looks like.",
 )  # fmt: skip
 
@@ -79,15 +79,15 @@ def read_file(name: str, format_: str) -> OffsetFile:
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from error
     try:
-        parsed = parse_file(data, None if format_ == "auto" else Format(format_))
-    except BadOffsetFile as error:
-        raise BadOffsetFile(f"{name}: {error}") from error
+        parsed = parse_file(data, None if format_ == "auto" else OffsetFileFormat(format_))
+    except OffsetFileError as error:
+        raise OffsetFileError(f"{name}: {error}") from error
     for remark in parsed.remarks:
         print_message(f"{name}: {remark}")
     return parsed
 
 
-def as_convention(text: str | None) -> Convention | None:
+def as_convention(text: str | None) -> OffsetFileConvention | None:
     """The value of ``--offset-convention``."""
     match text:
         case "next" | "last":
@@ -99,13 +99,13 @@ def as_convention(text: str | None) -> Convention | None:
 
 
 @dataclass(slots=True)
-class Job:
+class OffsetPlanExecution:
     """One group's plan, with what it was made from and how far it got."""
 
-    stores: GroupStores
-    snapshot: SeenGroup
+    stores: GroupOffsetStores
+    snapshot: GroupOffsetsSnapshot
     plan: OffsetPlan
-    reports: Reports = field(default_factory=Reports)
+    reports: GroupWriteReports = field(default_factory=GroupWriteReports)
     is_repeatable: bool = True
     """Whether the same command, given again after a part was done, means the same offsets."""
 
@@ -115,7 +115,7 @@ class Job:
         return "deleted" if all(row.new is None for row in self.plan.rows) else "written"
 
 
-HEADS = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"
+PLAN_COLUMNS = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"
 """The columns of kafka-consumer-groups --reset-offsets (GROUP from 2.3 on), and ours."""
 
 
@@ -123,7 +123,7 @@ def print_plan(plan: OffsetPlan, *, changes_only: bool) -> None:
     """The plan for a person."""
     rows = [row for row in plan.rows if row.is_change or row.rejection_reason] if changes_only else plan.rows
     if rows:
-        print_table(HEADS, (_cells(plan.group, row) for row in rows))
+        print_table(PLAN_COLUMNS, (_cells(plan.group, row) for row in rows))
 
 
 def _cells(group: str, row: PlannedOffset) -> tuple[object, ...]:
@@ -133,7 +133,7 @@ def _cells(group: str, row: PlannedOffset) -> tuple[object, ...]:
     return group, row.tp.topic, row.tp.partition, new, row.current, start, end, row.store, remark
 
 
-def _execution_json(job: Job) -> dict[str, object]:
+def _execution_json(job: OffsetPlanExecution) -> dict[str, object]:
     written, unknown = _written(job.reports), _unknown(job.reports)
 
     def row_json(row: PlannedOffset) -> dict[str, object]:
@@ -161,7 +161,7 @@ def _execution_json(job: Job) -> dict[str, object]:
     }
 
 
-def _print_warnings(job: Job, wanted: Sequence[Store]) -> None:
+def _print_warnings(job: OffsetPlanExecution, wanted: Sequence[OffsetStoreName]) -> None:
     """What a person should know of the plan before it is carried out."""
     for node in job.snapshot.unreadable:
         print_message(f"the znode of {node.tp} holds no offset: {node.problem}")
@@ -176,10 +176,12 @@ def _print_warnings(job: Job, wanted: Sequence[Store]) -> None:
         )
     if len(wanted) > 1:
         return
-    other: Store = "kafka" if wanted[0] == "zookeeper" else "zookeeper"
+    other: OffsetStoreName = "kafka" if wanted[0] == "zookeeper" else "zookeeper"
     if other == "kafka" and job.snapshot.kafka is None:
         if job.snapshot.kafka_problem:
-            print_error(f"whether Kafka's own store has offsets of this group is not known: {job.snapshot.kafka_problem}")
+            print_error(
+                f"whether Kafka's own store has offsets of this group is not known: {job.snapshot.kafka_problem}"
+            )
         return
     higher = higher_in_other_store(job.plan, job.snapshot.offsets_in(other))
     if higher:
@@ -198,7 +200,13 @@ def offset_count_text(count: int) -> str:
 
 
 def execute_or_explain(
-    context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store], *, do_it: bool, output: str, hint: str
+    context: click.Context,
+    jobs: Sequence[OffsetPlanExecution],
+    wanted: Sequence[OffsetStoreName],
+    *,
+    do_it: bool,
+    output: str,
+    hint: str,
 ) -> NoReturn:
     """Refuse, explain or carry out, and end with the exit code; nothing is written when one group is refused.
 
@@ -210,12 +218,19 @@ def execute_or_explain(
     if code is None:
         code = _execute_plans(jobs, rerun_with_execute(context))
     if output == "json":
-        print_json({"schema": PLAN_SCHEMA, "executed": do_it, "exit_code": code, "groups": list(map(_execution_json, jobs))})
+        print_json(
+            {"schema": PLAN_SCHEMA, "executed": do_it, "exit_code": code, "groups": list(map(_execution_json, jobs))}
+        )
     context.exit(code)
 
 
 def _check_plans(
-    context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store], *, do_it: bool, hint: str
+    context: click.Context,
+    jobs: Sequence[OffsetPlanExecution],
+    wanted: Sequence[OffsetStoreName],
+    *,
+    do_it: bool,
+    hint: str,
 ) -> int | None:
     """The exit code when nothing is to be written; None: go on."""
     refused = [job for job in jobs if job.plan.rejected]
@@ -237,19 +252,23 @@ def _check_plans(
         print_message(f"Nothing was changed. Then: {_command_to_run(context, jobs, wanted)}")
         return EXIT_PRECONDITION
     if not do_it:
-        print_message(f"Nothing was changed; {offset_count_text(changes)} would be. To do it: {rerun_with_execute(context)}")
+        print_message(
+            f"Nothing was changed; {offset_count_text(changes)} would be. To do it: {rerun_with_execute(context)}"
+        )
         return EXIT_DIFFERS
     return None
 
 
-def _command_to_run(context: click.Context, jobs: Sequence[Job], wanted: Sequence[Store]) -> str:
+def _command_to_run(
+    context: click.Context, jobs: Sequence[OffsetPlanExecution], wanted: Sequence[OffsetStoreName]
+) -> str:
     """The same command, or, for a group that has moved, the one for Kafka's store: ZooKeeper would be refused again."""
     if "zookeeper" in wanted and any(job.snapshot.is_migrated for job in jobs):
         return shlex.join([*given_arguments(context, without=("--store",)), "--store", "kafka", "--execute"])
     return rerun_with_execute(context)
 
 
-def _execute_plans(jobs: Sequence[Job], again: str) -> int:
+def _execute_plans(jobs: Sequence[OffsetPlanExecution], again: str) -> int:
     for at, job in enumerate(jobs):
         try:
             job.stores.write(job.plan, job.snapshot, job.reports)
@@ -265,7 +284,7 @@ def _execute_plans(jobs: Sequence[Job], again: str) -> int:
     return 0
 
 
-def _print_partial(jobs: Sequence[Job], again: str) -> int:
+def _print_partial(jobs: Sequence[OffsetPlanExecution], again: str) -> int:
     """Say exactly what was written and what was not; the exit code."""
     job = jobs[-1]
     group, reports = job.plan.group, job.reports
@@ -273,7 +292,10 @@ def _print_partial(jobs: Sequence[Job], again: str) -> int:
         print_error(f"Group {group}: nothing was changed, because {reports.stopped_by}. Then: {again}")
         return EXIT_PRECONDITION
     changes = job.plan.changes
-    print_error(f"Group {group}: {reports.written} of {offset_count_text(len(changes))} {job.verb}, because {reports.stopped_by}:")
+    print_error(
+        f"Group {group}: {reports.written} of {offset_count_text(len(changes))} {job.verb}, because "
+        f"{reports.stopped_by}:"
+    )
     written, unknown = _written(reports), _unknown(reports)
     for row in changes:
         at = row.store, row.tp
@@ -285,17 +307,18 @@ def _print_partial(jobs: Sequence[Job], again: str) -> int:
     rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
     stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
     file = shlex.quote(f"{group}-rest.csv")
-    print_message(f"Do not give the same command again: it would begin from where the offsets stand now. Put this into {file}:")
+    print_message(
+        f"Do not give the same command again: it would begin from where the offsets stand now. Put this into {file}:"
+    )
     for tp, new in rest.items():
         print_message(f"{tp.topic},{tp.partition},{new}")
     print_message(f"Then: zkconsumer offsets set {shlex.quote(group)} --from-file {file}{stores} --execute")
     return EXIT_PARTIAL
 
 
-def _written(reports: Reports) -> set[tuple[Store, TopicPartition]]:
+def _written(reports: GroupWriteReports) -> set[tuple[OffsetStoreName, TopicPartition]]:
     return {("zookeeper", tp) for tp in reports.zookeeper.written} | {("kafka", tp) for tp in reports.kafka.written}
 
 
-def _unknown(reports: Reports) -> set[tuple[Store, TopicPartition]]:
+def _unknown(reports: GroupWriteReports) -> set[tuple[OffsetStoreName, TopicPartition]]:
     return {("zookeeper", tp) for tp in reports.zookeeper.unknown} | {("kafka", tp) for tp in reports.kafka.unknown}
-

@@ -7,23 +7,23 @@ from typing import Literal
 
 import click
 
-from zkconsumer.admin.group_stores import GroupStores
+from zkconsumer.admin.group_stores import GroupOffsetStores
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
 from zkconsumer.admin.session import AdminSession
 from zkconsumer.cli.common import open_admin_session
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.offsets_common import (
-    Job,
+    OffsetPlanExecution,
     as_convention,
     convention_option,
     execute_option,
-    file_format_option,
-    read_file,
     execute_or_explain,
+    file_format_option,
     print_plan,
-    store_option,
+    read_file,
     selected_stores,
+    store_option,
 )
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 
@@ -73,12 +73,12 @@ def import_(
     stores = selected_stores(session, store or (parsed.store if isinstance(session, AdminSession) else None))
     jobs = []
     for name, wanted in sorted(found.items()):
-        group_stores = GroupStores(session, name)
+        group_stores = GroupOffsetStores(session, name)
         seen = group_stores.read(stores, kafka_too=True)
         current = {each: seen.offsets_in(each) for each in stores}
         logs = group_stores.log_ranges(wanted)
         plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)
-        jobs.append(Job(group_stores, seen, plan))
+        jobs.append(OffsetPlanExecution(group_stores, seen, plan))
         if output == "table":
             print_plan(plan, changes_only=True)
     hint = f"To write them all the same: {rerun_with_execute(context)} --allow-out-of-range"

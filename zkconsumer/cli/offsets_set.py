@@ -9,14 +9,14 @@ from typing import Literal, TypeAlias
 
 import click
 
-from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupStores, SeenGroup
-from zkconsumer.admin.offset_files import Exported, Format, format_file
-from zkconsumer.admin.offset_lines import Store
+from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupOffsetsSnapshot, GroupOffsetStores
+from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
+from zkconsumer.admin.offset_lines import OffsetStoreName
 from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
 from zkconsumer.admin.offset_targets import (
+    ResetTarget,
     Scope,
     ShiftBy,
-    Target,
     ToCurrent,
     ToEarliest,
     ToFile,
@@ -31,22 +31,22 @@ from zkconsumer.admin.offset_targets import (
 )
 from zkconsumer.cli.common import open_admin_session
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.hints import rerun_with_execute, command_text
+from zkconsumer.cli.hints import command_text, rerun_with_execute
 from zkconsumer.cli.offsets_common import (
-    Job,
+    OffsetPlanExecution,
     execute_option,
-    read_file,
     execute_or_explain,
     print_plan,
-    store_option,
+    read_file,
     selected_stores,
+    store_option,
 )
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import INT64_MAX
 
-_Choose: TypeAlias = "Callable[[int], Target]"
+_TargetFactory: TypeAlias = "Callable[[int], ResetTarget]"
 """Makes the target, given what time it is."""
 
 
@@ -115,7 +115,7 @@ def set_(
     time_ms = target.time_ms if isinstance(target, ToTime) else None
     if time_ms is not None:
         print_message(f"The time is {datetime_text(time_ms)}.")
-    stores = GroupStores(session, group)
+    stores = GroupOffsetStores(session, group)
     seen = stores.read(in_stores, kafka_too=True)
     wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, in_stores, scope)
     current = {each: seen.offsets_in(each) for each in in_stores}
@@ -130,8 +130,10 @@ def set_(
         delete_it = command_text(context, "offsets", "delete", group, "--topic", gone[0])
         advice = f"Name other topics, or delete what is left of this: {delete_it}"
     if seen.is_new:
-        print_message(f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list")
-    job = Job(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
+        print_message(
+            f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list"
+        )
+    job = OffsetPlanExecution(stores, seen, plan, is_repeatable=not isinstance(target, ShiftBy))
     execute_or_explain(context, [job], in_stores, do_it=do_it, output="csv" if as_csv else output, hint=advice)
 
 
@@ -142,28 +144,28 @@ def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> Non
         raise UsageError("say which partitions: --topic T, --topic T:0,1 or --all-topics")
 
 
-def _selected_target(choices: Mapping[str, _Choose | None]) -> _Choose:
+def _selected_target(choices: Mapping[str, _TargetFactory | None]) -> _TargetFactory:
     given = [choose for choose in choices.values() if choose is not None]
     if len(given) != 1:
         raise UsageError(f"give exactly one of {', '.join(choices)}")
     return given[0]
 
 
-def _to(offset: int) -> _Choose:
+def _to(offset: int) -> _TargetFactory:
     if not 0 <= offset <= INT64_MAX:
         raise UsageError(f"--to-offset {offset}: an offset is 0 to {INT64_MAX}")
     return lambda _: ToOffset(offset)
 
 
-def _at(time_ms: int) -> _Choose:
+def _at(time_ms: int) -> _TargetFactory:
     return lambda _: ToTime(time_ms)
 
 
-def _before_now(duration_ms: int) -> _Choose:
+def _before_now(duration_ms: int) -> _TargetFactory:
     return lambda now_ms: ToTime(now_ms - duration_ms)
 
 
-def _from_file(name: str, group: str, scope: Scope | None) -> _Choose:
+def _from_file(name: str, group: str, scope: Scope | None) -> _TargetFactory:
     found, remarks = offsets_of_group(read_file(name, "auto"), group, None)
     for remark in remarks:
         print_message(f"{name}: {remark}")
@@ -172,7 +174,7 @@ def _from_file(name: str, group: str, scope: Scope | None) -> _Choose:
 
 
 def _partitions(
-    stores: GroupStores, seen: SeenGroup, wanted: Sequence[Store], scope: Scope | None
+    stores: GroupOffsetStores, seen: GroupOffsetsSnapshot, wanted: Sequence[OffsetStoreName], scope: Scope | None
 ) -> list[TopicPartition]:
     """The partitions that are meant; a topic without numbers means all that it has.  Raises ``PreconditionFailed``."""
     if scope is None:
@@ -200,8 +202,8 @@ def _partitions(
 
 def _csv(plan: OffsetPlan) -> str:
     rows = {row.tp: row.new for row in plan.rows if not row.rejection_reason and row.new is not None}
-    exported = [Exported(plan.group, tp, offset) for tp, offset in rows.items()]
-    return format_file(Format.CSV, exported, store="zookeeper", exported_ms=0, with_group=False)
+    exported = [ExportedOffset(plan.group, tp, offset) for tp, offset in rows.items()]
+    return format_file(OffsetFileFormat.CSV, exported, store="zookeeper", exported_ms=0, with_group=False)
 
 
 # --- delete -----------------------------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ def delete(
     scope = parse_scope(topics) if topics else None
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     in_stores = selected_stores(session, store)
-    stores = GroupStores(session, group)
+    stores = GroupOffsetStores(session, group)
     seen = stores.read(in_stores)
     current = {
         each: {tp: offset for tp, offset in seen.offsets_in(each).items() if in_scope(scope, tp)} for each in in_stores
@@ -248,8 +250,12 @@ def delete(
         )
     if not any(current.values()):
         of = f" of {', '.join(topics)}" if topics else ""
-        print_message(f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list")
+        print_message(
+            f"Group {group} has no offsets{of} in {' or '.join(in_stores)}. The groups: zkconsumer groups list"
+        )
     plan = plan_delete(group, in_stores, current)
     if output == "table":
         print_plan(plan, changes_only=False)
-    execute_or_explain(context, [Job(stores, seen, plan)], in_stores, do_it=do_it, output=output, hint="")
+    execute_or_explain(
+        context, [OffsetPlanExecution(stores, seen, plan)], in_stores, do_it=do_it, output=output, hint=""
+    )

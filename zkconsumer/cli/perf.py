@@ -24,7 +24,7 @@ from zkconsumer.cli.java_dates import DateFormat, compile_date_format
 from zkconsumer.cli.options import cluster_options, group_argument, read_settings_file
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.errors import ConsumerTimeoutException, WorldError
+from zkconsumer.errors import ConsumerTimeoutException, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,12 +35,12 @@ HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nM
 DETAILED_HEADER = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
 MB = 1024 * 1024
 
-LOOK_MS = 100
+POLL_INTERVAL_MS = 100
 """How often an idle stream looks whether the measurement is over."""
 
 STOP_TIMEOUT_MS = 3_000
 RANDOM_GROUPS = 100_000
-LAST_LOOK_MS = 3_000
+FINAL_HEALTH_TIMEOUT_MS = 3_000
 """How long the member may take to say why there were fewer messages."""
 
 DEFAULTS = {
@@ -53,7 +53,7 @@ DEFAULTS = {
 
 
 @dataclass(slots=True)
-class Tally:
+class StreamStatistics:
     """What one stream has read: in all, and when its latest row was printed."""
 
     records: int = 0
@@ -63,7 +63,7 @@ class Tally:
     reported_at_ms: int = 0
 
 
-class Meter:
+class ThroughputTest:
     """Reads streams, one thread each, until there were so many records in all, or none for ``timeout_ms``."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Meter:
         self._is_detailed = is_detailed
         self._clock = clock
         self._tickets = itertools.count()
-        self._statistics: list[Tally] = []
+        self._statistics: list[StreamStatistics] = []
         self._printing = threading.Lock()
         self._began_ms = self._last_ms = self._began_wall_ms = 0
 
@@ -100,10 +100,14 @@ class Meter:
         self._began_ms = self._last_ms = self._clock.now_ms()
         self._began_wall_ms = self._clock.wall_ms()
         workers = [
-            spawn(f"perf-{number}", lambda _, number=number, stream=stream: self.read(number, stream), self.on_thread_error)  # type: ignore[misc]
+            spawn(
+                f"perf-{number}",
+                lambda _, number=number, stream=stream: self.read(number, stream),  # type: ignore[misc]
+                self.on_thread_error,
+            )
             for number, stream in enumerate(streams)
         ]
-        while not self.stop.wait(LOOK_MS / 1000):
+        while not self.stop.wait(POLL_INTERVAL_MS / 1000):
             if self.signal is not None:
                 self.stop.set()
         for worker in workers:
@@ -111,7 +115,7 @@ class Meter:
 
     def read(self, number: int, stream: KafkaStream[bytes, bytes]) -> None:
         """Read one stream to the end of the measurement; runs on its own thread."""
-        tally = Tally(reported_at_ms=self._began_ms)
+        tally = StreamStatistics(reported_at_ms=self._began_ms)
         self._statistics.append(tally)
         iterator = stream.iterator()
         while not self.stop.is_set():
@@ -152,7 +156,7 @@ class Meter:
         began, ended = self._date(self._began_wall_ms), self._date(self._began_wall_ms + elapsed_ms)
         return f"{began}, {ended}, {_rates(count, count, self.records, self.records, elapsed_ms)}"
 
-    def _report(self, number: int, tally: Tally, now_ms: int) -> None:
+    def _report(self, number: int, tally: StreamStatistics, now_ms: int) -> None:
         if self._is_detailed:
             records, count = tally.records - tally.reported_records, tally.bytes - tally.reported_bytes
             rates = _rates(tally.bytes, count, tally.records, records, now_ms - tally.reported_at_ms)
@@ -182,8 +186,15 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 @click.option("--from-latest", is_flag=True, help="Where there is no offset, begin at the end, not at the beginning.")
 @click.option("--num-fetch-threads", type=click.IntRange(min=1), help="num.consumer.fetchers  [1]")
 @click.option("--socket-buffer-size", type=int, metavar="BYTES", help="socket.receive.buffer.bytes  [2097152]")
-@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, show_default=True, metavar="MS",
-              help="End when no message came for so long.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="MS",
+    help="End when no message came for so long.",
+)
 @click.option("--show-detailed-stats", "is_detailed", is_flag=True, help="A row a thread and interval, and no summary.")
 @click.option("--reporting-interval", type=click.IntRange(min=1), default=5_000, show_default=True, metavar="MS")
 @click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
@@ -227,14 +238,14 @@ def perf(
         "auto.offset.reset": "largest" if from_latest else None,
     }
     config = _config(config_file, {key: str(value) for key, value in options.items() if value is not None}, timeout_ms)
-    meter = Meter(messages, timeout_ms, reporting_interval, date, is_detailed=is_detailed)
+    meter = ThroughputTest(messages, timeout_ms, reporting_interval, date, is_detailed=is_detailed)
     if not hide_header:
         click.echo(DETAILED_HEADER if is_detailed else HEADER)
     before = {number: signal.signal(number, meter.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ZookeeperConsumerConnector(config) as connector:
             meter.run(connector.create_message_streams({topic: threads})[topic])
-            obstacles = [] if meter.records >= messages else connector.reading_problems(LAST_LOOK_MS)
+            obstacles = [] if meter.records >= messages else connector.reading_problems(FINAL_HEALTH_TIMEOUT_MS)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -247,7 +258,7 @@ def perf(
     elif meter.records < messages:
         click.echo(f"{meter.records} of {messages} messages: none came for {timeout_ms} ms (--timeout)", err=True)
         if obstacles:
-            raise WorldError(f"not everything could be read: {'; '.join(obstacles)}")
+            raise UnavailableError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
 def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> ConsumerConfig:
@@ -258,6 +269,5 @@ def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> C
     settings |= options
     if file is None and "zookeeper.connect" not in settings:
         raise missing_address_error()
-    settings["consumer.timeout.ms"] = str(min(LOOK_MS, timeout_ms))
+    settings["consumer.timeout.ms"] = str(min(POLL_INTERVAL_MS, timeout_ms))
     return ConsumerConfig.from_files(file, settings)
-

@@ -15,12 +15,12 @@ from zkconsumer.errors import SandboxError
 if TYPE_CHECKING:
     from zkconsumer.testing.sandbox.background import BackgroundCluster
 
-NOTHING_RUNS = 3
+EXIT_NOT_RUNNING = 3
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 PARTITIONS_MAX = 9999
 TOPIC = re.compile(rf"({NAME.pattern}):([1-9][0-9]{{0,3}})")
 BROKERS_MAX = 9
-FIRST_TOPIC, FIRST_PARTITIONS, FIRST_RECORDS = "clicks", 4, 10
+EXAMPLE_TOPIC, EXAMPLE_PARTITIONS, EXAMPLE_RECORDS = "clicks", 4, 10
 """What the next step after ``up`` creates and sends."""
 
 
@@ -50,8 +50,13 @@ def sandbox() -> None:
 
 
 @sandbox.command("up")
-@click.option("--kafka", default="1.1.1", show_default=True, metavar="RELEASE",
-              help="Release of the brokers, 0.8.1.1 to 4.1.1; another one is an error that names those that there are.")
+@click.option(
+    "--kafka",
+    default="1.1.1",
+    show_default=True,
+    metavar="RELEASE",
+    help="Release of the brokers, 0.8.1.1 to 4.1.1; another one is an error that names those that there are.",
+)
 @click.option("--zookeeper", default="3.8", show_default=True, metavar="VERSION", help="3.8 or 3.4.6.")
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, BROKERS_MAX))
 @click.option("--chroot", default="", metavar="/PATH", help="Keep the cluster below this node.")
@@ -86,13 +91,13 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
 def sandbox_next_steps(cluster: BackgroundCluster) -> list[str]:
     """Commands that show records as they stand."""
     steps = []
-    topic = next(iter(cluster.topics), FIRST_TOPIC)
+    topic = next(iter(cluster.topics), EXAMPLE_TOPIC)
     if not cluster.topics:
-        steps.append(f"zkconsumer sandbox topic create {topic} --partitions {FIRST_PARTITIONS}")
-    steps.append(f"zkconsumer sandbox produce {topic} --count {FIRST_RECORDS}")
+        steps.append(f"zkconsumer sandbox topic create {topic} --partitions {EXAMPLE_PARTITIONS}")
+    steps.append(f"zkconsumer sandbox produce {topic} --count {EXAMPLE_RECORDS}")
     steps.append(
         f"zkconsumer consume --zookeeper {cluster.zookeeper_connect} --group demo --topic {topic} --from-beginning"
-        f" --max-messages {FIRST_RECORDS}"
+        f" --max-messages {EXAMPLE_RECORDS}"
     )
     return steps
 
@@ -106,7 +111,7 @@ def status(context: click.Context) -> None:
     cluster = background.current()
     if cluster is None:
         print_error("no sandbox is up")
-        context.exit(NOTHING_RUNS)
+        context.exit(EXIT_NOT_RUNNING)
     states = cluster.states()
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
     print_table(("NAME", "VERSION", "ADDRESS", "PID", "STATE"), rows)

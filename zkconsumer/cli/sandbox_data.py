@@ -15,18 +15,18 @@ import click
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_error
 from zkconsumer.cli.lazy import LazyGroup
-from zkconsumer.cli.sandbox import NAME, NOTHING_RUNS, PARTITIONS_MAX
+from zkconsumer.cli.sandbox import EXIT_NOT_RUNNING, NAME, PARTITIONS_MAX
 from zkconsumer.errors import SandboxError, UsageError
 
 if TYPE_CHECKING:
     import io
 
-    from zkconsumer.testing.sandbox.background_data import BackgroundData
+    from zkconsumer.testing.sandbox.background_data import BackgroundClusterClient
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
 READ_BYTES = 64 * 1024
-NUMBERED_AT_ONCE = 10_000
+RECORDS_PER_BATCH = 10_000
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -38,16 +38,16 @@ def _name(context: click.Context, parameter: click.Parameter, value: str) -> str
 name_argument = click.argument("name", metavar="TOPIC", callback=_name)
 
 
-def _open_data(context: click.Context) -> BackgroundData:
+def _open_data(context: click.Context) -> BackgroundClusterClient:
     """What the commands work on; exit code 3 where no sandbox is up."""
     from zkconsumer.testing.sandbox import background
-    from zkconsumer.testing.sandbox.background_data import BackgroundData
+    from zkconsumer.testing.sandbox.background_data import BackgroundClusterClient
 
     cluster = background.current()
     if cluster is None:
         print_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
-        context.exit(NOTHING_RUNS)
-    return BackgroundData(cluster)
+        context.exit(EXIT_NOT_RUNNING)
+    return BackgroundClusterClient(cluster)
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def produce(
             for some in pairs:
                 for one in data.produce(name, some, partition):
                     sent[one.partition] += one.last - one.first + 1
-        except _NoKey as error:
+        except _MissingSeparator as error:
             why = str(error)
     where = ", ".join(f"{records} to partition {number}" for number, records in sorted(sent.items()))
     click.echo(f"sent {_counted(sent.total(), 'record')} to {name}{f': {where}' if where else ''}", err=True)
@@ -129,18 +129,18 @@ def produce(
         raise SandboxError(why)
 
 
-class _NoKey(Exception):
+class _MissingSeparator(Exception):
     """A line without the separator."""
 
 
 def _numbered(name: str, count: int) -> Iterator[list[Pair]]:
-    for start in range(1, count + 1, NUMBERED_AT_ONCE):
-        end = min(start + NUMBERED_AT_ONCE, count + 1)
+    for start in range(1, count + 1, RECORDS_PER_BATCH):
+        end = min(start + RECORDS_PER_BATCH, count + 1)
         yield [(None, f"{name}-{number}".encode()) for number in range(start, end)]
 
 
 def _lines(key_separator: str | None) -> Iterator[list[Pair]]:
-    """The lines of standard input as they come; raises ``_NoKey`` after those that come before the bad line."""
+    """The lines of standard input as they come; raises ``_MissingSeparator`` after those before the bad line."""
     separator = None if key_separator is None else key_separator.encode()
     number = 0
     for lines in _read():
@@ -154,7 +154,7 @@ def _lines(key_separator: str | None) -> Iterator[list[Pair]]:
             if not found:
                 if pairs:
                     yield pairs
-                raise _NoKey(
+                raise _MissingSeparator(
                     f"line {number} has no {key_separator!r} between a key and a value; this line and those after it"
                     " were not sent"
                 )

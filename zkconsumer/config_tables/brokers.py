@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.config_tables.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
 from zkconsumer.settings import (
     JAVA_BLANKS,
-    NO_USER,
+    USER_IN_ADDRESS_ERROR,
     Origin,
     Setting,
     SettingsTable,
     boolean,
-    mask_user,
     integer,
+    mask_user,
     optional_text,
     secret,
     text,
@@ -26,9 +26,9 @@ from zkconsumer.settings import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
-WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 _TLS_KEYS = (
@@ -44,7 +44,7 @@ def check_bootstrap(given: str) -> str:
     servers = [server.strip(JAVA_BLANKS) for server in given.split(",")]
     servers = [server for server in servers if server]
     if "@" in given:
-        raise ValueError(NO_USER)
+        raise ValueError(USER_IN_ADDRESS_ERROR)
     if not servers:
         raise ValueError("it names no broker; leave the key out if brokers are to be found through ZooKeeper")
     for server in servers:
@@ -107,7 +107,7 @@ def _pem_file(key: str, sentence: str) -> Setting[str | None]:
     return optional_text(key, sentence, _not_empty, "the path of a PEM file")
 
 
-class BrokerSettings(SettingsTable):
+class BrokerConnectionSettings(SettingsTable):
     """Where Kafka is, how it proves who it is, and how we prove who we are."""
 
     __slots__ = ()
@@ -136,7 +136,7 @@ class BrokerSettings(SettingsTable):
         "again for ten minutes; so it matters only with `bootstrap.servers`. (Of librdkafka.)",
     )  # fmt: skip
     security_protocol = _choice_any_case(
-        "security.protocol", PROTOCOLS, "PLAINTEXT",
+        "security.protocol", SECURITY_PROTOCOLS, "PLAINTEXT",
         "How brokers are spoken to. Of the listeners that a broker has registered in ZooKeeper, the first of this "
         "protocol is taken.",
     )  # fmt: skip
@@ -176,7 +176,7 @@ class BrokerSettings(SettingsTable):
     # Who we are: SASL.
 
     sasl_mechanism = _choice_any_case(
-        "sasl.mechanism", MECHANISMS, None,
+        "sasl.mechanism", SASL_MECHANISMS, None,
         "How we prove who we are, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI needs the package `gssapi`; "
         "OAUTHBEARER a function `oauth_token` that the program gives to the connector.",
     )  # fmt: skip
@@ -200,8 +200,14 @@ class BrokerSettings(SettingsTable):
     def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
         """See ``SettingsTable``."""
         protocol = values["security.protocol"]
-        problems = _tls_conflicts(values, protocol) if protocol.endswith("SSL") else _tls_keys_without_tls(given, protocol)
-        problems += _sasl_conflicts(values, given, protocol) if protocol.startswith("SASL") else _sasl_keys_without_sasl(given, protocol)
+        problems = (
+            _tls_conflicts(values, protocol) if protocol.endswith("SSL") else _tls_keys_without_tls(given, protocol)
+        )
+        problems += (
+            _sasl_conflicts(values, given, protocol)
+            if protocol.startswith("SASL")
+            else _sasl_keys_without_sasl(given, protocol)
+        )
         return problems
 
     @staticmethod
@@ -247,11 +253,11 @@ def _tls_keys_without_tls(given: frozenset[str], protocol: str) -> list[str]:
 def _sasl_conflicts(values: Mapping[str, Any], given: frozenset[str], protocol: str) -> list[str]:
     mechanism, jaas = values["sasl.mechanism"], values["sasl.jaas.config"]
     if mechanism is None:
-        words = " or ".join(MECHANISMS)
+        words = " or ".join(SASL_MECHANISMS)
         missing = f"sasl.mechanism is missing: security.protocol={protocol} needs it; set it to {words}"
         return [] if "sasl.mechanism" in given else [missing]
     names = [key for key in ("sasl.username", "sasl.password", "sasl.jaas.config") if key in given]
-    if mechanism not in WITH_PASSWORD:
+    if mechanism not in PASSWORD_MECHANISMS:
         return [f"sasl.mechanism={mechanism}: has no user and password; leave out {', '.join(names)}"] if names else []
     if "sasl.jaas.config" in names and len(names) > 1:
         return ["sasl.jaas.config and sasl.username, sasl.password: the user is set in one of the two ways"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
-_OTHERS = {
+_UNSUPPORTED_MODULES = {
     "com.sun.security.auth.module.Krb5LoginModule": "for Kerberos set sasl.mechanism=GSSAPI; the ticket is that of the "
     "environment (kinit, or KRB5_CLIENT_KTNAME for a keytab)",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "for tokens set "
@@ -47,7 +47,7 @@ def parse_jaas(line: str) -> JaasLogin:
         raise ValueError('it is not of the form: MODULE required username="…" password="…";')
     module = found["module"]
     if module not in (PLAIN_MODULE, SCRAM_MODULE):
-        advice = _OTHERS.get(module, f"only {PLAIN_MODULE} and {SCRAM_MODULE} are known here")
+        advice = _UNSUPPORTED_MODULES.get(module, f"only {PLAIN_MODULE} and {SCRAM_MODULE} are known here")
         raise ValueError(f"the login module {module} cannot be used; {advice}")
     if found["flag"] not in _FLAGS:
         raise ValueError(f"behind the login module stands one of {', '.join(_FLAGS)}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 AUTH_FORMS = "digest:FILE, sasl-digest-md5:FILE, sasl-gssapi or sasl-gssapi:PRINCIPAL"
 _AUTH = re.compile(r"(?:digest|sasl-digest-md5):.+|sasl-gssapi(?::.+)?")
-_WITH_FILE = ("digest", "sasl-digest-md5")
+_SCHEMES_WITH_FILE = ("digest", "sasl-digest-md5")
 _USER_AND_PASSWORD = re.compile(r"[^/:]*:")
 """What ZooKeeper's own form has after the scheme (``addauth digest user:password``).  A file whose name has a colon is
 written with its directory, ``./a:b``."""
@@ -25,13 +25,13 @@ _TLS_KEYS = ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.locati
 
 def _check_auth(given: str) -> str:
     scheme, colon, rest = given.partition(":")
-    if scheme in _WITH_FILE and _USER_AND_PASSWORD.match(rest):
+    if scheme in _SCHEMES_WITH_FILE and _USER_AND_PASSWORD.match(rest):
         raise ValueError(
             "this setting takes the name of a file, and has user and password: write them into a file, one line "
             "user:password, that only the user of this program may read (chmod 600), and set the file"
         )
     if _AUTH.fullmatch(given) is None:
-        if scheme in _WITH_FILE or re.fullmatch(r"[a-z0-9-]+", scheme) is None:
+        if scheme in _SCHEMES_WITH_FILE or re.fullmatch(r"[a-z0-9-]+", scheme) is None:
             raise ValueError("the file that holds user:password is not named")
         # Without a colon it may be a password.
         what = repr(scheme) if colon else "this"
@@ -42,7 +42,7 @@ def _check_auth(given: str) -> str:
 def _mask_password(given: str) -> str:
     """The name of a file and a principal are shown; what may be a password is not."""
     scheme, colon, rest = given.partition(":")
-    if _AUTH.fullmatch(given) is not None and not (scheme in _WITH_FILE and _USER_AND_PASSWORD.match(rest)):
+    if _AUTH.fullmatch(given) is not None and not (scheme in _SCHEMES_WITH_FILE and _USER_AND_PASSWORD.match(rest)):
         return given
     return f"{scheme}:{HIDDEN}" if colon and re.fullmatch(r"[a-z0-9-]+", scheme) else HIDDEN
 
@@ -59,7 +59,7 @@ def _check_algorithm(given: str) -> str:
     return given.lower()
 
 
-class ZooKeeperLogin(SettingsTable):
+class ZooKeeperLoginSettings(SettingsTable):
     """Logging in."""
 
     __slots__ = ()
@@ -76,7 +76,7 @@ class ZooKeeperLogin(SettingsTable):
     zookeeper_auth.mask = _mask_password
 
 
-class ZooKeeperSecurity(SettingsTable):
+class ZooKeeperSecuritySettings(SettingsTable):
     """TLS, and access control lists."""
 
     __slots__ = ()
@@ -84,13 +84,15 @@ class ZooKeeperSecurity(SettingsTable):
     ORIGIN = Origin.NEWER_CLIENTS
 
     zookeeper_set_acl = boolean(
-        "zookeeper.set.acl", False,
+        "zookeeper.set.acl",
+        False,
         "Whether owner and offset nodes, and the parents made for them, may be written by this login alone and read by "
         "everybody, as an original member with JAAS makes them from 0.9 on. The registration is always open. `false` "
         "leaves all nodes open to everybody.",
     )
     zookeeper_ssl_client_enable = boolean(
-        "zookeeper.ssl.client.enable", False,
+        "zookeeper.ssl.client.enable",
+        False,
         "Whether to speak TLS with ZooKeeper; the ports in `zookeeper.connect` must then be its secure client ports "
         "(ZooKeeper 3.5 and later).",
     )
@@ -98,18 +100,28 @@ class ZooKeeperSecurity(SettingsTable):
         "zookeeper.ssl.truststore.location",
         "The certificates of the authorities that ZooKeeper's servers are believed by, in PEM; without it those of the "
         "system.",
-        lambda given: given, "a file",
+        lambda given: given,
+        "a file",
     )
     zookeeper_ssl_truststore_type = text(
-        "zookeeper.ssl.truststore.type", "PEM", "The format of the truststore.", _check_store_type, "PEM",
+        "zookeeper.ssl.truststore.type",
+        "PEM",
+        "The format of the truststore.",
+        _check_store_type,
+        "PEM",
     )
     zookeeper_ssl_keystore_location = optional_text(
         "zookeeper.ssl.keystore.location",
         "Our certificate and private key, in one PEM file, for servers that ask for one.",
-        lambda given: given, "a file",
+        lambda given: given,
+        "a file",
     )
     zookeeper_ssl_keystore_type = text(
-        "zookeeper.ssl.keystore.type", "PEM", "The format of the keystore.", _check_store_type, "PEM",
+        "zookeeper.ssl.keystore.type",
+        "PEM",
+        "The format of the keystore.",
+        _check_store_type,
+        "PEM",
     )
     zookeeper_ssl_keystore_password = secret(
         "zookeeper.ssl.keystore.password", "The password of the private key, when it has one.", "any text"

@@ -11,7 +11,7 @@ The strategy stands nowhere in ZooKeeper, and roundrobin has three forms that do
     roundrobin/0.10.2   [t,p]       -               0.10.2 to 0.11
     roundrobin/1.0      t-p         -               1.0 and 1.1
 
-``recognise_form`` and ``explain_mismatch`` tell from the owners that are there which form the others use.
+``detect_variants`` and ``explain_mismatch`` tell from the owners that are there which form the others use.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from zkconsumer.core.subscription import ThreadIdsPerTopic, TopicCount
 
 __all__ = [
-    "Assignment",
     "AssignmentContext",
-    "AssignmentRefused",
+    "AssignmentError",
+    "AssignorVariant",
     "ConsumerThreadId",
-    "Form",
-    "FormScore",
+    "GroupAssignment",
     "PartitionAssignor",
     "RangeAssignor",
     "RoundRobinAssignor",
+    "VariantScore",
     "create_instance",
+    "detect_variants",
     "explain_mismatch",
-    "recognise_form",
-    "score_forms",
+    "score_variants",
     "topics_with_equal_hash",
 ]
 
 
-TAILS_KEPT_MAX = 8_192
+CACHED_HASHES_MAX = 8_192
 """Hashes of partition numbers that are kept from one rebalance to the next."""
 
 
-class Form(Enum):
+class AssignorVariant(Enum):
     """The four ways to assign that exist among members; roundrobin's are named by the first release that has them."""
 
     RANGE = "range"
@@ -75,7 +75,7 @@ class Form(Enum):
         return self.value.partition("/")[2]
 
 
-class AssignmentRefused(PeerError):
+class AssignmentError(PeerError):
     """Up to 0.10.1 roundrobin wants the same topics and thread counts in every member; make the members alike."""
 
 
@@ -117,10 +117,10 @@ class AssignmentContext:
             topic: sorted(partitions.get(topic, ())) for topic in self.positions_for_topic
         }
         """Topic of the group -> partition numbers, ascending; empty for a topic that does not exist."""
-        self._computed: dict[Form, Assignment] = {}
+        self._computed: dict[AssignorVariant, GroupAssignment] = {}
         self._hash_orders: dict[tuple[str, str, str], list[tuple[int, TopicPartition]]] = {}
 
-    def cached_assignment(self, form: Form, compute: Callable[[], Assignment]) -> Assignment:
+    def cached_assignment(self, form: AssignorVariant, compute: Callable[[], GroupAssignment]) -> GroupAssignment:
         """The assignment in this form, computed once: to recognise a form, each of them is asked for several times."""
         if form not in self._computed:
             self._computed[form] = compute()
@@ -146,9 +146,7 @@ class AssignmentContext:
     def group_topic_order(self) -> list[str]:
         """The group's topics as the maps of releases from 0.10.2 on walk them; see ``scala_maps``."""
         filled = [
-            topic
-            for topics in self._threads_of.values()
-            for topic in mutable_map_order(immutable_map_order(topics))
+            topic for topics in self._threads_of.values() for topic in mutable_map_order(immutable_map_order(topics))
         ]
         group_map = mutable_map_order(filled)
         return _partition_map_order(group_map)
@@ -161,14 +159,14 @@ class AssignmentContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class GroupAssignment:
     """Who owns what, as one form computes it.
 
     ``owners`` holds every partition of every topic of the group; ``mine`` what falls to ``consumer_id``.
     ``idle`` are own threads that get nothing.  ``tied`` are topics whose order was decided by a tie.
     """
 
-    variant: Form
+    variant: AssignorVariant
     consumer_id: str
     owners: dict[TopicPartition, ConsumerThreadId]
     topics_with_hash_collision: frozenset[str] = frozenset()
@@ -176,7 +174,7 @@ class Assignment:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "mine", {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == self.consumer_id}
+            self, "own", {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == self.consumer_id}
         )
 
     def of_member(self, consumer: str) -> dict[TopicPartition, ConsumerThreadId]:
@@ -187,22 +185,22 @@ class Assignment:
 class PartitionAssignor(Protocol):
     """Computes the assignment of a group from what one member knows of it."""
 
-    variant: Form
+    variant: AssignorVariant
 
-    def assign(self, context: AssignmentContext) -> Assignment:
-        """The whole group's assignment; raises ``AssignmentRefused`` when a precondition fails."""
+    def assign(self, context: AssignmentContext) -> GroupAssignment:
+        """The whole group's assignment; raises ``AssignmentError`` when a precondition fails."""
 
 
 class RangeAssignor:
     """``range``: each topic on its own, its partitions in runs, the surplus to the first threads (all releases)."""
 
-    variant = Form.RANGE
+    variant = AssignorVariant.RANGE
 
-    def assign(self, context: AssignmentContext) -> Assignment:
+    def assign(self, context: AssignmentContext) -> GroupAssignment:
         """The whole group's assignment."""
         return context.cached_assignment(self.variant, lambda: self._assign(context))
 
-    def _assign(self, context: AssignmentContext) -> Assignment:
+    def _assign(self, context: AssignmentContext) -> GroupAssignment:
         ring = context.ordered_threads
         owners: dict[TopicPartition, ConsumerThreadId] = {}
         for topic, positions in context.positions_for_topic.items():
@@ -215,7 +213,7 @@ class RangeAssignor:
                 for partition in partitions[start:end]:
                     owners[TopicPartition(topic, partition)] = thread
                 start = end
-        return Assignment(self.variant, context.consumer_id, owners)
+        return GroupAssignment(self.variant, context.consumer_id, owners)
 
 
 class RoundRobinAssignor:
@@ -226,21 +224,21 @@ class RoundRobinAssignor:
 
     def __init__(self, compatibility: str) -> None:
         try:
-            self.variant = Form(f"roundrobin/{compatibility}")
+            self.variant = AssignorVariant(f"roundrobin/{compatibility}")
         except ValueError:
             raise UsageError(
                 f"roundrobin.compatibility={compatibility!r} is not known; it is 0.8.2, 0.10.2 or 1.0"
             ) from None
 
-    def assign(self, context: AssignmentContext) -> Assignment:
-        """The whole group's assignment; raises ``AssignmentRefused`` when ``0.8.2``'s precondition fails."""
+    def assign(self, context: AssignmentContext) -> GroupAssignment:
+        """The whole group's assignment; raises ``AssignmentError`` when ``0.8.2``'s precondition fails."""
         return context.cached_assignment(self.variant, lambda: self._assign(context))
 
-    def _assign(self, context: AssignmentContext) -> Assignment:
-        strict = self.variant is Form.ROUNDROBIN_0_8_2
+    def _assign(self, context: AssignmentContext) -> GroupAssignment:
+        strict = self.variant is AssignorVariant.ROUNDROBIN_0_8_2
         if strict:
             _require_equal_threads(context)
-        text = ("", "-", "") if self.variant is Form.ROUNDROBIN_1_0 else ("[", ",", "]")
+        text = ("", "-", "") if self.variant is AssignorVariant.ROUNDROBIN_1_0 else ("[", ",", "]")
         # The order of topics matters for ties only, and is dear to find out.
         in_order = context.partitions_in_hash_order(*text)
         tied = frozenset(
@@ -252,7 +250,7 @@ class RoundRobinAssignor:
         if tied:
             order = context.own_topic_order if strict else context.group_topic_order
             in_order = _in_hash_order(order, context.partitions_for_topic, *text)
-        return Assignment(
+        return GroupAssignment(
             self.variant, context.consumer_id, _assign_in_turn(context, (tp for _, tp in in_order)), tied
         )
 
@@ -285,14 +283,16 @@ def topics_with_equal_hash(topics: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class FormScore:
+class VariantScore:
     """How many owners of other members are as a form computes them, and how many are not."""
 
     agreeing: int
     differing: int
 
 
-def score_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> dict[Form, FormScore]:
+def score_variants(
+    owners: Mapping[TopicPartition, str], context: AssignmentContext
+) -> dict[AssignorVariant, VariantScore]:
     """Compares the owners that are there (partition -> thread id) with each form; without those that refuse.
 
     Only what tells something is counted: owners that are threads of a registered member other than
@@ -303,38 +303,39 @@ def score_variants(owners: Mapping[TopicPartition, str], context: AssignmentCont
     telling = {
         tp: owner for tp, owner in owners.items() if known.get(owner, context.consumer_id) != context.consumer_id
     }
-    scores: dict[Form, FormScore] = {}
-    for form in Form:
+    scores: dict[AssignorVariant, VariantScore] = {}
+    for form in AssignorVariant:
         try:
             computed = create_instance(form.strategy, form.compatibility).assign(context).owners
-        except AssignmentRefused:
+        except AssignmentError:
             continue
         judged = [str(computed[tp]) == owner for tp, owner in telling.items() if tp in computed]
-        scores[form] = FormScore(sum(judged), len(judged) - sum(judged))
+        scores[form] = VariantScore(sum(judged), len(judged) - sum(judged))
     return scores
 
 
-def detect_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> frozenset[Form]:
+def detect_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> frozenset[AssignorVariant]:
     """The forms that explain every owner which is there; empty when nobody else owns anything, or none does.
 
     Several forms often agree (one topic of at most ten partitions is dealt alike by all of roundrobin), then all of
-    them are named.  See ``score_forms`` for what counts and for the context to pass.
+    them are named.  See ``score_variants`` for what counts and for the context to pass.
     """
     scores = score_variants(owners, context)
     return frozenset(form for form, score in scores.items() if score.agreeing and not score.differing)
 
 
 def explain_mismatch(
-    owners: Mapping[TopicPartition, str], computed: Assignment, context: AssignmentContext
+    owners: Mapping[TopicPartition, str], computed: GroupAssignment, context: AssignmentContext
 ) -> str:
     """In one sentence, which setting the others seem to use; empty when their owners are as ``computed`` says."""
     scores = score_variants(owners, context)
-    here = scores.get(computed.variant, FormScore(0, 0))
+    here = scores.get(computed.variant, VariantScore(0, 0))
     if not here.differing and (here.agreeing or not any(score.agreeing for score in scores.values())):
         return ""
     seen = here.agreeing + here.differing
     found = (
-        f"{here.differing} of {seen} partitions of other members have other owners than {_setting(computed.variant)} gives"
+        f"{here.differing} of {seen} partitions of other members have other owners than {_setting(computed.variant)} "
+        "gives"
         if seen
         else f"{_setting(computed.variant)} refuses this group, and other members own partitions all the same"
     )
@@ -355,16 +356,16 @@ def explain_mismatch(
     )
 
 
-def _setting(form: Form) -> str:
+def _setting(form: AssignorVariant) -> str:
     strategy = f"partition.assignment.strategy={form.strategy}"
     match form:
-        case Form.RANGE:
+        case AssignorVariant.RANGE:
             return strategy
-        case Form.ROUNDROBIN_0_8_2:
+        case AssignorVariant.ROUNDROBIN_0_8_2:
             return f"{strategy} of 0.8.2 to 0.10.1 (roundrobin.compatibility=0.8.2)"
-        case Form.ROUNDROBIN_0_10_2:
+        case AssignorVariant.ROUNDROBIN_0_10_2:
             return f"{strategy} of 0.10.2 to 0.11 (roundrobin.compatibility=0.10.2)"
-        case Form.ROUNDROBIN_1_0:
+        case AssignorVariant.ROUNDROBIN_1_0:
             return f"{strategy} of 1.0 and 1.1 (roundrobin.compatibility=1.0)"
 
 
@@ -419,7 +420,7 @@ def _require_equal_threads(context: AssignmentContext) -> None:
     head, head_positions = next(topics, ("", []))
     for topic, positions in topics:
         if positions != head_positions:
-            raise AssignmentRefused(
+            raise AssignmentError(
                 "Round-robin assignment is allowed only if all consumers in the group subscribe to the same topics, "
                 "AND if the stream counts across topics are identical for a given consumer instance.\n"
                 f"Topic {topic} has the following available consumer streams: {_streams(context, topic)}\n"
@@ -450,7 +451,7 @@ def _in_hash_order(
     return hashed
 
 
-@lru_cache(TAILS_KEPT_MAX)
+@lru_cache(CACHED_HASHES_MAX)
 def _partition_hash(partition: int, after: str) -> tuple[int, int]:
     tail = f"{partition}{after}"
     return 31 ** len(tail), java_hash(tail)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zkconsumer.core.events import StoredOffset, Timer
-    from zkconsumer.core.stores import NotWritten, Source
+    from zkconsumer.core.events import MemberTimer, StoredOffset
+    from zkconsumer.core.stores import CommitFailure, OffsetSource
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.view import Control, Subscription
+    from zkconsumer.core.view import GroupControl, TopicSubscription
     from zkconsumer.types import TopicPartition
 
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class StartTimer:
     """Fire ``timer`` once after ``delay_ms``; a running one is replaced."""
 
-    timer: Timer
+    timer: MemberTimer
     delay_ms: int
 
 
@@ -40,7 +40,7 @@ class StartTimer:
 class StopTimer:
     """Forget ``timer``."""
 
-    timer: Timer
+    timer: MemberTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SetLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class LogEvent:
     """Write one log line: an event name and its words; ``about`` is what hooks are given of it."""
 
     level: str
@@ -61,7 +61,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class IncrementCounter:
     """Add to a counter."""
 
     name: str
@@ -72,7 +72,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProbeSession:
     """Ask ZooKeeper for a sign of life, noting when it was asked."""
 
     session_id: int
@@ -84,7 +84,7 @@ class Register:
 
     ticket: int
     session_id: int
-    subscription: Subscription
+    subscription: TopicSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ReadGroup:
 
     ticket: int
     session_id: int
-    subscription: Subscription
+    subscription: TopicSubscription
     whole_group: bool
     with_owners: bool
     owners_max: int | None = None
@@ -150,7 +150,7 @@ class FetchOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOf:
+class OffsetToCommit:
     """One offset to be written, at the version that this ownership last read or wrote."""
 
     offset: int
@@ -159,7 +159,7 @@ class CommitOf:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseOf:
+class PartitionToRelease:
     """One partition to be given back: commit ``offset`` if there is something to commit, then delete the owner node.
 
     With ``next_owner`` the node is made again, for another thread of this member.  ``verify`` asks to look first
@@ -174,7 +174,7 @@ class ReleaseOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class AcquireOwnership:
     """Create the owner nodes of these partitions with these thread ids.
 
     ``look_first``: list the owners and claim what is free, instead of claiming blindly.  ``look_closely``: read
@@ -190,22 +190,22 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseOwnership:
     """Commit and give back; with ``next_owner``, hand over to another thread of this member in one step."""
 
     ticket: int
     session_id: int
-    partitions: Mapping[TopicPartition, ReleaseOf]
+    partitions: Mapping[TopicPartition, PartitionToRelease]
     control_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitToZooKeeper:
     """Write offsets of partitions that we own, and go on owning them."""
 
     ticket: int
     session_id: int
-    offsets: Mapping[TopicPartition, CommitOf]
+    offsets: Mapping[TopicPartition, OffsetToCommit]
     control_version: int | None
 
 
@@ -224,7 +224,7 @@ class CommitToKafka:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelKafka:
+class CancelKafkaRequest:
     """Nobody waits any more for what was asked with this ticket: send nothing of it from now on."""
 
     cancelled_ticket: int
@@ -241,14 +241,14 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpDrain:
+class ForceDrain:
     """Tell the positions of these partitions as they are; a message in hand counts as not consumed."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropPartitions:
     """Stop these partitions and forget them: they are not ours any more."""
 
     partitions: tuple[TopicPartition, ...]
@@ -269,12 +269,12 @@ class StartFetching:
 
     positions: Mapping[TopicPartition, int]
     threads: Mapping[TopicPartition, str]
-    sources: Mapping[TopicPartition, Source]
+    sources: Mapping[TopicPartition, OffsetSource]
     epochs: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class MoveThread:
+class MoveToThread:
     """Give a drained partition, with what was not handed out, to another stream of this member.
 
     ``epochs``: what the ownership is called from here on, see ``StartFetching``.  Nobody else had it in between.
@@ -309,7 +309,7 @@ class CallBeforeStarting:
 
 
 @dataclass(frozen=True, slots=True)
-class CallLost:
+class CallPartitionsLost:
     """Call the program's listener: these partitions are not ours any more, and were not given back."""
 
     partitions: tuple[TopicPartition, ...]
@@ -323,11 +323,11 @@ class CompleteCommit:
     """Answer a call of ``commit_offsets()``: what was not written, with the reason."""
 
     call_id: int
-    failures: Mapping[TopicPartition, NotWritten]
+    failures: Mapping[TopicPartition, CommitFailure]
 
 
 @dataclass(frozen=True, slots=True)
-class AnnounceShare:
+class AnnounceAssignment:
     """The member holds its whole share."""
 
     partition_count: int
@@ -344,7 +344,7 @@ class AnnounceLeft:
 class AnnounceControl:
     """The control znode is another than was said last; None: there is none.  For members that follow it."""
 
-    control: Control | None
+    control: GroupControl | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,31 +359,31 @@ Command: TypeAlias = (
     StartTimer
     | StopTimer
     | SetLease
-    | Tell
-    | Count
-    | Probe
+    | LogEvent
+    | IncrementCounter
+    | ProbeSession
     | Register
     | Deregister
     | ReadGroup
     | ListOwners
     | ReadPositions
     | FetchOffsets
-    | Claim
-    | Release
-    | Commit
+    | AcquireOwnership
+    | ReleaseOwnership
+    | CommitToZooKeeper
     | CommitToKafka
-    | CancelKafka
+    | CancelKafkaRequest
     | Drain
-    | GiveUpDrain
-    | Drop
+    | ForceDrain
+    | DropPartitions
     | StartFetching
-    | MoveThread
+    | MoveToThread
     | CollectPositions
     | CallBeforeReleasing
     | CallBeforeStarting
-    | CallLost
+    | CallPartitionsLost
     | CompleteCommit
-    | AnnounceShare
+    | AnnounceAssignment
     | AnnounceLeft
     | AnnounceControl
     | Fail

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
-from zkconsumer.core.events import Timer
+from zkconsumer.core.events import MemberTimer
 
 if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
@@ -55,12 +55,12 @@ class CommitOnChange:
         if not self._is_commit_due or self.is_collecting or is_busy:
             return []
         self.is_collecting = True
-        return [do.CollectPositions(), do.StartTimer(Timer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
+        return [do.CollectPositions(), do.StartTimer(MemberTimer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
 
     def on_collected(self) -> list[Command]:
         """The positions are here."""
         was_collecting, self.is_collecting = self.is_collecting, False
-        return [do.StopTimer(Timer.COLLECT_POSITIONS)] if was_collecting else []
+        return [do.StopTimer(MemberTimer.COLLECT_POSITIONS)] if was_collecting else []
 
     def on_timeout(self) -> None:
         """Do not wait for the positions any longer; when they come they are committed like those of the interval."""

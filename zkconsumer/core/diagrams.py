@@ -8,14 +8,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from zkconsumer.core.listener import Listener
-from zkconsumer.core.machine import Machine
-from zkconsumer.core.membership import Membership
-from zkconsumer.core.partition import Partition
-from zkconsumer.core.rebalance import Rebalance
-from zkconsumer.core.session import Session
+from zkconsumer.core.listener import ListenerStateMachine
+from zkconsumer.core.machine import StateMachine
+from zkconsumer.core.membership import MembershipStateMachine
+from zkconsumer.core.partition import PartitionStateMachine
+from zkconsumer.core.rebalance import RebalanceStateMachine
+from zkconsumer.core.session import SessionStateMachine
 
-MACHINES: tuple[type[Machine], ...] = (Session, Membership, Rebalance, Partition, Listener)
+STATE_MACHINES: tuple[type[StateMachine], ...] = (
+    SessionStateMachine,
+    MembershipStateMachine,
+    RebalanceStateMachine,
+    PartitionStateMachine,
+    ListenerStateMachine,
+)
 
 INTRODUCTION = """\
 # State machines
@@ -31,10 +37,10 @@ events that leave a machine where it is are left out.
 
 def state_machine_page() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *(line for machine in MACHINES for line in _section(machine))])
+    return "\n".join([INTRODUCTION, *(line for machine in STATE_MACHINES for line in _section(machine))])
 
 
-def _section(machine: type[Machine]) -> Iterator[str]:
+def _section(machine: type[StateMachine]) -> Iterator[str]:
     yield f"## {machine.__name__}\n"
     yield f"{_summary(machine)}\n"
     yield "```mermaid"
@@ -56,7 +62,7 @@ def _section(machine: type[Machine]) -> Iterator[str]:
     yield ""
 
 
-def _transitions(machine: type[Machine]) -> dict[tuple[str, str], list[str]]:
+def _transitions(machine: type[StateMachine]) -> dict[tuple[str, str], list[str]]:
     """(state, next state) -> events, in the order of the table; without those that stay."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), handler in machine.TRANSITIONS.items():

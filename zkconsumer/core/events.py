@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zkconsumer.core.view import GroupView, Subscription
+    from zkconsumer.core.view import GroupView, TopicSubscription
     from zkconsumer.types import TopicPartition
 
 
@@ -54,7 +54,7 @@ class SessionClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class MembershipEnded:
     """The membership ends for a reason outside of the core, and nothing more can be done in it."""
 
     why: str
@@ -64,10 +64,10 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinWanted:
+class JoinRequested:
     """Streams were created: be a member with this subscription, topics by name or a filter."""
 
-    subscription: Subscription
+    subscription: TopicSubscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ListenerSet:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGiven:
+class ExternalAssignmentSet:
     """Somebody else divides the group: this is our share from now on, partition -> our thread id; None: computed again.
 
     ``new``: what of it came into being while whoever divides was looking; it is read from its beginning.
@@ -88,12 +88,12 @@ class ShareGiven:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveWanted:
+class LeaveRequested:
     """The connector is being closed, or gave up."""
 
 
 @dataclass(frozen=True, slots=True)
-class CommitWanted:
+class CommitRequested:
     """``commit_offsets()`` was called; ``call`` is answered by a ``CompleteCommit``.
 
     ``until_ms``: how long the caller waits; what has not begun by then is not written any more.  None: for ever.
@@ -115,7 +115,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationHeld:
+class RegistrationConflict:
     """Another session holds a registration with our id; ``age_ms`` since it was made."""
 
     ticket: int
@@ -186,7 +186,7 @@ class OwnersListed:
     owned: Mapping[str, frozenset[int]]
 
 
-class Outcome(Enum):
+class WriteOutcome(Enum):
     """How one write for one partition ended."""
 
     DONE = "done"
@@ -197,20 +197,20 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class AcquireResult:
     """How the claim of one partition ended; ``czxid`` names our node when it was won."""
 
-    outcome: Outcome
+    outcome: WriteOutcome
     czxid: int = 0
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimSettled:
+class AcquireOwnershipCompleted:
     """The claims came back; ``unwatched`` names the topics whose owners could not be listed with a watch."""
 
     ticket: int
-    results: Mapping[TopicPartition, Claimed]
+    results: Mapping[TopicPartition, AcquireResult]
     unwatched: frozenset[str] = frozenset()
 
 
@@ -254,7 +254,7 @@ class OffsetsFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ZooKeeperWriteResult:
     """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
 
     ``rewound_from`` is the lower value that somebody else had written over ours, and that we wrote over again.
@@ -262,7 +262,7 @@ class Written:
     that node.  ``why`` beside ``DONE``: the partition was given back, and its offset could not be written.
     """
 
-    outcome: Outcome
+    outcome: WriteOutcome
     stored: StoredOffset
     why: str = ""
     rewound_from: int | None = None
@@ -271,41 +271,41 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseSettled:
+class ReleaseOwnershipCompleted:
     """The releases came back."""
 
     ticket: int
-    results: Mapping[TopicPartition, Written]
+    results: Mapping[TopicPartition, ZooKeeperWriteResult]
 
 
 @dataclass(frozen=True, slots=True)
-class CommitSettled:
+class CommitToZooKeeperCompleted:
     """The commits came back."""
 
     ticket: int
-    results: Mapping[TopicPartition, Written]
+    results: Mapping[TopicPartition, ZooKeeperWriteResult]
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaWritten:
+class KafkaCommitResult:
     """How a commit of one partition to Kafka ended.
 
-    ``is_final``: trying again cannot help.  ``is_modern_group``: members of the modern kind are alive in a group of
-    this name, and the broker takes offsets from nobody else.
+    ``is_final``: trying again cannot help.  ``is_coordinator_group_active``: members of the modern kind are alive in a
+    group of this name, and the broker takes offsets from nobody else.
     """
 
-    outcome: Outcome
+    outcome: WriteOutcome
     why: str = ""
     is_permanent: bool = False
     is_coordinator_group_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaCommitSettled:
+class CommitToKafkaCompleted:
     """The coordinator's answer to a commit, or what became of it."""
 
     ticket: int
-    results: Mapping[TopicPartition, KafkaWritten]
+    results: Mapping[TopicPartition, KafkaCommitResult]
 
 
 # --- from the streams -------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class OffsetReset:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsPlaced:
+class OffsetsOverwritten:
     """Somebody of ours put these offsets into their znodes, under our ownership, and not by a commit; they may be less
     than before.  What is committed from here on is bound to them."""
 
@@ -356,7 +356,7 @@ class ListenerReturned:
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-class Timer(Enum):
+class MemberTimer(Enum):
     """The timers that the core may start."""
 
     PROBE = "probe"
@@ -378,7 +378,7 @@ class Timer(Enum):
 class TimerFired:
     """A timer that was started ran out."""
 
-    timer: Timer
+    timer: MemberTimer
 
 
 Event: TypeAlias = (
@@ -387,14 +387,14 @@ Event: TypeAlias = (
     | SessionLost
     | SessionAnswered
     | SessionClosed
-    | Ended
-    | JoinWanted
-    | ShareGiven
+    | MembershipEnded
+    | JoinRequested
+    | ExternalAssignmentSet
     | ListenerSet
-    | LeaveWanted
-    | CommitWanted
+    | LeaveRequested
+    | CommitRequested
     | Registered
-    | RegistrationHeld
+    | RegistrationConflict
     | RegistrationFailed
     | Deregistered
     | GroupChanged
@@ -402,16 +402,16 @@ Event: TypeAlias = (
     | GroupRead
     | GroupReadFailed
     | OwnersListed
-    | ClaimSettled
+    | AcquireOwnershipCompleted
     | PositionsRead
-    | ReleaseSettled
-    | CommitSettled
+    | ReleaseOwnershipCompleted
+    | CommitToZooKeeperCompleted
     | OffsetsFetched
-    | KafkaCommitSettled
+    | CommitToKafkaCompleted
     | PartitionsDrained
     | PositionsCollected
     | OffsetReset
-    | OffsetsPlaced
+    | OffsetsOverwritten
     | ListenerReturned
     | TimerFired
 )

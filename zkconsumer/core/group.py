@@ -1,7 +1,7 @@
 """The member as a whole: session x membership x rebalance x partitions.  The only door from outside.
 
-Every event goes through ``Group.handle``; what comes out is the list of commands, in the order in which they must
-be done:
+Every event goes through ``MemberStateMachine.handle``; what comes out is the list of commands, in the order in which
+they must be done:
 
     stop and drain before commit, commit before release, release before claim, claim before position,
     position before fetch.
@@ -25,20 +25,20 @@ from zkconsumer.core import membership as mem
 from zkconsumer.core import partition as part
 from zkconsumer.core import rebalance as reb
 from zkconsumer.core.commit_on_change import CommitOnChange
-from zkconsumer.core.commits import NOT_OURS, Commits
-from zkconsumer.core.events import Outcome, Timer
-from zkconsumer.core.listener import Listener
-from zkconsumer.core.membership import Membership, MembershipState
-from zkconsumer.core.newcomers import Newcomers
-from zkconsumer.core.owners_watch import OwnersWatch
-from zkconsumer.core.partition import Partition, PartitionState
-from zkconsumer.core.positions import Positions
-from zkconsumer.core.rebalance import Rebalance, RebalanceState
-from zkconsumer.core.releases import Releases
-from zkconsumer.core.reminders import REPEAT_MS, Reminders
-from zkconsumer.core.session import Session
-from zkconsumer.core.stores import Stores
-from zkconsumer.core.topic_words import missing_topic_message, filter_topics_message
+from zkconsumer.core.commits import NOT_OWNER, OffsetCommitter
+from zkconsumer.core.events import MemberTimer, WriteOutcome
+from zkconsumer.core.listener import ListenerStateMachine
+from zkconsumer.core.membership import MembershipState, MembershipStateMachine
+from zkconsumer.core.newcomers import NewPartitionTracker
+from zkconsumer.core.owners_watch import OwnerWatchScheduler
+from zkconsumer.core.partition import PartitionState, PartitionStateMachine
+from zkconsumer.core.positions import PositionReader
+from zkconsumer.core.rebalance import RebalanceState, RebalanceStateMachine
+from zkconsumer.core.releases import PartitionReleaser
+from zkconsumer.core.reminders import LOG_REPEAT_MS, LogRateLimiter
+from zkconsumer.core.session import SessionStateMachine
+from zkconsumer.core.stores import OffsetStoreSelection
+from zkconsumer.core.topic_words import filter_topics_message, missing_topic_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import StoredOffset
     from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.view import Control, GroupView, Subscription
+    from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
     from zkconsumer.types import TopicPartition
 
 REGISTER_RETRY_MS = 500
 RETRY_MAX_MS = 30_000
 RETRY_GROWTH = 1.5
-HELD_ELSEWHERE_GRACE_MS = 1_000
-LOOK_CLOSELY_FROM_TRY = 2
+REGISTRATION_CONFLICT_GRACE_MS = 1_000
+IDENTIFY_OWNERS_FROM_TRY = 2
 KAFKA_RETRY_MAX_MS = 5_000
 """The longest pause when all that is missing is Kafka's word on where to begin."""
 
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
-RegistrationAnswer: TypeAlias = ev.Registered | ev.RegistrationHeld | ev.RegistrationFailed | ev.Deregistered
-TIMERS_OF_A_MEMBER = tuple(timer for timer in Timer if timer is not Timer.PROBE)
+RegistrationResult: TypeAlias = ev.Registered | ev.RegistrationConflict | ev.RegistrationFailed | ev.Deregistered
+MEMBERSHIP_TIMERS = tuple(timer for timer in MemberTimer if timer is not MemberTimer.PROBE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class GroupSettings:
     diagnose_after_ms: int = 12_000
     session_timeout_ms: int = 6000
     listener_timeout_ms: int = 5000
-    offset_stores: Stores = Stores.ZOOKEEPER
+    offset_stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER
     kafka_timeout_ms: int = 2500
     kafka_close_timeout_ms: int = 7500
     kafka_close_attempts: int = 6
@@ -88,7 +88,7 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MemberAssignment:
     """What a view gives this member: partition -> our thread id.
 
     ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
@@ -106,7 +106,7 @@ class Share:
     group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
 
 
-class Planner(Protocol):
+class AssignmentPlanner(Protocol):
     """Computes the assignment; ``core.planner`` has the real one."""
 
     def needs_owners(self) -> bool:
@@ -118,45 +118,45 @@ class Planner(Protocol):
     def needs_whole_group(self) -> bool:
         """Whether topics that only others subscribe to matter."""
 
-    def preflight(self, view: GroupView, subscription: Subscription) -> Share:
+    def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
         """What would become of the group if we joined with this subscription."""
 
-    def plan(self, view: GroupView) -> Share:
+    def plan(self, view: GroupView) -> MemberAssignment:
         """Our share of this view, in which we are registered."""
 
-    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
+    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
         """The share that somebody else gives us, as far as this view has its topics."""
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Why owners and assignment differ for so long, in words; may change the form that is used."""
 
 
-class Group:
+class MemberStateMachine:
     """One member of one group, without the world."""
 
-    def __init__(self, settings: GroupSettings, planner: Planner) -> None:
+    def __init__(self, settings: GroupSettings, planner: AssignmentPlanner) -> None:
         self.settings = settings
         self.planner = planner
-        self.session = Session()
-        self.membership = Membership()
-        self.rebalance = Rebalance()
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.committer = Commits(self.partitions, self._ticket, settings.offset_stores)
+        self.session = SessionStateMachine()
+        self.membership = MembershipStateMachine()
+        self.rebalance = RebalanceStateMachine()
+        self.partitions: dict[TopicPartition, PartitionStateMachine] = {}
+        self.committer = OffsetCommitter(self.partitions, self._ticket, settings.offset_stores)
         self.commit_on_change = CommitOnChange(is_enabled=settings.auto_commit)
-        self.new_partitions = Newcomers(
+        self.new_partitions = NewPartitionTracker(
             self.partitions,
             from_beginning=settings.new_from_beginning,
             ignores_older=settings.ignores_older_offsets,
         )
-        self.position_reader = Positions(
+        self.position_reader = PositionReader(
             self.partitions,
             self._ticket,
             newcomers=self.new_partitions,
             stores=settings.offset_stores,
             timeout_ms=settings.kafka_timeout_ms,
         )
-        self.listener = Listener(self.partitions, self._ticket, settings.listener_timeout_ms)
-        self.releaser = Releases(
+        self.listener = ListenerStateMachine(self.partitions, self._ticket, settings.listener_timeout_ms)
+        self.releaser = PartitionReleaser(
             self.partitions,
             self.committer,
             self._ticket,
@@ -167,8 +167,8 @@ class Group:
             stores=settings.offset_stores,
             kafka_timeout_ms=settings.kafka_timeout_ms,
         )
-        self.owner_watches = OwnersWatch(self._ticket)
-        self.subscription: Subscription | None = None
+        self.owner_watches = OwnerWatchScheduler(self._ticket)
+        self.subscription: TopicSubscription | None = None
         self.view: GroupView | None = None
         self.own_assignment: dict[TopicPartition, str] = {}
         self.external_assignment: Mapping[TopicPartition, str] | None = None
@@ -198,10 +198,10 @@ class Group:
         self._unowned: set[str] = set()
         self._logged_ignored: set[str] = set()
         self._missing: frozenset[str] = frozenset()
-        self._missing_due = Reminders()
+        self._missing_due = LogRateLimiter()
         self._exclusion_reason: str = ""
         self._logged_assignment: dict[TopicPartition, str] | None = None
-        self._announced_control: Control | None = None
+        self._announced_control: GroupControl | None = None
         self._out: list[Command] = []
         self._now_ms = 0
 
@@ -224,20 +224,20 @@ class Group:
             case ev.SessionClosed():
                 self._emit(*self.session.handle(event))
                 self._reset("the connector is closed")
-            case ev.Ended(why):
+            case ev.MembershipEnded(why):
                 self.has_failed = True
                 self._reset(why)
-            case ev.JoinWanted(subscription):
+            case ev.JoinRequested(subscription):
                 self.subscription = subscription
-            case ev.ShareGiven():
+            case ev.ExternalAssignmentSet():
                 self._on_external_assignment(event)
             case ev.ListenerSet():
                 self.listener.is_set = True
-            case ev.LeaveWanted():
+            case ev.LeaveRequested():
                 self._leave_wanted()
-            case ev.CommitWanted():
+            case ev.CommitRequested():
                 self._commit_wanted(event)
-            case ev.Registered() | ev.RegistrationHeld() | ev.RegistrationFailed() | ev.Deregistered():
+            case ev.Registered() | ev.RegistrationConflict() | ev.RegistrationFailed() | ev.Deregistered():
                 self._registration_answered(event)
             case ev.GroupChanged(is_control=is_control):
                 self._group_changed(is_control=is_control)
@@ -247,15 +247,15 @@ class Group:
                 self._read_answered(event)
             case ev.OwnersListed():
                 self._owners_listed(event)
-            case ev.ClaimSettled():
+            case ev.AcquireOwnershipCompleted():
                 self._on_acquire_completed(event)
             case ev.PositionsRead() | ev.OffsetsFetched():
                 self._positions_read(event)
-            case ev.ReleaseSettled():
+            case ev.ReleaseOwnershipCompleted():
                 self._emit(*self.releaser.on_release_result(event))
-            case ev.CommitSettled():
+            case ev.CommitToZooKeeperCompleted():
                 self._commit_settled(*self.committer.on_zookeeper_result(event))
-            case ev.KafkaCommitSettled():
+            case ev.CommitToKafkaCompleted():
                 self._commit_settled(*self.committer.on_kafka_result(event))
             case ev.PartitionsDrained(positions):
                 self._emit(*self.releaser.on_drained(positions))
@@ -263,7 +263,7 @@ class Group:
                 self._auto_commit(positions)
             case ev.OffsetReset(partition, offset):
                 self._offset_reset(partition, offset)
-            case ev.OffsetsPlaced(stored):
+            case ev.OffsetsOverwritten(stored):
                 self._offsets_placed(stored)
             case ev.ListenerReturned():
                 self._listener_returned(event)
@@ -295,7 +295,7 @@ class Group:
         self._start_pending_commits()
         if self.settings.auto_commit and self.partitions and not self._commit_timer:
             self._commit_timer = True
-            self._emit(do.StartTimer(Timer.COMMIT, self.settings.auto_commit_interval_ms))
+            self._emit(do.StartTimer(MemberTimer.COMMIT, self.settings.auto_commit_interval_ms))
 
     def _start_pending_commits(self) -> None:
         self._emit(*self.committer.expire_calls(self._now_ms))
@@ -307,7 +307,7 @@ class Group:
         if self.subscription is None or self.is_leaving:
             return
         if self.membership.state is MembershipState.NOT_REGISTERED:
-            self.membership.handle(mem.Seek())
+            self.membership.handle(mem.JoinStarted())
         if self.membership.state is MembershipState.PREFLIGHT and not self._read_ticket:
             self._read_group()
         if self.membership.state is MembershipState.REGISTERING and not self._register_ticket:
@@ -323,7 +323,12 @@ class Group:
         if self.listener.is_blocking_rebalance:
             return
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
-        if self.releaser.is_pending or self._register_ticket or self._acquire_ticket or self._is_deregistration_deferred:
+        if (
+            self.releaser.is_pending
+            or self._register_ticket
+            or self._acquire_ticket
+            or self._is_deregistration_deferred
+        ):
             return
         if self._may_be_registered:
             self._register_ticket = self._ticket()
@@ -336,7 +341,7 @@ class Group:
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
         if not self.releaser.is_pending and self.partitions and not self._retrying_releases:
             self._retrying_releases = True
-            self._emit(do.StartTimer(Timer.RETRY, self.settings.rebalance_backoff_ms))
+            self._emit(do.StartTimer(MemberTimer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
         self._emit(*self.new_partitions.restart_recreated(self.own_assignment))
@@ -352,12 +357,20 @@ class Group:
         is_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
         if is_to_read:
             self.commit_on_change.begin()
-        self._emit(*self.commit_on_change.collect(is_fetching=bool(self.fetched_partitions), is_busy=self.committer.is_in_progress))
+        self._emit(
+            *self.commit_on_change.collect(
+                is_fetching=bool(self.fetched_partitions), is_busy=self.committer.is_in_progress
+            )
+        )
         if is_to_read and not self.commit_on_change.is_collecting:
-            self._emit(do.StopTimer(Timer.RETRY))
+            self._emit(do.StopTimer(MemberTimer.RETRY))
             self._read_group()
         if self.rebalance.state in (RebalanceState.STABLE, RebalanceState.INCOMPLETE):
-            self._emit(*self.owner_watches.ensure_watched(self._topics_watched, soon=self.rebalance.state is RebalanceState.INCOMPLETE))
+            self._emit(
+                *self.owner_watches.ensure_watched(
+                    self._topics_watched, soon=self.rebalance.state is RebalanceState.INCOMPLETE
+                )
+            )
 
     # --- session --------------------------------------------------------------------------------------------
 
@@ -371,9 +384,9 @@ class Group:
         self.owner_watches.reset(watches_only=True)
         self._changed_since_read = True
         self.commit_on_change.on_change()
-        self._emit(do.Probe(event.session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+        self._emit(do.ProbeSession(event.session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms))
         if self.membership.state is MembershipState.EXCLUDED:
-            self.membership.handle(mem.Seek())
+            self.membership.handle(mem.JoinStarted())
         self._trigger()
 
     def _session_lost(self, event: ev.SessionLost) -> None:
@@ -396,7 +409,7 @@ class Group:
         self.listener.reset()
         self.owner_watches.reset()
         self.membership.handle(ev.SessionLost(0))
-        self.rebalance.handle(reb.Stopped())
+        self.rebalance.handle(reb.RebalanceStopped())
         self.own_assignment = {}
         self.group_assignment = None
         self._is_assignment_partial = False
@@ -407,17 +420,17 @@ class Group:
         self._may_be_registered = self._is_deregistration_deferred = self._retrying_releases = False
         self._is_excluding = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._register_ticket = self._read_ticket = self._acquire_ticket = 0
-        self._emit(*(do.StopTimer(timer) for timer in TIMERS_OF_A_MEMBER))
+        self._emit(*(do.StopTimer(timer) for timer in MEMBERSHIP_TIMERS))
         if self.is_leaving:
             self._announce_left(())
 
     def _drop_all_partitions(self, why: str) -> None:
         gone = dict(self.partitions)
         for held in gone.values():
-            held.handle(part.Lost())
+            held.handle(part.OwnershipLost())
         self.partitions.clear()
         if gone:
-            self._emit(do.Drop(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
+            self._emit(do.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
 
     def _log_lease_expiry(self) -> None:
         """Say that the lease is over while partitions are held, and that it runs again: streams stand still between."""
@@ -436,7 +449,7 @@ class Group:
 
     # --- registration ---------------------------------------------------------------------------------------
 
-    def _registration_answered(self, event: RegistrationAnswer) -> None:
+    def _registration_answered(self, event: RegistrationResult) -> None:
         if event.ticket != self._register_ticket:
             return
         self._register_ticket = 0
@@ -445,15 +458,15 @@ class Group:
                 self._conflict_since_ms = None
                 self.membership.handle(mem.RegistrationDone())
                 self._debouncing = self._retrying_releases = False
-                self._emit(do.StopTimer(Timer.DEBOUNCE))
+                self._emit(do.StopTimer(MemberTimer.DEBOUNCE))
                 self._trigger()
-            case ev.RegistrationHeld():
+            case ev.RegistrationConflict():
                 self._may_be_registered = False
-                self.membership.handle(mem.RegistrationPutOff())
+                self.membership.handle(mem.RegistrationDeferred())
                 if self.membership.state is MembershipState.WAITING:
                     self._on_registration_conflict(event)
             case ev.RegistrationFailed(_, why):
-                self.membership.handle(mem.RegistrationPutOff())
+                self.membership.handle(mem.RegistrationDeferred())
                 if self.membership.state is MembershipState.WAITING:
                     self._retry_registration_later("registration-failed", why)
             case ev.Deregistered(_, why) if why and not self.is_leaving:
@@ -485,14 +498,14 @@ class Group:
 
     def _retry_registration_later(self, name: str, why: str) -> None:
         self._log("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
-        self._emit(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
+        self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
-    def _on_registration_conflict(self, event: ev.RegistrationHeld) -> None:
+    def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
         """Another session has our id: wait for as long as a dead one may linger, then say who it is.
 
         The answer is as old as the question at most: this process may have been stopped before it came to read it.
         """
-        patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + HELD_ELSEWHERE_GRACE_MS
+        patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
         who = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
         if self._conflict_since_ms is None:
             self._conflict_since_ms = self._now_ms
@@ -504,7 +517,7 @@ class Group:
                 f"{patience_ms} ms: stop that process, or give this one another consumer.id (or none: one is made)",
             )
             return
-        self._emit(do.StartTimer(Timer.REGISTER, REGISTER_RETRY_MS))
+        self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _leave_wanted(self) -> None:
         if self.is_leaving:
@@ -515,19 +528,19 @@ class Group:
         self.releaser.kafka_attempts = self.settings.kafka_close_attempts
         self._is_deregistration_deferred = False
         self._stop_attempt()
-        self.membership.handle(ev.LeaveWanted())
+        self.membership.handle(ev.LeaveRequested())
         if self.membership.state is MembershipState.NOT_REGISTERED:
             self._left()
         elif not self.session.is_connected:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
-    def _on_external_assignment(self, event: ev.ShareGiven) -> None:
+    def _on_external_assignment(self, event: ev.ExternalAssignmentSet) -> None:
         """Whether it is given or computed is read with the next view; a share under way is finished first."""
         if (event.threads is None) != (self.external_assignment is None):
             how = "computed by this member again" if event.threads is None else "given to this member from here on"
             self._log("INFO", "share-is-divided", f"it is {how}")
             self._diagnosing = self._diagnose_due = False
-            self._emit(do.StopTimer(Timer.DIAGNOSE))
+            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
         self.new_partitions.add_new(event.new)
         if event.threads != self.external_assignment:
             self.external_assignment = event.threads
@@ -551,27 +564,29 @@ class Group:
         concerned = self.membership.state in (MembershipState.REGISTERED, MembershipState.EXCLUDED)
         if concerned and self._changed_since_read and not self._debouncing:
             self._debouncing, self._changed_in_debounce = True, False
-            self._emit(do.StartTimer(Timer.DEBOUNCE, self.settings.debounce_ms))
+            self._emit(do.StartTimer(MemberTimer.DEBOUNCE, self.settings.debounce_ms))
             if self.membership.state is MembershipState.REGISTERED:
                 self.commit_on_change.begin()
                 self._trigger()
 
     def _stop_attempt(self) -> None:
         """We are on the way out: claim nothing any more, read no position, and give everything back."""
-        self.rebalance.handle(reb.Stopped())
+        self.rebalance.handle(reb.RebalanceStopped())
         self.releaser.unreleasable.clear()
         self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
         self.new_partitions.reset()
         self._logged_assignment = None
         self._unowned.clear()
         self._diagnosing = self._diagnose_due = False
-        self._emit(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE), do.StopTimer(Timer.LIST_OWNERS))
+        self._emit(
+            do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE), do.StopTimer(MemberTimer.LIST_OWNERS)
+        )
         self.owner_watches.reset()
 
     def _trigger(self) -> None:
         about_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
         if self.membership.state is MembershipState.REGISTERED and not about_to_read:
-            self.rebalance.handle(reb.Triggered())
+            self.rebalance.handle(reb.RebalanceTriggered())
 
     def _read_group(self) -> None:
         assert self.subscription is not None, "only a member with a subscription looks at its group"
@@ -605,7 +620,7 @@ class Group:
                 else:
                     self._on_view(view)
             case ev.GroupReadFailed(_, why) if scouting:
-                self.membership.handle(mem.RegistrationPutOff())
+                self.membership.handle(mem.RegistrationDeferred())
                 self._retry_registration_later("group-unreadable", why)
             case ev.GroupReadFailed(_, why):
                 self._log("WARNING", "group-unreadable", f"why={why!r}")
@@ -616,7 +631,7 @@ class Group:
         """Say once what is wrong with the group, and again only after it was right in between."""
         for member, why in view.ignored_registrations.items():
             if member not in self._logged_ignored:
-                self._emit(do.Count("registrations_left_out"))
+                self._emit(do.IncrementCounter("registrations_left_out"))
                 self._log("WARNING", "registration-left-out", f"registration={member} why={why!r}")
         self._logged_ignored = set(view.ignored_registrations)
         named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
@@ -633,7 +648,7 @@ class Group:
         for topic in self._missing_due.select_due(self._missing, self._now_ms):
             self._log("WARNING", "topic-missing", missing_topic_message(topic))
         if self._missing:
-            self._emit(do.StartTimer(Timer.MISSING_TOPICS, REPEAT_MS))
+            self._emit(do.StartTimer(MemberTimer.MISSING_TOPICS, LOG_REPEAT_MS))
 
     def _check_authority(self, view: GroupView) -> bool:
         control = view.control
@@ -663,20 +678,24 @@ class Group:
             self._fail("ConsumerRebalanceFailedException", share.error)
         else:
             self._exclusion_reason = ""
-            self.membership.handle(mem.Scouted())
+            self.membership.handle(mem.PreflightPassed())
 
     def _on_view(self, view: GroupView) -> None:
         if self.settings.member_id not in view.members:
             self._log("WARNING", "registration-vanished", "somebody deleted it; registering again")
             self._may_be_registered = False
             self._stop_attempt()
-            self.membership.handle(mem.RegistrationGone())
+            self.membership.handle(mem.RegistrationDeleted())
             return
         if self._diagnose_due:
             self._diagnose_due = False
             self._unowned.clear()
             self._emit(*self.planner.diagnose(view))
-        share = self.planner.plan(view) if self.external_assignment is None else self.planner.plan_external(view, self.external_assignment)
+        share = (
+            self.planner.plan(view)
+            if self.external_assignment is None
+            else self.planner.plan_external(view, self.external_assignment)
+        )
         self._emit(*share.log_commands)
         if share.unevaluable_filter:
             self._exclude(share.unevaluable_filter)
@@ -697,7 +716,9 @@ class Group:
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
             self._emit(
-                *self.releaser.revoke([tp for tp, p in self.partitions.items() if self.own_assignment.get(tp) != p.thread])
+                *self.releaser.revoke(
+                    [tp for tp, p in self.partitions.items() if self.own_assignment.get(tp) != p.thread]
+                )
             )
 
     def _log_filter_topics(self, topics: frozenset[str]) -> None:
@@ -717,7 +738,7 @@ class Group:
             self._exclusion_reason = why
             self._log("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
         self._stop_attempt()
-        self.membership.handle(mem.Withdrawn(may_be_registered=self._may_be_registered))
+        self.membership.handle(mem.MemberExcluded(may_be_registered=self._may_be_registered))
         self._is_excluding = self.membership.state is MembershipState.LEAVING
         self._read_again_if_changed()
 
@@ -730,23 +751,23 @@ class Group:
             self._acquisitions_done()
             return
         for tp, thread in wanted.items():
-            self.partitions[tp] = Partition(thread)
+            self.partitions[tp] = PartitionStateMachine(thread)
         alone = self.view is not None and len(self.view.members) == 1
         if not alone:
             self.owner_watches.on_watch_set(tp.topic for tp in wanted)
         self._acquire_ticket = self._ticket()
         self._emit(
-            do.Claim(
+            do.AcquireOwnership(
                 self._acquire_ticket,
                 self._session_id,
                 wanted,
                 list_owners_first=not alone,
-                identify_owners=self.attempt_count >= LOOK_CLOSELY_FROM_TRY,
+                identify_owners=self.attempt_count >= IDENTIFY_OWNERS_FROM_TRY,
                 control_version=self.control_version,
             )
         )
 
-    def _on_acquire_completed(self, event: ev.ClaimSettled) -> None:
+    def _on_acquire_completed(self, event: ev.AcquireOwnershipCompleted) -> None:
         if event.ticket != self._acquire_ticket:
             return
         self._acquire_ticket = 0
@@ -755,12 +776,12 @@ class Group:
             self.owner_watches.on_watch_fired(topic)
         for tp, claimed in event.results.items():
             held = self.partitions[tp]
-            if claimed.outcome is Outcome.DONE:
-                held.handle(part.Won(claimed.czxid))
-            elif claimed.outcome is Outcome.UNKNOWN:
-                held.handle(part.Unsure())
+            if claimed.outcome is WriteOutcome.DONE:
+                held.handle(part.OwnershipAcquired(claimed.czxid))
+            elif claimed.outcome is WriteOutcome.UNKNOWN:
+                held.handle(part.OwnershipUnknown())
             else:
-                held.handle(part.Refused())
+                held.handle(part.OwnershipNotAcquired())
                 del self.partitions[tp]
                 self.not_acquired[tp] = claimed.why
         self._acquisitions_done()
@@ -768,7 +789,7 @@ class Group:
     def _acquisitions_done(self) -> None:
         if self.membership.state is not MembershipState.REGISTERED:
             return
-        self.rebalance.handle(reb.ClaimsDone())
+        self.rebalance.handle(reb.AcquisitionsDone())
         self._read_positions()
 
     def _read_positions(self) -> None:
@@ -805,7 +826,7 @@ class Group:
     def _on_assignment_complete(self) -> None:
         self.attempt_count = 0
         self._diagnosing = self._diagnose_due = False
-        self._emit(do.StopTimer(Timer.RETRY), do.StopTimer(Timer.DIAGNOSE))
+        self._emit(do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE))
         self._unowned &= {tp.topic for tp in self.own_assignment}
         if self._unowned:
             self._diagnose_later()
@@ -813,7 +834,7 @@ class Group:
             self._logged_assignment = dict(self.own_assignment)
             members = len(self.view.members) if self.view else 0
             self._log("INFO", "share-held", f"partitions={len(self.own_assignment)} members={members}")
-        self._emit(do.AnnounceShare(len(self.own_assignment)))
+        self._emit(do.AnnounceAssignment(len(self.own_assignment)))
 
     def _retry_later(self) -> None:
         """Growing, jittered pauses until it holds; the nodes that refused us are watched meanwhile."""
@@ -821,8 +842,8 @@ class Group:
         delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.attempt_count, 12)))
         spread = sum(self.settings.member_id.encode()) * (self.attempt_count + 1) % 20
         self.attempt_count += 1
-        self._emit(do.StartTimer(Timer.RETRY, delay * (100 + spread) // 100))
-        if self.not_acquired and self.attempt_count in (1, LOOK_CLOSELY_FROM_TRY + 1):
+        self._emit(do.StartTimer(MemberTimer.RETRY, delay * (100 + spread) // 100))
+        if self.not_acquired and self.attempt_count in (1, IDENTIFY_OWNERS_FROM_TRY + 1):
             some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.not_acquired.items())[:3])
             # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
             level, name = ("INFO", "share-incomplete") if self.attempt_count == 1 else ("WARNING", "share-refused")
@@ -834,7 +855,7 @@ class Group:
         """What settings the others seem to have matters only where every member computes."""
         if not self._diagnosing and self.external_assignment is None:
             self._diagnosing = True
-            self._emit(do.StartTimer(Timer.DIAGNOSE, self.settings.diagnose_after_ms))
+            self._emit(do.StartTimer(MemberTimer.DIAGNOSE, self.settings.diagnose_after_ms))
 
     # --- owners that move -----------------------------------------------------------------------------------
 
@@ -852,8 +873,8 @@ class Group:
         if self.rebalance.state is RebalanceState.INCOMPLETE and self._is_assignment_partial:
             self._trigger()
         elif self.rebalance.state is RebalanceState.INCOMPLETE and freed and self._may_acquire:
-            self._emit(do.StopTimer(Timer.RETRY))
-            self.rebalance.handle(reb.OwnersMoved())
+            self._emit(do.StopTimer(MemberTimer.RETRY))
+            self.rebalance.handle(reb.PartitionsFreed())
         self._track_unowned_topics(event.owned)
 
     def _track_unowned_topics(self, owned: Mapping[str, frozenset[int]]) -> None:
@@ -867,7 +888,7 @@ class Group:
                 self._unowned.add(topic)
         if not self._unowned and self._diagnosing:
             self._diagnosing = False
-            self._emit(do.StopTimer(Timer.DIAGNOSE))
+            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
         elif self._unowned:
             self._diagnose_later()
 
@@ -875,22 +896,24 @@ class Group:
         """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
         lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
         for tp, held in lost.items():
-            held.handle(part.Lost())
+            held.handle(part.OwnershipLost())
             self.position_reader.on_ownership_lost(tp)
         self._emit(*self.committer.on_ownership_lost(tuple(lost)))
         if lost:
             self._logged_assignment = None
             self._log("WARNING", "owner-lost", f"partitions={len(lost)} first={min(lost)} why={why!r}")
-            self._emit(do.Drop(tuple(lost), why), *self.listener.on_ownership_lost(lost))
+            self._emit(do.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
             self._trigger()
 
     # --- the rebalance listener -----------------------------------------------------------------------------
 
     def _listener_returned(self, event: ev.ListenerReturned) -> None:
-        commands, has_failed = self.listener.on_returned(event, must_go=self.membership.state is MembershipState.LEAVING)
+        commands, has_failed = self.listener.on_returned(
+            event, must_go=self.membership.state is MembershipState.LEAVING
+        )
         self._emit(*commands)
         if has_failed:
-            self.rebalance.handle(reb.ListenerRefused())
+            self.rebalance.handle(reb.ListenerFailed())
             if self.rebalance.state is RebalanceState.INCOMPLETE:
                 self._retry_later()
         else:
@@ -909,10 +932,10 @@ class Group:
 
     # --- commits and time -----------------------------------------------------------------------------------
 
-    def _commit_wanted(self, event: ev.CommitWanted) -> None:
+    def _commit_wanted(self, event: ev.CommitRequested) -> None:
         """Without a session nothing is ours, and nothing will be: answer at once, for somebody waits."""
         if self.session.live is None or self.has_failed:
-            self._emit(do.CompleteCommit(event.call_id, dict.fromkeys(event.positions, NOT_OURS)))
+            self._emit(do.CompleteCommit(event.call_id, dict.fromkeys(event.positions, NOT_OWNER)))
         else:
             self._emit(*self.committer.expire_calls(self._now_ms))
             self.committer.pending_calls.append(event)
@@ -935,7 +958,7 @@ class Group:
             held.reset_count += 1
             self.new_partitions.mark_positioned(tp)
             if held.stored.offset >= 0 and held.position >= 0:
-                self._emit(do.Count("offsets_reset"))
+                self._emit(do.IncrementCounter("offsets_reset"))
                 words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
                 self._log("WARNING", "offset-reset", words, (tp, held.stored.offset, offset))
 
@@ -948,47 +971,51 @@ class Group:
                 held.record_zookeeper_write(stored, held.reset_count)
                 self.new_partitions.mark_positioned(tp)
 
-    def _timer_fired(self, timer: Timer) -> None:
+    def _timer_fired(self, timer: MemberTimer) -> None:
         match timer:
-            case Timer.PROBE if self.session.live is not None:
-                self._emit(do.Probe(self._session_id), do.StartTimer(Timer.PROBE, self.session.probe_interval_ms))
+            case MemberTimer.PROBE if self.session.live is not None:
+                self._emit(
+                    do.ProbeSession(self._session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms)
+                )
                 self._log_lease_expiry()
-            case Timer.DEBOUNCE:
+            case MemberTimer.DEBOUNCE:
                 self._debouncing = False
                 if self.membership.state is MembershipState.EXCLUDED and self._changed_since_read:
-                    self.membership.handle(mem.Seek())
+                    self.membership.handle(mem.JoinStarted())
                 elif self._changed_in_debounce:
                     self._read_again_if_changed()
-            case Timer.COLLECT_POSITIONS:
+            case MemberTimer.COLLECT_POSITIONS:
                 self.commit_on_change.on_timeout()
-            case Timer.LIST_OWNERS if self.session.live is not None:
-                self._emit(*self.owner_watches.on_timer(self._topics_watched, self.fetched_partitions, self._session_id))
-            case Timer.RETRY:
+            case MemberTimer.LIST_OWNERS if self.session.live is not None:
+                self._emit(
+                    *self.owner_watches.on_timer(self._topics_watched, self.fetched_partitions, self._session_id)
+                )
+            case MemberTimer.RETRY:
                 self._retrying_releases = False
                 self.releaser.unreleasable.clear()
                 self._trigger()
-            case Timer.DRAIN:
+            case MemberTimer.DRAIN:
                 self._emit(*self.releaser.on_drain_timeout())
-            case Timer.SETTLE:
+            case MemberTimer.SETTLE:
                 self.releaser.on_settle_timeout()
-            case Timer.RELEASE_WAITS_FOR_KAFKA:
+            case MemberTimer.RELEASE_WAITS_FOR_KAFKA:
                 self._emit(*self.releaser.on_kafka_timeout())
-            case Timer.COMMIT:
+            case MemberTimer.COMMIT:
                 self._commit_timer = False
                 if self.fetched_partitions:
                     self._emit(do.CollectPositions())
-            case Timer.REGISTER:
+            case MemberTimer.REGISTER:
                 self._is_deregistration_deferred = False
                 if self.membership.state is MembershipState.WAITING:
-                    self.membership.handle(mem.Seek())
-            case Timer.DIAGNOSE:
+                    self.membership.handle(mem.JoinStarted())
+            case MemberTimer.DIAGNOSE:
                 self._diagnosing = False
                 self._diagnose_due = True
                 self._trigger()
-            case Timer.LISTENER:
+            case MemberTimer.LISTENER:
                 self._emit(*self.listener.on_timeout())
                 self._continue_positioning()
-            case Timer.MISSING_TOPICS:
+            case MemberTimer.MISSING_TOPICS:
                 self._log_missing_topics()
 
     # --- small things ---------------------------------------------------------------------------------------
@@ -1001,7 +1028,9 @@ class Group:
     @property
     def _topics_watched(self) -> set[str]:
         """Whose owners matter: those of our share, and those that are to tell what our share is."""
-        return {tp.topic for tp in self.own_assignment} | (self.subscribed_topics if self._is_assignment_partial else set())
+        return {tp.topic for tp in self.own_assignment} | (
+            self.subscribed_topics if self._is_assignment_partial else set()
+        )
 
     @property
     def _session_timeout_ms(self) -> int:
@@ -1031,4 +1060,4 @@ class Group:
         self._out += commands
 
     def _log(self, level: str, name: str, words: str, about: tuple[Any, ...] = ()) -> None:
-        self._emit(do.Tell(level, name, words, about))
+        self._emit(do.LogEvent(level, name, words, about))

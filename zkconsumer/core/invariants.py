@@ -1,4 +1,4 @@
-"""What must hold after every event: ``check(group)``, and ``check_order(commands)`` for each list of commands.
+"""What must hold after every event: ``check(group)``, and ``check_command_order(commands)`` for each list of commands.
 
 The numbers are those of the project's invariants.  Tests and the simulator call both after every step; the shell
 does not (they cost more than the decision itself in a large group).
@@ -13,17 +13,17 @@ from zkconsumer.core.membership import MembershipState
 from zkconsumer.core.partition import PartitionState
 from zkconsumer.core.rebalance import RebalanceState
 from zkconsumer.core.session import NO_LEASE_MS
-from zkconsumer.errors import Bug
+from zkconsumer.errors import InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.group import Group
+    from zkconsumer.core.group import MemberStateMachine
     from zkconsumer.types import TopicPartition
 
 
-class InvariantBroken(Bug):
+class InvariantBroken(InternalError):
     """A rule that every member must keep at all times does not hold."""
 
 
@@ -32,7 +32,7 @@ def _require(holds: bool, rule: str, why: str) -> None:
         raise InvariantBroken(f"{rule}: {why}")
 
 
-def check_invariants(group: Group) -> None:
+def check_invariants(group: MemberStateMachine) -> None:
     """Raise ``InvariantBroken`` when a safety rule does not hold for this member now."""
     live = group.session.live
     _require(live is not None or not group.partitions, "S1", "partitions are held without a session")
@@ -66,7 +66,7 @@ def check_invariants(group: Group) -> None:
     _check_acquisitions(group)
 
 
-def _check_acquisitions(group: Group) -> None:
+def _check_acquisitions(group: MemberStateMachine) -> None:
     claiming = [tp for tp, held in group.partitions.items() if held.state is PartitionState.ACQUIRING]
     _require(
         not claiming or group.rebalance.state in (RebalanceState.ACQUIRING, RebalanceState.IDLE),
@@ -88,17 +88,17 @@ def _check_acquisitions(group: Group) -> None:
         )
 
 
-STEPS: tuple[tuple[type, ...], ...] = (
-    (do.Drain, do.GiveUpDrain, do.Drop),
+COMMAND_ORDER: tuple[tuple[type, ...], ...] = (
+    (do.Drain, do.ForceDrain, do.DropPartitions),
     (do.CallBeforeReleasing,),
-    (do.Commit,),
+    (do.CommitToZooKeeper,),
     (do.CommitToKafka,),
-    (do.Release,),
+    (do.ReleaseOwnership,),
     (do.Deregister,),
-    (do.Claim,),
+    (do.AcquireOwnership,),
     (do.CallBeforeStarting,),
     (do.ReadPositions, do.FetchOffsets),
-    (do.StartFetching, do.MoveThread),
+    (do.StartFetching, do.MoveToThread),
 )
 
 
@@ -113,10 +113,10 @@ def check_command_order(commands: Sequence[Command]) -> None:
         "order",
         "the group is read before the commit for which the positions are asked",
     )
-    last = len(STEPS) - 1
+    last = len(COMMAND_ORDER) - 1
     reached: dict[TopicPartition, int] = {}
     for command in commands:
-        for step, kinds in enumerate(STEPS):
+        for step, kinds in enumerate(COMMAND_ORDER):
             if isinstance(command, kinds):
                 for tp in _partitions_of(command):
                     before = reached.get(tp, step)
@@ -130,21 +130,21 @@ def check_command_order(commands: Sequence[Command]) -> None:
 
 def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
     match command:
-        case do.Drain(partitions) | do.GiveUpDrain(partitions) | do.Drop(partitions):
+        case do.Drain(partitions) | do.ForceDrain(partitions) | do.DropPartitions(partitions):
             return partitions
         case do.CallBeforeReleasing(partitions=partitions):
             return partitions
         case do.CallBeforeStarting(assignment=assignment):
             return tuple(assignment)
-        case do.Commit(offsets=offsets) | do.CommitToKafka(offsets=offsets):
+        case do.CommitToZooKeeper(offsets=offsets) | do.CommitToKafka(offsets=offsets):
             return tuple(offsets)
-        case do.Release(partitions=releases):
+        case do.ReleaseOwnership(partitions=releases):
             return tuple(releases)
-        case do.Claim(owners=owners):
+        case do.AcquireOwnership(owners=owners):
             return tuple(owners)
         case do.ReadPositions(partitions=partitions) | do.FetchOffsets(partitions=partitions):
             return partitions
-        case do.StartFetching(threads=threads) | do.MoveThread(threads=threads):
+        case do.StartFetching(threads=threads) | do.MoveToThread(threads=threads):
             return tuple(threads)
         case _:
             return ()

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkconsumer.core.java_classes import ESCAPED, NAMED, OF_ONE_CASE
-from zkconsumer.core.regex_tree import CODE_POINT_MAX, Ranges, complement, intersection, merge_ranges
+from zkconsumer.core.java_classes import ESCAPE_CLASSES, NAMED_CLASSES, SINGLE_CASE_CLASSES
+from zkconsumer.core.regex_tree import CODE_POINT_MAX, CodePointRanges, complement, intersection, merge_ranges
 
 GROUP_DEPTH_MAX = 32
 """Groups inside groups, and classes inside classes; deeper patterns are not evaluated."""
 
-_CONTROLS = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}
+_CONTROL_ESCAPES = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}
 
-_NO_ESCAPE = frozenset("CEFIJKLMOTUYgijlmoqy")
+_INVALID_ESCAPES = frozenset("CEFIJKLMOTUYgijlmoqy")
 """A backslash in front of these is an error in every Java."""
 
 
-class NotJava(ValueError):
+class InvalidJavaRegexError(ValueError):
     """Every Java refuses to compile this; ``position`` counts characters from 0."""
 
     def __init__(self, position: int, what: str) -> None:
@@ -28,7 +28,7 @@ class NotJava(ValueError):
         self.what = what
 
 
-class NotEvaluable(ValueError):
+class UnsupportedJavaRegexError(ValueError):
     """Java may accept this, but its exact meaning is not known here; ``position`` counts characters from 0."""
 
     def __init__(self, position: int, what: str) -> None:
@@ -38,7 +38,7 @@ class NotEvaluable(ValueError):
 
 
 @dataclass(slots=True)
-class Characters:
+class JavaCharacterParser:
     """Reads characters and classes from left to right, as Java's own parser does: one rule a method."""
 
     pattern: str
@@ -57,55 +57,57 @@ class Characters:
             self.position += len(text)
         return found
 
-    def _literal(self) -> Ranges:
+    def _literal(self) -> CodePointRanges:
         code = ord(self._peek())
         if 0xD800 <= code <= 0xDFFF:
-            raise NotEvaluable(self.position, "half of a surrogate pair")
+            raise UnsupportedJavaRegexError(self.position, "half of a surrogate pair")
         self._check_case(code)
         self.position += 1
         return ((code, code),)
 
     def _check_case(self, code: int) -> None:
         if code >= 0x80 and self.flags >= {"i", "u"}:
-            raise NotEvaluable(self.position, "a character beyond ASCII whose case is ignored with the flag 'u'")
+            raise UnsupportedJavaRegexError(
+                self.position, "a character beyond ASCII whose case is ignored with the flag 'u'"
+            )
 
     # --- escapes ------------------------------------------------------------------------------------------------
 
-    def _escape(self) -> Ranges:
+    def _escape(self) -> CodePointRanges:
         """What a backslash and what follows stand for, in a class or outside."""
         start = self.position
         c = self._peek(1)
         if c == "":
-            raise NotJava(start, "a backslash at the end")
+            raise InvalidJavaRegexError(start, "a backslash at the end")
         if c in ("p", "P"):
             return self._named_class(start)
         if c in ("x", "u", "0", "c"):
             return self._by_number(start, c)
         self.position += 2
-        if c in ESCAPED:
-            return ESCAPED[c]
-        if c in _CONTROLS:
-            return ((_CONTROLS[c], _CONTROLS[c]),)
-        if c in _NO_ESCAPE:
-            raise NotJava(start, f"the escape '\\{c}', which there is not")
+        if c in ESCAPE_CLASSES:
+            return ESCAPE_CLASSES[c]
+        if c in _CONTROL_ESCAPES:
+            return ((_CONTROL_ESCAPES[c], _CONTROL_ESCAPES[c]),)
+        if c in _INVALID_ESCAPES:
+            raise InvalidJavaRegexError(start, f"the escape '\\{c}', which there is not")
         if c.isascii() and c.isalnum():
-            raise NotEvaluable(start, f"the escape '\\{c}'")
+            raise UnsupportedJavaRegexError(start, f"the escape '\\{c}'")
         self.position -= 1
         return self._literal()
 
-    def _named_class(self, start: int) -> Ranges:
+    def _named_class(self, start: int) -> CodePointRanges:
         negated = self._peek(1) == "P"
         self.position += 2
         end = self.pattern.find("}", self.position) if self._peek() == "{" else self.position + 1
         name = self.pattern[self.position : end].removeprefix("{")
-        if end < 0 or name not in NAMED:
-            raise NotEvaluable(start, f"the class '{self.pattern[start : max(end + 1, start + 3)][:40]}'")
-        if "i" in self.flags and name in OF_ONE_CASE:
-            raise NotEvaluable(start, f"the class of one case '{name}', where case is ignored")
+        if end < 0 or name not in NAMED_CLASSES:
+            raise UnsupportedJavaRegexError(start, f"the class '{self.pattern[start : max(end + 1, start + 3)][:40]}'")
+        if "i" in self.flags and name in SINGLE_CASE_CLASSES:
+            raise UnsupportedJavaRegexError(start, f"the class of one case '{name}', where case is ignored")
         self.position = end + 1 if self._peek() == "{" else end
-        return complement(NAMED[name]) if negated else NAMED[name]
+        return complement(NAMED_CLASSES[name]) if negated else NAMED_CLASSES[name]
 
-    def _by_number(self, start: int, kind: str) -> Ranges:
+    def _by_number(self, start: int, kind: str) -> CodePointRanges:
         self.position += 2
         match kind:
             case "x" if self._peek() == "{":
@@ -129,47 +131,47 @@ class Characters:
                 code = ord(self._peek()) ^ 64 if self._peek() and self._peek().isascii() else None
                 self.position += 1
         if code is None or code > CODE_POINT_MAX or 0xD800 <= code <= 0xDFFF:
-            raise NotEvaluable(start, f"the escape '\\{kind}' without a number that it can take")
+            raise UnsupportedJavaRegexError(start, f"the escape '\\{kind}' without a number that it can take")
         if code >= 0x80 and self.flags >= {"i", "u"}:
-            raise NotEvaluable(start, "a character beyond ASCII whose case is ignored with the flag 'u'")
+            raise UnsupportedJavaRegexError(start, "a character beyond ASCII whose case is ignored with the flag 'u'")
         return ((code, code),)
 
     # --- classes ------------------------------------------------------------------------------------------------
 
-    def _class(self) -> Ranges:
+    def _class(self) -> CodePointRanges:
         """A class from its opening bracket on; with one intersection at most."""
         start = self.position
         if self.depth == GROUP_DEPTH_MAX:
-            raise NotEvaluable(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
+            raise UnsupportedJavaRegexError(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
         self.depth += 1
         self.position += 1
         negated = self._accept("^")
         if self._peek() == "]":
-            raise NotEvaluable(self.position, "a ']' at the beginning of a class")
+            raise UnsupportedJavaRegexError(self.position, "a ']' at the beginning of a class")
         found = self._union(start, negated)
         if self._accept("&&"):
             if negated:
-                raise NotEvaluable(self.position - 2, "an intersection in a class that begins with '^'")
+                raise UnsupportedJavaRegexError(self.position - 2, "an intersection in a class that begins with '^'")
             found = intersection(found, self._intersection_operand(start))
         self.position += 1
         self.depth -= 1
         return complement(found) if negated else found
 
-    def _intersection_operand(self, start: int) -> Ranges:
+    def _intersection_operand(self, start: int) -> CodePointRanges:
         """Behind ``&&``: one class in brackets, or characters as they stand."""
         if self._peek() in ("]", "&"):
-            raise NotEvaluable(self.position - 2, "an intersection with nothing")
+            raise UnsupportedJavaRegexError(self.position - 2, "an intersection with nothing")
         if self._peek() == "[":
             right = self._class()
             if self._peek() != "]":
-                raise NotEvaluable(self.position, "something behind the second class of an intersection")
+                raise UnsupportedJavaRegexError(self.position, "something behind the second class of an intersection")
             return right
         right = self._union(start, flat=True)
         if self._peek() != "]":
-            raise NotEvaluable(self.position, "a second intersection in one class")
+            raise UnsupportedJavaRegexError(self.position, "a second intersection in one class")
         return right
 
-    def _union(self, start: int, flat: bool) -> Ranges:
+    def _union(self, start: int, flat: bool) -> CodePointRanges:
         """Characters, ranges and, unless it must be ``flat``, classes, up to ``]`` or ``&&``.
 
         A class inside one that begins with ``^`` meant one thing up to Java 8, and another from 9 on.
@@ -177,20 +179,22 @@ class Characters:
         members: list[tuple[int, int]] = []
         while self._peek() != "]":
             if self._peek() == "":
-                raise NotJava(start, "a class that is never closed")
+                raise InvalidJavaRegexError(start, "a class that is never closed")
             if self._peek() == "&" and self._peek(1) == "&":
                 if not members:
-                    raise NotEvaluable(self.position, "an intersection with nothing")
+                    raise UnsupportedJavaRegexError(self.position, "an intersection with nothing")
                 break
             if self._peek() == "[":
                 if flat:
-                    raise NotEvaluable(self.position, "a class inside a class that begins with '^', or behind '&&'")
+                    raise UnsupportedJavaRegexError(
+                        self.position, "a class inside a class that begins with '^', or behind '&&'"
+                    )
                 members.extend(self._class())
             else:
                 members.extend(self._with_both_cases(self._class_item(start)))
         return merge_ranges(members)
 
-    def _class_item(self, start: int) -> Ranges:
+    def _class_item(self, start: int) -> CodePointRanges:
         """One character, range or escape of a class."""
         at = self.position
         low = self._class_character()
@@ -199,28 +203,28 @@ class Characters:
             return low
         self.position += 1
         if self._peek() in ("-", "[", "&"):
-            raise NotEvaluable(self.position, f"a '{self._peek()}' at the end of a range")
+            raise UnsupportedJavaRegexError(self.position, f"a '{self._peek()}' at the end of a range")
         if self._peek() == "":
-            raise NotJava(start, "a class that is never closed")
+            raise InvalidJavaRegexError(start, "a class that is never closed")
         if self._is_class(self.position):
-            raise NotEvaluable(self.position, "a range that ends in a class")
+            raise UnsupportedJavaRegexError(self.position, "a range that ends in a class")
         high = self._class_character()
         if high[0][0] < low[0][0]:
-            raise NotJava(at, f"the range '{self.pattern[at : self.position]}', which runs backwards")
+            raise InvalidJavaRegexError(at, f"the range '{self.pattern[at : self.position]}', which runs backwards")
         return ((low[0][0], high[0][0]),)
 
     def _is_class(self, at: int) -> bool:
         """Whether what is written there is an escape for several characters."""
-        return self.pattern[at : at + 1] == "\\" and self.pattern[at + 1 : at + 2] in ("p", "P", *ESCAPED)
+        return self.pattern[at : at + 1] == "\\" and self.pattern[at + 1 : at + 2] in ("p", "P", *ESCAPE_CLASSES)
 
-    def _class_character(self) -> Ranges:
+    def _class_character(self) -> CodePointRanges:
         if self._peek() != "\\":
             return self._literal()
         if self._peek(1) in ("b", "B", "A", "G", "Z", "z", "R", "X", "N"):
-            raise NotEvaluable(self.position, f"the escape '\\{self._peek(1)}' in a class")
+            raise UnsupportedJavaRegexError(self.position, f"the escape '\\{self._peek(1)}' in a class")
         return self._escape()
 
-    def _with_both_cases(self, ranges: Ranges) -> Ranges:
+    def _with_both_cases(self, ranges: CodePointRanges) -> CodePointRanges:
         """With ``(?i)``: every ASCII letter in both cases.  Java's flag knows no other letters, RE2's does."""
         if "i" not in self.flags:
             return ranges

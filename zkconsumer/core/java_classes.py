@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import unicodedata
 
-from zkconsumer.core.regex_tree import Ranges, complement, merge_ranges
+from zkconsumer.core.regex_tree import CodePointRanges, complement, merge_ranges
 
 ASCII = range(0x80)
 
-LINE_ENDS: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
+LINE_TERMINATORS: CodePointRanges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
 """What ``.`` does not take."""
 
-_DIGIT: Ranges = ((0x30, 0x39),)
-_WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-_SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20))
+_DIGIT: CodePointRanges = ((0x30, 0x39),)
+_WORD: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE: CodePointRanges = ((0x09, 0x0D), (0x20, 0x20))
 """Java's ``\\s`` holds the vertical tab, RE2's does not: hence all classes are written out."""
-_HORIZONTAL: Ranges = (
+_HORIZONTAL: CodePointRanges = (
     (0x09, 0x09), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200A),
     (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000),
 )  # fmt: skip
-_VERTICAL: Ranges = ((0x0A, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
+_VERTICAL: CodePointRanges = ((0x0A, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
 
-ESCAPED: dict[str, Ranges] = {
+ESCAPE_CLASSES: dict[str, CodePointRanges] = {
     "d": _DIGIT, "w": _WORD, "s": _SPACE, "h": _HORIZONTAL, "v": _VERTICAL,
     "D": complement(_DIGIT), "W": complement(_WORD), "S": complement(_SPACE), "H": complement(_HORIZONTAL),
     "V": complement(_VERTICAL),
@@ -35,21 +35,21 @@ ESCAPED: dict[str, Ranges] = {
 none of them is in a topic's name, so nothing differs."""
 
 
-def _characters_of(is_in: str) -> Ranges:
+def _characters_of(is_in: str) -> CodePointRanges:
     return merge_ranges([(ord(character), ord(character)) for character in is_in])
 
 
-def _of_categories(*categories: str) -> Ranges:
+def _of_categories(*categories: str) -> CodePointRanges:
     """The ASCII characters whose general category begins so."""
     return merge_ranges([(code, code) for code in ASCII if unicodedata.category(chr(code)).startswith(categories)])
 
 
-_LOWER: Ranges = ((0x61, 0x7A),)
-_UPPER: Ranges = ((0x41, 0x5A),)
+_LOWER: CodePointRanges = ((0x61, 0x7A),)
+_UPPER: CodePointRanges = ((0x41, 0x5A),)
 _ALPHA = merge_ranges([*_LOWER, *_UPPER])
 _ALNUM = merge_ranges([*_ALPHA, *_DIGIT])
 
-_POSIX: dict[str, Ranges] = {
+_POSIX: dict[str, CodePointRanges] = {
     "Lower": _LOWER,
     "Upper": _UPPER,
     "ASCII": ((0x00, 0x7F),),
@@ -65,7 +65,7 @@ _POSIX: dict[str, Ranges] = {
     "Space": _SPACE,
 }
 
-_CATEGORIES: dict[str, Ranges] = {
+_CATEGORIES: dict[str, CodePointRanges] = {
     name: _of_categories(name)
     for name in (
         "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Po", "S", "Sm",
@@ -73,7 +73,7 @@ _CATEGORIES: dict[str, Ranges] = {
     )
 }  # fmt: skip
 
-_PROPERTIES: dict[str, Ranges] = {
+_PROPERTIES: dict[str, CodePointRanges] = {
     "IsAlphabetic": _ALPHA,
     "IsLetter": _ALPHA,
     "IsDigit": _DIGIT,
@@ -88,10 +88,12 @@ _PROPERTIES: dict[str, Ranges] = {
     "javaLetterOrDigit": _ALNUM,
 }
 
-NAMED: dict[str, Ranges] = (
+NAMED_CLASSES: dict[str, CodePointRanges] = (
     _POSIX | _CATEGORIES | {f"Is{name}": ranges for name, ranges in _CATEGORIES.items()} | _PROPERTIES
 )
 """What stands between the braces of ``\\p{...}`` -> the ASCII characters in it."""
 
-OF_ONE_CASE = frozenset(name for name, ranges in NAMED.items() if ranges in (_LOWER, _UPPER) or "Lt" in name)
+SINGLE_CASE_CLASSES = frozenset(
+    name for name, ranges in NAMED_CLASSES.items() if ranges in (_LOWER, _UPPER) or "Lt" in name
+)
 """Releases of Java differ in what these mean where the case of letters is ignored."""

@@ -1,9 +1,9 @@
 """The program's rebalance listener as the core sees it: two calls that take turns, each with a deadline.
 
-            ReleaseAsked             Answered            StartAsked               Answered
+            ReleaseCallStarted             Answered            StartCallStarted               Answered
    QUIET ---------------> RELEASING ---------> RELEASED -------------> STARTING -----------> QUIET
      ^                     |    ^                |   ^                    |
-     +------ Refused ------+    +- ReleaseAsked -+   +------ Refused -----+      Forgotten: QUIET, from anywhere
+     +------ Refused ------+    +- ReleaseCallStarted -+   +------ Refused -----+      Forgotten: QUIET, from anywhere
 
 The order is the law: *drained before it is told of a release, told before the commit and the release; claimed before it
 is told of a start, told before the positions are read and fetched*.  ``QUIET`` means that it knows the group's present
@@ -23,8 +23,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from zkconsumer.core import commands as do
-from zkconsumer.core.events import Timer
-from zkconsumer.core.machine import Machine, Table, go_to
+from zkconsumer.core.events import MemberTimer
+from zkconsumer.core.machine import StateMachine, TransitionTable, go_to
 from zkconsumer.core.partition import PartitionState
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.events import ListenerReturned
-    from zkconsumer.core.partition import Partition
+    from zkconsumer.core.partition import PartitionStateMachine
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.types import TopicPartition
 
@@ -86,40 +86,43 @@ class ListenerState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseAsked:
+class ReleaseCallStarted:
     """It is told what leaves."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartAsked:
+class StartCallStarted:
     """It is told the group's assignment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ListenerCallDone:
     """It returned, or was waited for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ListenerCallFailed:
     """It raised."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ListenerReset:
     """Nothing that it was told holds any more: the session is gone, or it has missed something."""
 
 
-ASKED = {ListenerState.CALLING_RELEASE: "before_releasing_partitions", ListenerState.CALLING_START: "before_starting_fetchers"}
+CALLED_METHODS = {
+    ListenerState.CALLING_RELEASE: "before_releasing_partitions",
+    ListenerState.CALLING_START: "before_starting_fetchers",
+}
 
 
-class Listener(Machine):
+class ListenerStateMachine(StateMachine):
     """The conversation with the program's listener; ``is_set`` when there is one, else nothing here does anything."""
 
     INITIAL = ListenerState.IDLE
 
     def __init__(
-        self, partitions: Mapping[TopicPartition, Partition], new_ticket: Callable[[], int], timeout_ms: int
+        self, partitions: Mapping[TopicPartition, PartitionStateMachine], new_ticket: Callable[[], int], timeout_ms: int
     ) -> None:
         super().__init__()
         self.is_set = False
@@ -139,13 +142,13 @@ class Listener(Machine):
     @property
     def is_blocking_rebalance(self) -> bool:
         """Whether the rebalance waits for the listener."""
-        return self.state in ASKED or self._awaits_return
+        return self.state in CALLED_METHODS or self._awaits_return
 
     def needs_release_call(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> bool:
         """Whether it must be told of a release first, perhaps of nothing, before anything of this may be claimed."""
         return self.is_set and self.state is ListenerState.IDLE and assignment not in (None, self._notified_assignment)
 
-    def may_release(self, held: Partition) -> bool:
+    def may_release(self, held: PartitionStateMachine) -> bool:
         """Whether this partition may be given back, as far as the listener goes."""
         return held.is_listener_notified or not self.is_set
 
@@ -155,7 +158,7 @@ class Listener(Machine):
             held.is_listener_notified = True
         self._last_start_assignment = {}
 
-    def on_ownership_lost(self, partitions: Mapping[TopicPartition, Partition]) -> list[Command]:
+    def on_ownership_lost(self, partitions: Mapping[TopicPartition, PartitionStateMachine]) -> list[Command]:
         """These left without a release: it is called about those that it takes for ours."""
         if self.state is ListenerState.IDLE:
             self._notified_assignment = None
@@ -163,12 +166,16 @@ class Listener(Machine):
             self._assignment_in_call = None
         lost = [tp for tp, held in sorted(partitions.items()) if self._believes_owned(tp, held)]
         self._released_since_start.update(lost)
-        return [do.CallLost(tuple(lost))] if lost else []
+        return [do.CallPartitionsLost(tuple(lost))] if lost else []
 
-    def _believes_owned(self, tp: TopicPartition, held: Partition) -> bool:
+    def _believes_owned(self, tp: TopicPartition, held: PartitionStateMachine) -> bool:
         """The thread may be another one: a move between two of ours is in the assignment before it is made."""
         heard = self._last_start_assignment.get(tp)
-        return heard is not None and tp not in self._released_since_start and heard.consumer_id == held.thread.rpartition("-")[0]
+        return (
+            heard is not None
+            and tp not in self._released_since_start
+            and heard.consumer_id == held.thread.rpartition("-")[0]
+        )
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -179,22 +186,30 @@ class Listener(Machine):
         """
         if not self.is_set or self.is_blocking_rebalance:
             return []
-        leaving = {tp: held for tp, held in sorted(self._partitions.items()) if held.is_leaving and not held.is_listener_notified}
+        leaving = {
+            tp: held
+            for tp, held in sorted(self._partitions.items())
+            if held.is_leaving and not held.is_listener_notified
+        }
         if any(held.state is PartitionState.DRAINING for held in leaving.values()):
             return []
         if not leaving and not self.needs_release_call(assignment):
             return []
         if self._running_ticket and not self._is_late:
             return self._await_return()
-        self.handle(ReleaseAsked())
+        self.handle(ReleaseCallStarted())
         self._partitions_in_call = tuple(leaving)
-        return self._skip() if self._is_late else self._start_call(do.CallBeforeReleasing(self._new_ticket(), self._partitions_in_call))
+        return (
+            self._skip()
+            if self._is_late
+            else self._start_call(do.CallBeforeReleasing(self._new_ticket(), self._partitions_in_call))
+        )
 
     def call_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
         """Tell the assignment of the whole group after what left was told."""
         if self.state is not ListenerState.RELEASE_CALLED or assignment is None:
             return []
-        self.handle(StartAsked())
+        self.handle(StartCallStarted())
         self._assignment_in_call = assignment
         if self._is_late:
             return self._skip()
@@ -203,17 +218,17 @@ class Listener(Machine):
 
     def _start_call(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> list[Command]:
         self._running_ticket = command.ticket
-        return [command, do.StartTimer(Timer.LISTENER, self._timeout_ms)]
+        return [command, do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _await_return(self) -> list[Command]:
         """A call of the session before has not returned yet: wait as long as for a call."""
         self._awaits_return = True
-        return [do.StartTimer(Timer.LISTENER, self._timeout_ms)]
+        return [do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _skip(self) -> list[Command]:
         self._has_missed = True
         self._call_done()
-        return [do.Count("listener_calls_skipped")]
+        return [do.IncrementCounter("listener_calls_skipped")]
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -224,13 +239,13 @@ class Listener(Machine):
         """
         assert event.ticket == self._running_ticket, "one call at a time: it is never asked before it returned"
         was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, 0, False, False
-        out: list[Command] = [do.StopTimer(Timer.LISTENER)]
+        out: list[Command] = [do.StopTimer(MemberTimer.LISTENER)]
         if event.why:
-            out.append(do.Count("listener_failures"))
-            is_repeated = not (must_go or was_late or self.state not in ASKED)
+            out.append(do.IncrementCounter("listener_failures"))
+            is_repeated = not (must_go or was_late or self.state not in CALLED_METHODS)
             what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
-            out.append(do.Tell("ERROR", "listener-failed", f"call={event.method_name} why={event.why!r}: {what}"))
-        if was_late or self.state not in ASKED:
+            out.append(do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} why={event.why!r}: {what}"))
+        if was_late or self.state not in CALLED_METHODS:
             return out, False
         if event.why and not must_go:
             self._call_failed()
@@ -242,7 +257,7 @@ class Listener(Machine):
         """Whether the listener, which can be asked again, has missed something: then the group is to be read again."""
         if self._running_ticket or not self._has_missed:
             return False
-        self.handle(Forgotten())
+        self.handle(ListenerReset())
         self._has_missed = False
         self._notified_assignment = None
         return True
@@ -251,19 +266,19 @@ class Listener(Machine):
         """Go on without it."""
         if not self.is_blocking_rebalance:
             return []
-        call = ASKED.get(self.state, "of the session before")
+        call = CALLED_METHODS.get(self.state, "of the session before")
         self._is_late, self._awaits_return = True, False
-        if self.state in ASKED:
+        if self.state in CALLED_METHODS:
             self._call_done()
         words = (
             f"call={call} timeout_ms={self._timeout_ms}: the rebalance goes on without it, and it is not called again "
             "before it has returned (rebalance.listener.timeout.ms)"
         )
-        return [do.Count("listener_timeouts"), do.Tell("WARNING", "listener-late", words)]
+        return [do.IncrementCounter("listener_timeouts"), do.LogEvent("WARNING", "listener-late", words)]
 
     def reset(self) -> None:
         """The session is gone; a call that is under way goes on, and is waited for before the next one."""
-        self.handle(Forgotten())
+        self.handle(ListenerReset())
         self._notified_assignment = self._assignment_in_call = None
         self._last_start_assignment = {}
         self._awaits_return = self._has_missed = False
@@ -275,23 +290,23 @@ class Listener(Machine):
             self._released_since_start.add(tp)
             if tp in self._partitions:
                 self._partitions[tp].is_listener_notified = True
-        self.handle(Answered())
+        self.handle(ListenerCallDone())
 
     def _call_failed(self) -> None:
         if self.state is ListenerState.CALLING_RELEASE:
             self._notified_assignment = None
-        self.handle(Refused())
+        self.handle(ListenerCallFailed())
 
-    TRANSITIONS: ClassVar[Table] = {
-        (ListenerState.IDLE, ReleaseAsked): go_to(ListenerState.CALLING_RELEASE),
-        (ListenerState.IDLE, Forgotten): go_to(ListenerState.IDLE),
-        (ListenerState.CALLING_RELEASE, Answered): go_to(ListenerState.RELEASE_CALLED),
-        (ListenerState.CALLING_RELEASE, Refused): go_to(ListenerState.IDLE),
-        (ListenerState.CALLING_RELEASE, Forgotten): go_to(ListenerState.IDLE),
-        (ListenerState.RELEASE_CALLED, ReleaseAsked): go_to(ListenerState.CALLING_RELEASE),
-        (ListenerState.RELEASE_CALLED, StartAsked): go_to(ListenerState.CALLING_START),
-        (ListenerState.RELEASE_CALLED, Forgotten): go_to(ListenerState.IDLE),
-        (ListenerState.CALLING_START, Answered): go_to(ListenerState.IDLE),
-        (ListenerState.CALLING_START, Refused): go_to(ListenerState.RELEASE_CALLED),
-        (ListenerState.CALLING_START, Forgotten): go_to(ListenerState.IDLE),
+    TRANSITIONS: ClassVar[TransitionTable] = {
+        (ListenerState.IDLE, ReleaseCallStarted): go_to(ListenerState.CALLING_RELEASE),
+        (ListenerState.IDLE, ListenerReset): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_RELEASE, ListenerCallDone): go_to(ListenerState.RELEASE_CALLED),
+        (ListenerState.CALLING_RELEASE, ListenerCallFailed): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_RELEASE, ListenerReset): go_to(ListenerState.IDLE),
+        (ListenerState.RELEASE_CALLED, ReleaseCallStarted): go_to(ListenerState.CALLING_RELEASE),
+        (ListenerState.RELEASE_CALLED, StartCallStarted): go_to(ListenerState.CALLING_START),
+        (ListenerState.RELEASE_CALLED, ListenerReset): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_START, ListenerCallDone): go_to(ListenerState.IDLE),
+        (ListenerState.CALLING_START, ListenerCallFailed): go_to(ListenerState.RELEASE_CALLED),
+        (ListenerState.CALLING_START, ListenerReset): go_to(ListenerState.IDLE),
     }

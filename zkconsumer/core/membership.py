@@ -2,8 +2,8 @@
 
             Seek              Scouted               RegistrationDone
    OUT ------------> SCOUTING --------> REGISTERING ----------------> IN
-    ^                 ^   | |                | RegistrationPutOff      |
-    |   Withdrawn     |   | +-------------+  | (another session        | Withdrawn, RegistrationGone, LeaveWanted
+    ^                 ^   | |                | RegistrationDeferred      |
+    |   Withdrawn     |   | +-------------+  | (another session        | Withdrawn, RegistrationDeleted, LeaveRequested
     |         +-------|---+   (unreadable)|  |  holds the id)          v
     |         v       | Seek              v  v                      LEAVING --DeregistrationDone--> OUT or WITHDRAWN
     |     WITHDRAWN --+------------------ WAITING
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from zkconsumer.core.events import LeaveWanted, SessionLost
-from zkconsumer.core.machine import Machine, Table, transitions_to, go_to
+from zkconsumer.core.events import LeaveRequested, SessionLost
+from zkconsumer.core.machine import StateMachine, TransitionTable, go_to, transitions_to
 
 
 class MembershipState(Enum):
@@ -36,12 +36,12 @@ class MembershipState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seek:
+class JoinStarted:
     """There is a session and a subscription: become a member."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scouted:
+class PreflightPassed:
     """The group can be joined."""
 
 
@@ -51,12 +51,12 @@ class RegistrationDone:
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationPutOff:
+class RegistrationDeferred:
     """Our registration could not be made now."""
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationGone:
+class RegistrationDeleted:
     """Our registration znode is missing although our session lives: somebody deleted it.
 
     What we own is given back before we register again: the others' view gives it to them.
@@ -64,7 +64,7 @@ class RegistrationGone:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class MemberExcluded:
     """Another member's subscription cannot be evaluated here: we must not take part.
 
     ``registered`` when a registration of ours may exist: one whose outcome is not known counts.
@@ -80,45 +80,45 @@ class DeregistrationDone:
     is_excluded: bool
 
 
-class Membership(Machine):
+class MembershipStateMachine(StateMachine):
     """Out, on the way in, in, on the way out."""
 
     INITIAL = MembershipState.NOT_REGISTERED
 
     @transitions_to(MembershipState.EXCLUDED, MembershipState.LEAVING)
-    def _withdrawn(self, event: Withdrawn) -> tuple[MembershipState, list[Any]]:
+    def _withdrawn(self, event: MemberExcluded) -> tuple[MembershipState, list[Any]]:
         return (MembershipState.LEAVING if event.may_be_registered else MembershipState.EXCLUDED), []
 
     @transitions_to(MembershipState.EXCLUDED, MembershipState.NOT_REGISTERED)
     def _deregistered(self, event: DeregistrationDone) -> tuple[MembershipState, list[Any]]:
         return (MembershipState.EXCLUDED if event.is_excluded else MembershipState.NOT_REGISTERED), []
 
-    TRANSITIONS: ClassVar[Table] = {
-        (MembershipState.NOT_REGISTERED, Seek): go_to(MembershipState.PREFLIGHT),
+    TRANSITIONS: ClassVar[TransitionTable] = {
+        (MembershipState.NOT_REGISTERED, JoinStarted): go_to(MembershipState.PREFLIGHT),
         (MembershipState.NOT_REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.NOT_REGISTERED, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.PREFLIGHT, Scouted): go_to(MembershipState.REGISTERING),
-        (MembershipState.PREFLIGHT, RegistrationPutOff): go_to(MembershipState.WAITING),
-        (MembershipState.PREFLIGHT, Withdrawn): _withdrawn,
+        (MembershipState.NOT_REGISTERED, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.PREFLIGHT, PreflightPassed): go_to(MembershipState.REGISTERING),
+        (MembershipState.PREFLIGHT, RegistrationDeferred): go_to(MembershipState.WAITING),
+        (MembershipState.PREFLIGHT, MemberExcluded): _withdrawn,
         (MembershipState.PREFLIGHT, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.PREFLIGHT, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.PREFLIGHT, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
         (MembershipState.REGISTERING, RegistrationDone): go_to(MembershipState.REGISTERED),
-        (MembershipState.REGISTERING, RegistrationPutOff): go_to(MembershipState.WAITING),
+        (MembershipState.REGISTERING, RegistrationDeferred): go_to(MembershipState.WAITING),
         (MembershipState.REGISTERING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.REGISTERING, LeaveWanted): go_to(MembershipState.LEAVING),
-        (MembershipState.WAITING, Seek): go_to(MembershipState.PREFLIGHT),
+        (MembershipState.REGISTERING, LeaveRequested): go_to(MembershipState.LEAVING),
+        (MembershipState.WAITING, JoinStarted): go_to(MembershipState.PREFLIGHT),
         (MembershipState.WAITING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.WAITING, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.REGISTERED, RegistrationGone): go_to(MembershipState.LEAVING),
-        (MembershipState.REGISTERED, Withdrawn): go_to(MembershipState.LEAVING),
-        (MembershipState.REGISTERED, LeaveWanted): go_to(MembershipState.LEAVING),
+        (MembershipState.WAITING, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.REGISTERED, RegistrationDeleted): go_to(MembershipState.LEAVING),
+        (MembershipState.REGISTERED, MemberExcluded): go_to(MembershipState.LEAVING),
+        (MembershipState.REGISTERED, LeaveRequested): go_to(MembershipState.LEAVING),
         (MembershipState.REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
         (MembershipState.LEAVING, RegistrationDone): go_to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, RegistrationPutOff): go_to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, LeaveWanted): go_to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, RegistrationDeferred): go_to(MembershipState.LEAVING),
+        (MembershipState.LEAVING, LeaveRequested): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, DeregistrationDone): _deregistered,
         (MembershipState.LEAVING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.EXCLUDED, Seek): go_to(MembershipState.PREFLIGHT),
+        (MembershipState.EXCLUDED, JoinStarted): go_to(MembershipState.PREFLIGHT),
         (MembershipState.EXCLUDED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.EXCLUDED, LeaveWanted): go_to(MembershipState.NOT_REGISTERED),
+        (MembershipState.EXCLUDED, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
     }

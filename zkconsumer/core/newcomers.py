@@ -22,25 +22,25 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.partition import NO_POSITION, PartitionState
-from zkconsumer.core.stores import Source
+from zkconsumer.core.stores import OffsetSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.partition import Partition
+    from zkconsumer.core.partition import PartitionStateMachine
     from zkconsumer.core.view import GroupView
     from zkconsumer.types import TopicPartition
 
 
-class Newcomers:
+class NewPartitionTracker:
     """What was there in the last view, and what of our share has come since.
 
     ``from_beginning`` is ``new.partitions.from.beginning``, ``ignores_older`` ``offsets.older.than.topic=ignore``.
     """
 
     def __init__(
-        self, partitions: Mapping[TopicPartition, Partition], *, from_beginning: bool, ignores_older: bool
+        self, partitions: Mapping[TopicPartition, PartitionStateMachine], *, from_beginning: bool, ignores_older: bool
     ) -> None:
         self._partitions = partitions
         self._from_beginning = from_beginning
@@ -94,7 +94,7 @@ class Newcomers:
             self._partitions[tp].is_position_valid = False
         self._to_restart.update(held)
         words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it anew"
-        return [do.Tell("WARNING", "topic-created-again", words)]
+        return [do.LogEvent("WARNING", "topic-created-again", words)]
 
     def restart_recreated(self, share: Mapping[TopicPartition, str]) -> list[Command]:
         """Of topics that were created again: read anew what we hold, and go on holding, in the same thread."""
@@ -111,12 +111,14 @@ class Newcomers:
         for tp in ready:
             self._partitions[tp].position = NO_POSITION
         start = dict.fromkeys(ready, do.BEGINNING if self._from_beginning else NO_POSITION)
-        sources = dict.fromkeys(ready, Source.NEITHER)
+        sources = dict.fromkeys(ready, OffsetSource.NEITHER)
         epochs = {tp: self._partitions[tp].czxid for tp in ready}
         again = "its topic was created again"
-        return [do.Drop(tuple(ready), again), do.StartFetching(start, ready, sources, epochs)]
+        return [do.DropPartitions(tuple(ready), again), do.StartFetching(start, ready, sources, epochs)]
 
-    def start_positions(self, known: Mapping[TopicPartition, Partition]) -> tuple[dict[TopicPartition, int], list[Command]]:
+    def start_positions(
+        self, known: Mapping[TopicPartition, PartitionStateMachine]
+    ) -> tuple[dict[TopicPartition, int], list[Command]]:
         """Where to read these from, now that their stored offsets are known, and what there is to say about it."""
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
@@ -131,7 +133,10 @@ class Newcomers:
             starts[tp] = do.BEGINNING if begins else held.position
         out: list[Command] = []
         for topic, count in passed_over.items():
-            out += [do.Count("offsets_passed_over", count), _older_offset_log_event(topic, count, "of a deleted one; passing over them")]
+            out += [
+                do.IncrementCounter("offsets_passed_over", count),
+                _older_offset_log_event(topic, count, "of a deleted one; passing over them"),
+            ]
         for topic in used.keys() - self._logged_older:
             self._logged_older.add(topic)
             words = "of a deleted one, perhaps; using them all the same (offsets.older.than.topic)"
@@ -147,7 +152,7 @@ class Newcomers:
         if tp not in self._to_restart and tp in self._partitions:
             self._partitions[tp].is_position_valid = True
 
-    def _is_older(self, tp: TopicPartition, held: Partition) -> bool:
+    def _is_older(self, tp: TopicPartition, held: PartitionStateMachine) -> bool:
         """Whether all we know is an offset that was stored before the topic was created; of Kafka's that is unknown."""
         birth = self._topic_czxids.get(tp.topic, 0)
         return held.stored.offset >= 0 and held.kafka_offset < 0 and 0 < held.stored.written_zxid < birth
@@ -155,4 +160,4 @@ class Newcomers:
 
 def _older_offset_log_event(topic: str, partitions: int, words: str) -> Command:
     before = f"topic={topic} partitions={partitions}: the stored offsets are older than the topic: "
-    return do.Tell("WARNING", "offset-older-than-topic", before + words)
+    return do.LogEvent("WARNING", "offset-older-than-topic", before + words)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
-from zkconsumer.core.events import Timer
+from zkconsumer.core.events import MemberTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from zkconsumer.core.events import OwnersListed
     from zkconsumer.types import TopicPartition
 
-SOON_MS = 50
-LATE_MS = 500
-UNLISTED_MS = 5_000
+RELIST_SOON_MS = 50
+RELIST_LATER_MS = 500
+RELIST_AFTER_FAILURE_MS = 5_000
 
 
-class OwnersWatch:
+class OwnerWatchScheduler:
     """The watches on ``owners/T``, as far as this member knows them."""
 
     def __init__(self, new_ticket: Callable[[], int]) -> None:
@@ -49,11 +49,11 @@ class OwnersWatch:
         unwatched = topics - self._watched
         if self._ticket or not unwatched:
             return []
-        delay = UNLISTED_MS if unwatched <= self._unlisted else SOON_MS if soon else LATE_MS
+        delay = RELIST_AFTER_FAILURE_MS if unwatched <= self._unlisted else RELIST_SOON_MS if soon else RELIST_LATER_MS
         if self._timer_ms is not None and self._timer_ms <= delay:
             return []
         self._timer_ms = delay
-        return [do.StartTimer(Timer.LIST_OWNERS, delay)]
+        return [do.StartTimer(MemberTimer.LIST_OWNERS, delay)]
 
     def on_timer(self, topics: set[str], mine: Iterable[TopicPartition], session_id: int) -> list[Command]:
         """The pause is over: list what is not watched."""

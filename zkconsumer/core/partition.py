@@ -3,8 +3,8 @@
    CLAIMING --Won--> CLAIMED --PositionKnown--> FETCHING --Revoked--> DRAINING --Drained--> DRAINED
     |   |             |   ^                        ^                                         ^  | ReleaseSent
     |   |             v   | PositionKnown          |                                         |  v
-    |   |            STUCK (offset unreadable)     +------------------ HandedOver ---------- RELEASING
-    |   +-- Refused: GONE                                             NotReleased: DRAINED --+  +-- Released: GONE
+    |   |            STUCK (offset unreadable)     +------------------ OwnerThreadChanged ---------- RELEASING
+    |   +-- Refused: GONE                                             ReleaseFailed: DRAINED --+  +-- Released: GONE
     +-- Unsure: DRAINED (the answer was lost with the connection: look whether it is ours, and give it back)
 
 Lost leads to GONE from anywhere; a CLAIMED or STUCK partition that is Revoked is DRAINED at once.
@@ -20,8 +20,8 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.machine import Machine, Table, transitions_to
-from zkconsumer.core.stores import Source
+from zkconsumer.core.machine import StateMachine, TransitionTable, transitions_to
+from zkconsumer.core.stores import OffsetSource
 
 NO_POSITION = -1
 
@@ -39,7 +39,7 @@ class PartitionState(Enum):
     NOT_OWNED = "gone"
 
 
-class Settling(Enum):
+class SettleState(Enum):
     """How far a drained partition is with ``release.settle.ms``."""
 
     NOT_STARTED = "not yet"
@@ -49,19 +49,19 @@ class Settling(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Won:
+class OwnershipAcquired:
     """Our owner node exists; ``czxid`` names it."""
 
     czxid: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class OwnershipNotAcquired:
     """Our owner node was not made."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unsure:
+class OwnershipUnknown:
     """Whether our owner node was made is not known."""
 
 
@@ -81,12 +81,12 @@ class PositionUnreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class PartitionRevoked:
     """The present view gives this partition to another thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainCompleted:
     """The caller has come back, or was waited for long enough; this is the next offset to consume."""
 
     position: int
@@ -98,14 +98,14 @@ class ReleaseSent:
 
 
 @dataclass(frozen=True, slots=True)
-class NotReleased:
+class ReleaseFailed:
     """The release did not happen, or, with ``unsure``, may have happened."""
 
     is_outcome_unknown: bool
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class OwnerThreadChanged:
     """The owner node now names another thread of this member; it is a new one, which ``czxid`` names."""
 
     thread: str
@@ -113,16 +113,16 @@ class HandedOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class OwnershipReleased:
     """The owner node is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class OwnershipLost:
     """The owner node is not ours any more."""
 
 
-class Partition(Machine):
+class PartitionStateMachine(StateMachine):
     """The life of one partition with one member."""
 
     INITIAL = PartitionState.ACQUIRING
@@ -139,7 +139,7 @@ class Partition(Machine):
         self._kafka_write_resets = 0
         self._possible_kafka_offset = NO_POSITION
         self._possible_kafka_offset_resets = 0
-        self.settle_state = Settling.NOT_STARTED
+        self.settle_state = SettleState.NOT_STARTED
         self.is_ownership_unknown = False
         self.is_listener_notified = False
         self.is_position_valid = True
@@ -161,13 +161,13 @@ class Partition(Machine):
         return self.reset_count != self._zookeeper_write_resets
 
     @property
-    def source(self) -> Source:
+    def source(self) -> OffsetSource:
         """Which store knows the larger offset."""
         if max(self.stored.offset, self.kafka_offset) < 0:
-            return Source.NEITHER
+            return OffsetSource.NEITHER
         if self.stored.offset == self.kafka_offset:
-            return Source.BOTH
-        return Source.ZOOKEEPER if self.stored.offset > self.kafka_offset else Source.KAFKA
+            return OffsetSource.BOTH
+        return OffsetSource.ZOOKEEPER if self.stored.offset > self.kafka_offset else OffsetSource.KAFKA
 
     def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
         """A write that was decided after that many resets came back; this is what the offset znode holds now."""
@@ -205,7 +205,11 @@ class Partition(Machine):
             return None
         if self._goes_back(position):
             return None
-        return max(position, self._possible_kafka_offset) if self.reset_count == self._possible_kafka_offset_resets else position
+        return (
+            max(position, self._possible_kafka_offset)
+            if self.reset_count == self._possible_kafka_offset_resets
+            else position
+        )
 
     def _goes_back(self, position: int) -> bool:
         """Whether a store is known to hold more than this since the last reset.
@@ -217,7 +221,7 @@ class Partition(Machine):
         return behind_kafka or (position < self.stored.offset and not self.was_reset_since_write)
 
     @transitions_to(PartitionState.ACQUIRED)
-    def _won(self, event: Won) -> tuple[PartitionState, list[Any]]:
+    def _won(self, event: OwnershipAcquired) -> tuple[PartitionState, list[Any]]:
         self.czxid = event.czxid
         return PartitionState.ACQUIRED, []
 
@@ -233,16 +237,16 @@ class Partition(Machine):
         return PartitionState.POSITION_UNREADABLE, []
 
     @transitions_to(PartitionState.DRAINED)
-    def _revoked_idle(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
+    def _revoked_idle(self, _: PartitionRevoked) -> tuple[PartitionState, list[Any]]:
         self.position = NO_POSITION
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.DRAINING)
-    def _revoked(self, _: Revoked) -> tuple[PartitionState, list[Any]]:
+    def _revoked(self, _: PartitionRevoked) -> tuple[PartitionState, list[Any]]:
         return PartitionState.DRAINING, []
 
     @transitions_to(PartitionState.DRAINED)
-    def _drained(self, event: Drained) -> tuple[PartitionState, list[Any]]:
+    def _drained(self, event: DrainCompleted) -> tuple[PartitionState, list[Any]]:
         self.position = event.position
         return PartitionState.DRAINED, []
 
@@ -251,49 +255,49 @@ class Partition(Machine):
         return PartitionState.RELEASING, []
 
     @transitions_to(PartitionState.DRAINED)
-    def _unsure(self, _: Unsure) -> tuple[PartitionState, list[Any]]:
+    def _unsure(self, _: OwnershipUnknown) -> tuple[PartitionState, list[Any]]:
         self.is_ownership_unknown = True
         self.is_listener_notified = True  # it was never read: there is nothing to tell of it
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.DRAINED)
-    def _not_released(self, event: NotReleased) -> tuple[PartitionState, list[Any]]:
+    def _not_released(self, event: ReleaseFailed) -> tuple[PartitionState, list[Any]]:
         self.is_ownership_unknown = self.is_ownership_unknown or event.is_outcome_unknown
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.FETCHING)
-    def _handed_over(self, event: HandedOver) -> tuple[PartitionState, list[Any]]:
+    def _handed_over(self, event: OwnerThreadChanged) -> tuple[PartitionState, list[Any]]:
         self.thread = event.thread
         self.czxid = event.czxid
         self.is_ownership_unknown = self.is_listener_notified = False
-        self.settle_state = Settling.NOT_STARTED
+        self.settle_state = SettleState.NOT_STARTED
         return PartitionState.FETCHING, []
 
     @transitions_to(PartitionState.NOT_OWNED)
     def _gone(self, _: object) -> tuple[PartitionState, list[Any]]:
         return PartitionState.NOT_OWNED, []
 
-    TRANSITIONS: ClassVar[Table] = {
-        (PartitionState.ACQUIRING, Won): _won,
-        (PartitionState.ACQUIRING, Refused): _gone,
-        (PartitionState.ACQUIRING, Unsure): _unsure,
-        (PartitionState.ACQUIRING, Lost): _gone,
+    TRANSITIONS: ClassVar[TransitionTable] = {
+        (PartitionState.ACQUIRING, OwnershipAcquired): _won,
+        (PartitionState.ACQUIRING, OwnershipNotAcquired): _gone,
+        (PartitionState.ACQUIRING, OwnershipUnknown): _unsure,
+        (PartitionState.ACQUIRING, OwnershipLost): _gone,
         (PartitionState.ACQUIRED, PositionKnown): _position_known,
         (PartitionState.ACQUIRED, PositionUnreadable): _unreadable,
-        (PartitionState.ACQUIRED, Revoked): _revoked_idle,
-        (PartitionState.ACQUIRED, Lost): _gone,
+        (PartitionState.ACQUIRED, PartitionRevoked): _revoked_idle,
+        (PartitionState.ACQUIRED, OwnershipLost): _gone,
         (PartitionState.POSITION_UNREADABLE, PositionKnown): _position_known,
         (PartitionState.POSITION_UNREADABLE, PositionUnreadable): _unreadable,
-        (PartitionState.POSITION_UNREADABLE, Revoked): _revoked_idle,
-        (PartitionState.POSITION_UNREADABLE, Lost): _gone,
-        (PartitionState.FETCHING, Revoked): _revoked,
-        (PartitionState.FETCHING, Lost): _gone,
-        (PartitionState.DRAINING, Drained): _drained,
-        (PartitionState.DRAINING, Lost): _gone,
+        (PartitionState.POSITION_UNREADABLE, PartitionRevoked): _revoked_idle,
+        (PartitionState.POSITION_UNREADABLE, OwnershipLost): _gone,
+        (PartitionState.FETCHING, PartitionRevoked): _revoked,
+        (PartitionState.FETCHING, OwnershipLost): _gone,
+        (PartitionState.DRAINING, DrainCompleted): _drained,
+        (PartitionState.DRAINING, OwnershipLost): _gone,
         (PartitionState.DRAINED, ReleaseSent): _release_sent,
-        (PartitionState.DRAINED, Lost): _gone,
-        (PartitionState.RELEASING, Released): _gone,
-        (PartitionState.RELEASING, NotReleased): _not_released,
-        (PartitionState.RELEASING, HandedOver): _handed_over,
-        (PartitionState.RELEASING, Lost): _gone,
+        (PartitionState.DRAINED, OwnershipLost): _gone,
+        (PartitionState.RELEASING, OwnershipReleased): _gone,
+        (PartitionState.RELEASING, ReleaseFailed): _not_released,
+        (PartitionState.RELEASING, OwnerThreadChanged): _handed_over,
+        (PartitionState.RELEASING, OwnershipLost): _gone,
     }

@@ -15,16 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.core.assignment import (
-    Assignment,
     AssignmentContext,
-    AssignmentRefused,
-    Form,
+    AssignmentError,
+    AssignorVariant,
+    GroupAssignment,
     create_instance,
-    explain_mismatch,
     detect_variants,
+    explain_mismatch,
 )
-from zkconsumer.core.commands import Count, Tell
-from zkconsumer.core.group import Share
+from zkconsumer.core.commands import IncrementCounter, LogEvent
+from zkconsumer.core.group import MemberAssignment
 from zkconsumer.core.subscription import construct_topic_count
 from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
@@ -34,21 +34,25 @@ if TYPE_CHECKING:
 
     from zkconsumer.core.commands import Command
     from zkconsumer.core.subscription import ConsumerThreadId, TopicCount
-    from zkconsumer.core.view import GroupView, Subscription
+    from zkconsumer.core.view import GroupView, TopicSubscription
     from zkconsumer.types import TopicPartition
 
 ROUNDROBIN = "roundrobin"
 AUTO = "auto"
-PREFERRED = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0, Form.ROUNDROBIN_0_8_2)
+PREFERRED_VARIANTS = (
+    AssignorVariant.ROUNDROBIN_0_10_2,
+    AssignorVariant.ROUNDROBIN_1_0,
+    AssignorVariant.ROUNDROBIN_0_8_2,
+)
 """What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
 whose names have equal hashes; so it is taken only when it alone explains the owners.
 """
 OWNERS_COMPARED_MAX = 16
-ORDERS = (Form.ROUNDROBIN_0_10_2, Form.ROUNDROBIN_1_0)
+DISTINCT_VARIANTS = (AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0)
 """The two orders in which partitions are dealt; as long as both may be the group's, the form is unknown."""
 
 
-class SharePlanner:
+class ZooKeeperAssignmentPlanner:
     """Computes shares for one member; remembers the recognised form, and what it has said already."""
 
     def __init__(self, member: str, strategy: str, compatibility: str, *, exclude_internal_topics: bool) -> None:
@@ -74,12 +78,12 @@ class SharePlanner:
         """Under roundrobin every topic of the group matters, under range only our own."""
         return self._strategy == ROUNDROBIN
 
-    def preflight(self, view: GroupView, subscription: Subscription) -> Share:
+    def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
         """Whether the group can be joined with this subscription; recognises the form while we own nothing."""
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable_filter=str(error))
+            return MemberAssignment({}, unevaluable_filter=str(error))
         counts.pop(self._member, None)
         before = self._context(view, counts)
         notes += self._detect_variant(view, before) if self._is_auto else self._log_mismatch(view, before)
@@ -89,24 +93,28 @@ class SharePlanner:
             counts[self._member] = construct_topic_count(self._member, subscription.pattern, subscription.topics)
             refused = self._assignment_error(self._context(view, counts))
             if refused:
-                return Share({}, f"this member's subscription cannot join the group: {refused}", log_commands=tuple(notes))
-        return Share({}, log_commands=tuple(notes))
+                return MemberAssignment(
+                    {}, f"this member's subscription cannot join the group: {refused}", log_commands=tuple(notes)
+                )
+        return MemberAssignment({}, log_commands=tuple(notes))
 
-    def plan(self, view: GroupView) -> Share:
+    def plan(self, view: GroupView) -> MemberAssignment:
         """Our share of a view in which we are registered."""
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable_filter=str(error))
+            return MemberAssignment({}, unevaluable_filter=str(error))
         context = self._context(view, counts)
         notes += self._detect_variant(view, context)
         try:
             assignment = self._assign(context)
-        except AssignmentRefused as error:
-            return Share({}, str(error), log_commands=tuple(notes))
+        except AssignmentError as error:
+            return MemberAssignment({}, str(error), log_commands=tuple(notes))
         if assignment.topics_with_hash_collision:
             notes += self._log_once(
-                "WARNING", "topics-tied", f"topics={sorted(assignment.topics_with_hash_collision)}: equal hashes, members may disagree"
+                "WARNING",
+                "topics-tied",
+                f"topics={sorted(assignment.topics_with_hash_collision)}: equal hashes, members may disagree",
             )
         mine = {tp: str(thread) for tp, thread in assignment.own.items()}
         topics = frozenset(context.my_topic_thread_ids)
@@ -115,10 +123,10 @@ class SharePlanner:
             # The topics that only others subscribe to may be half known here, and are in no assignment of the original.
             owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
         if not self._is_undecided:
-            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
         return self._undecided_assignment(mine, owners, view, context, notes)
 
-    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> Share:
+    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
         """What is given to us, of the topics that our registration takes in this view; for the rest it is waited.
 
         Nobody else's share is known, so ``assignment`` has ours alone.
@@ -129,11 +137,13 @@ class SharePlanner:
         try:
             threads = count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
         except PatternNotEvaluable as error:
-            return Share({}, unevaluable_filter=str(error))
+            return MemberAssignment({}, unevaluable_filter=str(error))
         ids = {topic: {str(thread): thread for thread in threads[topic]} for topic in threads}
         owners = {tp: ids[tp.topic][thread] for tp, thread in given.items() if thread in ids.get(tp.topic, ())}
         mine = {tp: str(thread) for tp, thread in owners.items()}
-        return Share(mine, is_partial=len(mine) < len(given), subscribed_topics=frozenset(threads), group_assignment=owners)
+        return MemberAssignment(
+            mine, is_partial=len(mine) < len(given), subscribed_topics=frozenset(threads), group_assignment=owners
+        )
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
@@ -149,14 +159,14 @@ class SharePlanner:
             if fitting and self._compatibility not in {form.compatibility for form in fitting}:
                 self._compatibility = fitting[0].compatibility
                 words = f"form={fitting[0].value}: the owners that are there say so"
-                return (Tell("WARNING", "roundrobin-form", words),)
+                return (LogEvent("WARNING", "roundrobin-form", words),)
             if self._is_undecided:
-                self._compatibility = PREFERRED[0].compatibility
-                words = f"form={PREFERRED[0].value}: the owners that are there tell nothing"
-                return (Tell("WARNING", "roundrobin-form", words),)
+                self._compatibility = PREFERRED_VARIANTS[0].compatibility
+                words = f"form={PREFERRED_VARIANTS[0].value}: the owners that are there tell nothing"
+                return (LogEvent("WARNING", "roundrobin-form", words),)
         try:
             assignment = self._assign(context)
-        except AssignmentRefused:
+        except AssignmentError:
             return ()
         why = explain_mismatch(view.owners, assignment, context)
         if why:
@@ -194,8 +204,10 @@ class SharePlanner:
             except (InvalidTopicFilter, MalformedZnode) as error:
                 left_out.add(member)
                 if member not in self._ignored:
-                    notes.append(Count("registrations_left_out"))
-                    notes.append(Tell("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}"))
+                    notes.append(IncrementCounter("registrations_left_out"))
+                    notes.append(
+                        LogEvent("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}")
+                    )
         self._ignored = left_out
         return counts, notes
 
@@ -208,14 +220,14 @@ class SharePlanner:
             topics=view.all_topics,
         )
 
-    def _assign(self, context: AssignmentContext) -> Assignment:
-        form = self._compatibility or PREFERRED[0].compatibility
+    def _assign(self, context: AssignmentContext) -> GroupAssignment:
+        form = self._compatibility or PREFERRED_VARIANTS[0].compatibility
         return create_instance(self._strategy, form).assign(context)
 
     def _assignment_error(self, context: AssignmentContext) -> str:
         try:
             self._assign(context)
-        except AssignmentRefused as error:
+        except AssignmentError as error:
             return str(error)
         return ""
 
@@ -230,14 +242,17 @@ class SharePlanner:
         view: GroupView,
         context: AssignmentContext,
         notes: list[Command],
-    ) -> Share:
+    ) -> MemberAssignment:
         """What every form gives to this member; all of it when all others are members of ours that wait like this one.
 
         An original member has its whole share or nothing for longer than a moment; exactly the part that is certain,
         at two looks in a row, is only held by somebody who waits.
         """
         topics = frozenset(context.my_topic_thread_ids)
-        forms = [_assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context)) for form in ORDERS]
+        forms = [
+            _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
+            for form in DISTINCT_VARIANTS
+        ]
         certain = {
             name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
             for name, share in forms[0].items()
@@ -245,35 +260,37 @@ class SharePlanner:
         agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer_id, ())}
         own = certain.pop(self._member, {})
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
-            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=agreed)
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=agreed)
         held = _owned_by_member(view, context)
         is_same_look, self._last_owners = self._last_owners == view.owners, view.owners
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
-            self._compatibility = PREFERRED[0].compatibility
-            words = f"form={PREFERRED[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
-            notes = [*notes, Tell("INFO", "roundrobin-form", words)]
-            return Share(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+            self._compatibility = PREFERRED_VARIANTS[0].compatibility
+            words = f"form={PREFERRED_VARIANTS[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
+            notes = [*notes, LogEvent("INFO", "roundrobin-form", words)]
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
         words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
         notes = [*notes, *self._log_once("INFO", "roundrobin-form", words)]
-        return Share(own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed)
+        return MemberAssignment(
+            own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed
+        )
 
     def _detect_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Decide for a form when the owners fit it, and not the other order as well."""
         fitting = self._matching_variants(view, context) if self._is_undecided else []
-        if not fitting or all(form in fitting for form in ORDERS):
+        if not fitting or all(form in fitting for form in DISTINCT_VARIANTS):
             return []
         self._compatibility = fitting[0].compatibility
         words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
-        return [Tell("INFO", "roundrobin-form", words)]
+        return [LogEvent("INFO", "roundrobin-form", words)]
 
-    def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[Form]:
+    def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[AssignorVariant]:
         """The forms that no owner contradicts and that give some other member exactly what it owns.
 
         Exactly, because in the middle of a rebalance one or two owners fit many forms.
         """
         held = _owned_by_member(view, context)
-        fitting: list[Form] = []
-        for form in PREFERRED:
+        fitting: list[AssignorVariant] = []
+        for form in PREFERRED_VARIANTS:
             if form in detect_variants(view.owners or {}, context):
                 shares = _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
                 if any(held.get(name) == share for name, share in shares.items() if name != self._member):
@@ -286,7 +303,7 @@ class SharePlanner:
         fitting = detect_variants(owners, context)
         try:
             computed = self._assign(context)
-        except AssignmentRefused:
+        except AssignmentError:
             return []
         # Fewer are owned in the middle of a rebalance, and a few of them fit many forms.
         is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
@@ -298,25 +315,25 @@ class SharePlanner:
         if words in self._logged:
             return []
         self._logged.add(words)
-        return [Tell(level, name, words)]
+        return [LogEvent(level, name, words)]
 
 
-Shares: TypeAlias = "dict[str, dict[TopicPartition, str]]"
+OwnersByMember: TypeAlias = "dict[str, dict[TopicPartition, str]]"
 """Member -> what its threads have."""
 
 
-def _assigned_by_member(assignment: Assignment) -> Shares:
+def _assigned_by_member(assignment: GroupAssignment) -> OwnersByMember:
     """What each member is given."""
-    found: Shares = {}
+    found: OwnersByMember = {}
     for tp, thread in assignment.owners.items():
         found.setdefault(thread.consumer_id, {})[tp] = str(thread)
     return found
 
 
-def _owned_by_member(view: GroupView, context: AssignmentContext) -> Shares:
+def _owned_by_member(view: GroupView, context: AssignmentContext) -> OwnersByMember:
     """What each member of the group owns."""
     consumers = {str(thread): thread.consumer_id for thread in context.ordered_threads}
-    found: Shares = {}
+    found: OwnersByMember = {}
     for tp, thread in (view.owners or {}).items():
         if thread in consumers:
             found.setdefault(consumers[thread], {})[tp] = thread

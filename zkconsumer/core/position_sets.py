@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zkconsumer.core.regex_tree import At, Chars, Choice, Look, Place, Ranges, Repeat, Sequence, Tree
+from zkconsumer.core.regex_tree import (
+    Alternation,
+    Anchor,
+    AnchorKind,
+    CharacterSet,
+    CodePointRanges,
+    Concatenation,
+    Lookaround,
+    RegexTree,
+    Repetition,
+)
 
 NAME_CHARS_MAX = 249
 """Characters of a topic's name; Kafka's own limit."""
@@ -23,96 +33,96 @@ STEPS_MAX = 4_000
 """Steps for one name of that length, in the worst case; a tree that may need more is not evaluated.  A step takes
 about a microsecond, so this is some milliseconds."""
 
-WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+WORD_CHARACTERS: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 """What ``\\b`` takes for a character of a word, of those that a topic's name may hold."""
 
 
-def steps_max(tree: Tree) -> int:
+def steps_max(tree: RegexTree) -> int:
     """The steps that this tree takes at most, for a name of ``NAME_CHARS_MAX`` characters."""
     match tree:
-        case Chars() | Place():
+        case CharacterSet() | Anchor():
             return 1
-        case Sequence(items):
+        case Concatenation(items):
             return 1 + sum(map(steps_max, items))
-        case Choice(branches):
+        case Alternation(branches):
             return 1 + sum(map(steps_max, branches))
-        case Look(body):
+        case Lookaround(body):
             return 1 + steps_max(body)
-        case Repeat(Chars(), 0 | 1, None):
+        case Repetition(CharacterSet(), 0 | 1, None):
             return 2
-        case Repeat(body, least, most):
+        case Repetition(body, least, most):
             times = least + (NAME_CHARS_MAX + 1 if most is None else most - least)
             return 1 + times * steps_max(body)
 
 
-def full_match(tree: Tree, name: str) -> bool:
+def full_match(tree: RegexTree, name: str) -> bool:
     """Whether the whole name is in the tree's language."""
-    return bool(_Matching(name).match_forward(tree, 1) >> len(name) & 1)
+    return bool(_PositionSetMatcher(name).match_forward(tree, 1) >> len(name) & 1)
 
 
 @dataclass(slots=True)
-class _Matching:
+class _PositionSetMatcher:
     """One tree and one name."""
 
     name: str
-    _chars: dict[Ranges, int] = field(default_factory=dict)
-    _lookaround_cache: dict[Look, int] = field(default_factory=dict)
+    _chars: dict[CodePointRanges, int] = field(default_factory=dict)
+    _lookaround_cache: dict[Lookaround, int] = field(default_factory=dict)
 
     @property
     def all_positions(self) -> int:
         return (1 << (len(self.name) + 1)) - 1
 
-    def match_forward(self, tree: Tree, begins: int) -> int:
+    def match_forward(self, tree: RegexTree, begins: int) -> int:
         """Where it may end, if it begins at one of these places."""
         if not begins:
             return 0
         match tree:
-            case Chars(ranges):
+            case CharacterSet(ranges):
                 return (begins & self._positions_of_characters(ranges)) << 1
-            case Sequence(items):
+            case Concatenation(items):
                 for item in items:
                     begins = self.match_forward(item, begins)
                 return begins
-            case Choice(branches):
+            case Alternation(branches):
                 ends = 0
                 for branch in branches:
                     ends |= self.match_forward(branch, begins)
                 return ends
-            case Place() | Look():
+            case Anchor() | Lookaround():
                 return begins & self._anchor_positions(tree)
-            case Repeat(Chars(ranges) as body, least, None):
+            case Repetition(CharacterSet(ranges) as body, least, None):
                 for _ in range(least):
                     begins = self.match_forward(body, begins)
                 return self._repeat_character_set(begins, self._positions_of_characters(ranges), back=False)
-            case Repeat(body, least, most):
+            case Repetition(body, least, most):
                 return self._repeated(body, least, most, begins, back=False)
 
-    def match_backward(self, tree: Tree, ends: int) -> int:
+    def match_backward(self, tree: RegexTree, ends: int) -> int:
         """Where it may begin, if it ends at one of these places."""
         if not ends:
             return 0
         match tree:
-            case Chars(ranges):
+            case CharacterSet(ranges):
                 return ends >> 1 & self._positions_of_characters(ranges)
-            case Sequence(items):
+            case Concatenation(items):
                 for item in reversed(items):
                     ends = self.match_backward(item, ends)
                 return ends
-            case Choice(branches):
+            case Alternation(branches):
                 begins = 0
                 for branch in branches:
                     begins |= self.match_backward(branch, ends)
                 return begins
-            case Place() | Look():
+            case Anchor() | Lookaround():
                 return ends & self._anchor_positions(tree)
-            case Repeat(Chars(ranges) as body, least, None):
+            case Repetition(CharacterSet(ranges) as body, least, None):
                 for _ in range(least):
                     ends = self.match_backward(body, ends)
                 return self._repeat_character_set(ends, self._positions_of_characters(ranges), back=True)
-            case Repeat(body, least, most):
+            case Repetition(body, least, most):
                 return self._repeated(body, least, most, ends, back=True)
 
-    def _repeated(self, body: Tree, least: int, most: int | None, places: int, *, back: bool) -> int:
+    def _repeated(self, body: RegexTree, least: int, most: int | None, places: int, *, back: bool) -> int:
         step = self.match_backward if back else self.match_forward
         for _ in range(least):
             places = step(body, places)
@@ -138,7 +148,7 @@ class _Matching:
             far *= 2
         return found
 
-    def _positions_of_characters(self, ranges: Ranges) -> int:
+    def _positions_of_characters(self, ranges: CodePointRanges) -> int:
         """In front of which characters of the name a character of these stands."""
         held = self._chars.get(ranges)
         if held is None:
@@ -150,17 +160,17 @@ class _Matching:
             self._chars[ranges] = held
         return held
 
-    def _anchor_positions(self, tree: Place | Look) -> int:
+    def _anchor_positions(self, tree: Anchor | Lookaround) -> int:
         match tree:
-            case Place(At.START):
+            case Anchor(AnchorKind.START):
                 return 1
-            case Place(At.END):
+            case Anchor(AnchorKind.END):
                 return 1 << len(self.name)
-            case Place(at):
-                words = self._positions_of_characters(WORD)
+            case Anchor(at):
+                words = self._positions_of_characters(WORD_CHARACTERS)
                 boundaries = words ^ (words << 1)
-                return boundaries if at is At.WORD_BOUNDARY else self.all_positions & ~boundaries
-            case Look():
+                return boundaries if at is AnchorKind.WORD_BOUNDARY else self.all_positions & ~boundaries
+            case Lookaround():
                 places = self._lookaround_cache.get(tree)
                 if places is None:
                     step = self.match_forward if tree.is_lookbehind else self.match_backward

@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.partition import NO_POSITION, PositionKnown, PositionUnreadable
-from zkconsumer.core.stores import Source, Stores
+from zkconsumer.core.stores import OffsetSource, OffsetStoreSelection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.newcomers import Newcomers
-    from zkconsumer.core.partition import Partition
+    from zkconsumer.core.newcomers import NewPartitionTracker
+    from zkconsumer.core.partition import PartitionStateMachine
     from zkconsumer.types import TopicPartition
 
 
-class Positions:
+class PositionReader:
     """What was asked, and what came back so far."""
 
     def __init__(
         self,
-        partitions: Mapping[TopicPartition, Partition],
+        partitions: Mapping[TopicPartition, PartitionStateMachine],
         new_ticket: Callable[[], int],
         *,
-        newcomers: Newcomers,
-        stores: Stores = Stores.ZOOKEEPER,
+        newcomers: NewPartitionTracker,
+        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
         timeout_ms: int = 0,
     ) -> None:
         self.is_kafka_unavailable = False
@@ -87,7 +87,7 @@ class Positions:
 
     def _merged(self, stored: ev.PositionsRead | None, fetched: ev.OffsetsFetched | None) -> list[Command]:
         out: list[Command] = []
-        known: dict[TopicPartition, Partition] = {}
+        known: dict[TopicPartition, PartitionStateMachine] = {}
         silent: dict[TopicPartition, str] = {}
         for tp in self._requested:
             held = self._partitions.get(tp)  # None when its owner node vanished meanwhile
@@ -119,7 +119,7 @@ class Positions:
     def cancel(self) -> list[Command]:
         """Nobody waits for an answer any more."""
         fetching, self._from_zookeeper, self._from_kafka = self._from_kafka, None, None
-        return [do.CancelKafka(fetching)] if isinstance(fetching, int) else []
+        return [do.CancelKafkaRequest(fetching)] if isinstance(fetching, int) else []
 
     def on_ownership_lost(self, tp: TopicPartition) -> None:
         """It is not ours any more."""
@@ -130,7 +130,7 @@ class Positions:
             return []
         self._logged_unreadable[tp] = why
         words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
-        return [do.Tell("ERROR", "offset-unreadable", words)]
+        return [do.LogEvent("ERROR", "offset-unreadable", words)]
 
     def _log_kafka_failures(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
         """Kafka did not tell these.  Said once a reason, in which numbers (of ms, of ports) do not count."""
@@ -145,19 +145,21 @@ class Positions:
             return []
         self._logged_kafka_failure = shape
         words = f"partitions={len(silent)} first={first} why={why!r}: they are held but not read until Kafka tells"
-        return [do.Tell("ERROR", "kafka-offsets-unreadable", words)]
+        return [do.LogEvent("ERROR", "kafka-offsets-unreadable", words)]
 
 
-def _starts_log_event(known: Mapping[TopicPartition, Partition], stores: Stores) -> Command:
+def _starts_log_event(known: Mapping[TopicPartition, PartitionStateMachine], stores: OffsetStoreSelection) -> Command:
     """Where everything starts, and by which store."""
-    count = dict.fromkeys(Source, 0)
+    count = dict.fromkeys(OffsetSource, 0)
     for held in known.values():
         count[held.source] += 1
-    words = f"partitions={len(known)} kafka={count[Source.KAFKA]} neither={count[Source.NEITHER]}"
+    words = f"partitions={len(known)} kafka={count[OffsetSource.KAFKA]} neither={count[OffsetSource.NEITHER]}"
     if stores.uses_zookeeper:
-        words += f" zookeeper={count[Source.ZOOKEEPER]} both={count[Source.BOTH]}"
-        apart = [(tp, held) for tp, held in known.items() if held.source in (Source.KAFKA, Source.ZOOKEEPER)]
+        words += f" zookeeper={count[OffsetSource.ZOOKEEPER]} both={count[OffsetSource.BOTH]}"
+        apart = [
+            (tp, held) for tp, held in known.items() if held.source in (OffsetSource.KAFKA, OffsetSource.ZOOKEEPER)
+        ]
         if apart:
             tp, held = apart[0]
             words += f" first_apart={tp} in_zookeeper={held.stored.offset} in_kafka={held.kafka_offset}"
-    return do.Tell("INFO", "positions-read", words)
+    return do.LogEvent("INFO", "positions-read", words)

@@ -1,11 +1,11 @@
 """One attempt to hold what the group's present view gives us; bounded, restartable.
 
-           Triggered          ViewRead            ReleasesDone         ClaimsDone             PositionsDone
+           Triggered          ViewRead            ReleasesDone         AcquisitionsDone             PositionsDone
    IDLE ------------> READING --------> RELEASING ------------> CLAIMING ---------> POSITIONING ------------> HELD
                        ^  ^  |              |                      ^                     |                      |
                        |  |  +- ReadFailed -+--(again)             |                     | (something missing)  |
                        |  |                 |                      |                     v                      |
-                       |  +--- Triggered ---+----------------------+--- OwnersMoved -- SHORT                    |
+                       |  +--- Triggered ---+----------------------+--- PartitionsFreed -- SHORT                    |
                        +-------------------------------- Triggered -----------------------------------------+
 
 A trigger that comes in the middle is remembered (``again``): the step under way is finished first, because its
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from zkconsumer.core.machine import Machine, Table, transitions_to, stays_in_state
+from zkconsumer.core.machine import StateMachine, TransitionTable, stays_in_state, transitions_to
 
 
 class RebalanceState(Enum):
@@ -35,7 +35,7 @@ class RebalanceState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Triggered:
+class RebalanceTriggered:
     """Something changed, or a retry is due: read the group."""
 
 
@@ -55,7 +55,7 @@ class ReleasesDone:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimsDone:
+class AcquisitionsDone:
     """The claims came back."""
 
 
@@ -67,24 +67,24 @@ class PositionsDone:
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerRefused:
+class ListenerFailed:
     """The program's rebalance listener raised."""
 
 
 @dataclass(frozen=True, slots=True)
-class OwnersMoved:
+class PartitionsFreed:
     """A node that refused us may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class RebalanceStopped:
     """The session is gone, or the member is leaving: forget the attempt."""
 
 
-Step = tuple[RebalanceState, list[Any]]
+RebalanceStep = tuple[RebalanceState, list[Any]]
 
 
-class Rebalance(Machine):
+class RebalanceStateMachine(StateMachine):
     """The attempt under way."""
 
     INITIAL = RebalanceState.IDLE
@@ -94,43 +94,43 @@ class Rebalance(Machine):
         self.is_rerun_requested = False
 
     @transitions_to(RebalanceState.READING)
-    def _read(self, _: object) -> Step:
+    def _read(self, _: object) -> RebalanceStep:
         self.is_rerun_requested = False
         return RebalanceState.READING, []
 
     @stays_in_state
-    def _request_rerun(self, _: Triggered) -> Step:
+    def _request_rerun(self, _: RebalanceTriggered) -> RebalanceStep:
         self.is_rerun_requested = True
         return self.state, []
 
     @transitions_to(RebalanceState.READING, RebalanceState.RELEASING)
-    def _viewed(self, _: ViewRead) -> Step:
+    def _viewed(self, _: ViewRead) -> RebalanceStep:
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.RELEASING), []
 
     @transitions_to(RebalanceState.READING, RebalanceState.INCOMPLETE)
-    def _failed(self, _: ReadFailed | ListenerRefused) -> Step:
+    def _failed(self, _: ReadFailed | ListenerFailed) -> RebalanceStep:
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.INCOMPLETE), []
 
     @transitions_to(RebalanceState.READING, RebalanceState.ACQUIRING)
-    def _released(self, _: ReleasesDone) -> Step:
+    def _released(self, _: ReleasesDone) -> RebalanceStep:
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.ACQUIRING), []
 
     @transitions_to(RebalanceState.POSITIONING)
-    def _acquired(self, _: ClaimsDone) -> Step:
+    def _acquired(self, _: AcquisitionsDone) -> RebalanceStep:
         return RebalanceState.POSITIONING, []
 
     @transitions_to(RebalanceState.READING, RebalanceState.STABLE, RebalanceState.INCOMPLETE)
-    def _positioned(self, event: PositionsDone) -> Step:
+    def _positioned(self, event: PositionsDone) -> RebalanceStep:
         if self._consume_rerun_request():
             return RebalanceState.READING, []
         return (RebalanceState.STABLE if event.is_complete else RebalanceState.INCOMPLETE), []
 
     @transitions_to(RebalanceState.ACQUIRING)
-    def _acquire(self, _: OwnersMoved) -> Step:
+    def _acquire(self, _: PartitionsFreed) -> RebalanceStep:
         return RebalanceState.ACQUIRING, []
 
     @transitions_to(RebalanceState.IDLE)
-    def _idle(self, _: Stopped) -> Step:
+    def _idle(self, _: RebalanceStopped) -> RebalanceStep:
         self.is_rerun_requested = False
         return RebalanceState.IDLE, []
 
@@ -138,27 +138,27 @@ class Rebalance(Machine):
         again, self.is_rerun_requested = self.is_rerun_requested, False
         return again
 
-    TRANSITIONS: ClassVar[Table] = {
-        (RebalanceState.IDLE, Triggered): _read,
-        (RebalanceState.IDLE, Stopped): _idle,
-        (RebalanceState.READING, Triggered): _request_rerun,
+    TRANSITIONS: ClassVar[TransitionTable] = {
+        (RebalanceState.IDLE, RebalanceTriggered): _read,
+        (RebalanceState.IDLE, RebalanceStopped): _idle,
+        (RebalanceState.READING, RebalanceTriggered): _request_rerun,
         (RebalanceState.READING, ViewRead): _viewed,
         (RebalanceState.READING, ReadFailed): _failed,
-        (RebalanceState.READING, Stopped): _idle,
-        (RebalanceState.RELEASING, Triggered): _request_rerun,
+        (RebalanceState.READING, RebalanceStopped): _idle,
+        (RebalanceState.RELEASING, RebalanceTriggered): _request_rerun,
         (RebalanceState.RELEASING, ReleasesDone): _released,
-        (RebalanceState.RELEASING, ListenerRefused): _failed,
-        (RebalanceState.RELEASING, Stopped): _idle,
-        (RebalanceState.ACQUIRING, Triggered): _request_rerun,
-        (RebalanceState.ACQUIRING, ClaimsDone): _acquired,
-        (RebalanceState.ACQUIRING, Stopped): _idle,
-        (RebalanceState.POSITIONING, Triggered): _request_rerun,
+        (RebalanceState.RELEASING, ListenerFailed): _failed,
+        (RebalanceState.RELEASING, RebalanceStopped): _idle,
+        (RebalanceState.ACQUIRING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.ACQUIRING, AcquisitionsDone): _acquired,
+        (RebalanceState.ACQUIRING, RebalanceStopped): _idle,
+        (RebalanceState.POSITIONING, RebalanceTriggered): _request_rerun,
         (RebalanceState.POSITIONING, PositionsDone): _positioned,
-        (RebalanceState.POSITIONING, ListenerRefused): _failed,
-        (RebalanceState.POSITIONING, Stopped): _idle,
-        (RebalanceState.STABLE, Triggered): _read,
-        (RebalanceState.STABLE, Stopped): _idle,
-        (RebalanceState.INCOMPLETE, Triggered): _read,
-        (RebalanceState.INCOMPLETE, OwnersMoved): _acquire,
-        (RebalanceState.INCOMPLETE, Stopped): _idle,
+        (RebalanceState.POSITIONING, ListenerFailed): _failed,
+        (RebalanceState.POSITIONING, RebalanceStopped): _idle,
+        (RebalanceState.STABLE, RebalanceTriggered): _read,
+        (RebalanceState.STABLE, RebalanceStopped): _idle,
+        (RebalanceState.INCOMPLETE, RebalanceTriggered): _read,
+        (RebalanceState.INCOMPLETE, PartitionsFreed): _acquire,
+        (RebalanceState.INCOMPLETE, RebalanceStopped): _idle,
     }

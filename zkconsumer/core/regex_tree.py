@@ -4,7 +4,8 @@
 pattern, so a tree knows neither groups nor greed: greedy and lazy repetition are the same, and what is possessive was
 written down as repetition and look-ahead.
 
-A tree without ``Look`` goes to RE2, which needs time linear in the name; one with ``Look`` to ``position_sets``.
+A tree without ``Lookaround`` goes to RE2, which needs time linear in the name; one with ``Lookaround`` to
+``position_sets``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
+CodePointRanges: TypeAlias = "tuple[tuple[int, int], ...]"
 """Code points, first and last of each range, ascending, neither touching nor overlapping."""
 
 CODE_POINT_MAX = 0x10FFFF
@@ -22,10 +23,10 @@ NODES_MAX = 4_000
 """Nodes of a tree that is evaluated.  A subtree that a tree refers to twice counts twice, because every function that
 walks a tree visits it twice.  ``position_sets.STEPS_MAX`` refuses larger trees with look-around in any case."""
 
-_NOTHING = "[^\\x{0}-\\x{10ffff}]"
+_RE2_EMPTY_SET = "[^\\x{0}-\\x{10ffff}]"
 
 
-class At(Enum):
+class AnchorKind(Enum):
     """A place that takes no character."""
 
     START = "\\A"
@@ -35,127 +36,127 @@ class At(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chars:
+class CharacterSet:
     """One character of these."""
 
-    ranges: Ranges
+    ranges: CodePointRanges
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Concatenation:
     """One behind the other; of none, the empty text."""
 
-    items: tuple[Tree, ...]
+    items: tuple[RegexTree, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternation:
     """One of these."""
 
-    branches: tuple[Tree, ...]
+    branches: tuple[RegexTree, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repetition:
     """``least`` times or more, at most ``most``; None: without limit."""
 
-    body: Tree
+    body: RegexTree
     min_count: int
     max_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Anchor:
     """A place of this kind."""
 
-    kind: At
+    kind: AnchorKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class Lookaround:
     """A place from which the body matches on, or (``behind``) up to which it matches; or where it does not."""
 
-    body: Tree
+    body: RegexTree
     is_lookbehind: bool
     is_negative: bool
 
 
-Tree: TypeAlias = Chars | Sequence | Choice | Repeat | Place | Look
+RegexTree: TypeAlias = CharacterSet | Concatenation | Alternation | Repetition | Anchor | Lookaround
 
 
 # --- what can be said of a tree ---------------------------------------------------------------------------------
 
 
-def has_lookaround(tree: Tree) -> bool:
+def has_lookaround(tree: RegexTree) -> bool:
     """Whether a look-around is in it."""
     match tree:
-        case Look():
+        case Lookaround():
             return True
-        case Sequence(items):
+        case Concatenation(items):
             return any(map(has_lookaround, items))
-        case Choice(branches):
+        case Alternation(branches):
             return any(map(has_lookaround, branches))
-        case Repeat(body):
+        case Repetition(body):
             return has_lookaround(body)
-        case Chars() | Place():
+        case CharacterSet() | Anchor():
             return False
 
 
-def fixed_length(tree: Tree) -> int | None:
+def fixed_length(tree: RegexTree) -> int | None:
     """How many characters it takes wherever it matches; None when that differs, or is not obvious."""
     match tree:
-        case Chars():
+        case CharacterSet():
             return 1
-        case Place() | Look():
+        case Anchor() | Lookaround():
             return 0
-        case Sequence(items):
+        case Concatenation(items):
             lengths = [fixed_length(item) for item in items]
             return None if None in lengths else sum(length for length in lengths if length is not None)
-        case Choice(branches):
+        case Alternation(branches):
             different = {fixed_length(branch) for branch in branches}
             return different.pop() if len(different) == 1 else None
-        case Repeat(body, least, most):
+        case Repetition(body, least, most):
             length = fixed_length(body)
             return length * least if length is not None and most == least else None
 
 
-def may_be_empty_at_anchor(tree: Tree) -> bool:
+def may_be_empty_at_anchor(tree: RegexTree) -> bool:
     """Whether it can match without taking a character, but only in some places of a name."""
     return _may_be_empty(tree) and _has_anchor(tree)
 
 
-def _may_be_empty(tree: Tree) -> bool:
+def _may_be_empty(tree: RegexTree) -> bool:
     match tree:
-        case Chars():
+        case CharacterSet():
             return False
-        case Place() | Look():
+        case Anchor() | Lookaround():
             return True
-        case Sequence(items):
+        case Concatenation(items):
             return all(map(_may_be_empty, items))
-        case Choice(branches):
+        case Alternation(branches):
             return any(map(_may_be_empty, branches))
-        case Repeat(body, least):
+        case Repetition(body, least):
             return not least or _may_be_empty(body)
 
 
-def _has_anchor(tree: Tree) -> bool:
+def _has_anchor(tree: RegexTree) -> bool:
     match tree:
-        case Chars():
+        case CharacterSet():
             return False
-        case Place() | Look():
+        case Anchor() | Lookaround():
             return True
-        case Sequence(items):
+        case Concatenation(items):
             return any(map(_has_anchor, items))
-        case Choice(branches):
+        case Alternation(branches):
             return any(map(_has_anchor, branches))
-        case Repeat(body):
+        case Repetition(body):
             return _has_anchor(body)
 
 
 # --- sets of characters -----------------------------------------------------------------------------------------
 
 
-def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
+def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
     """The same set of characters in ascending ranges that neither touch nor overlap."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
@@ -166,7 +167,7 @@ def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
     return tuple(found)
 
 
-def complement(ranges: Ranges) -> Ranges:
+def complement(ranges: CodePointRanges) -> CodePointRanges:
     """All other characters."""
     gaps: list[tuple[int, int]] = []
     first_free = 0
@@ -179,7 +180,7 @@ def complement(ranges: Ranges) -> Ranges:
     return tuple(gaps)
 
 
-def intersection(one: Ranges, other: Ranges) -> Ranges:
+def intersection(one: CodePointRanges, other: CodePointRanges) -> CodePointRanges:
     """The characters that are in both."""
     return complement(merge_ranges([*complement(one), *complement(other)]))
 
@@ -187,40 +188,44 @@ def intersection(one: Ranges, other: Ranges) -> Ranges:
 # --- RE2's spelling ---------------------------------------------------------------------------------------------
 
 
-def to_re2(tree: Tree) -> str:
-    """The same language in RE2's spelling, to be matched against the whole name; the tree must be without ``Look``."""
+def to_re2(tree: RegexTree) -> str:
+    """The same language in RE2's spelling, to be matched against the whole name; the tree must be without
+    ``Lookaround``.
+    """
     match tree:
-        case Chars(ranges):
+        case CharacterSet(ranges):
             return _re2_character_set(ranges)
-        case Sequence(items):
-            return "".join(_grouped(item) if isinstance(item, Choice) else to_re2(item) for item in items)
-        case Choice(branches):
+        case Concatenation(items):
+            return "".join(_grouped(item) if isinstance(item, Alternation) else to_re2(item) for item in items)
+        case Alternation(branches):
             return "|".join(map(to_re2, branches))
-        case Place(at):
+        case Anchor(at):
             return at.value
-        case Repeat(body, least, most):
-            written = to_re2(body) if isinstance(body, Chars) else _grouped(body)
-            return written + _COUNTS.get((least, most), f"{{{least}}}")
-        case Look():
+        case Repetition(body, least, most):
+            written = to_re2(body) if isinstance(body, CharacterSet) else _grouped(body)
+            return written + _RE2_QUANTIFIERS.get((least, most), f"{{{least}}}")
+        case Lookaround():
             raise AssertionError("RE2 knows no look-around")
 
 
-_COUNTS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+_RE2_QUANTIFIERS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
-def _grouped(tree: Tree) -> str:
+def _grouped(tree: RegexTree) -> str:
     return f"(?:{to_re2(tree)})"
 
 
-def _re2_character_set(ranges: Ranges) -> str:
+def _re2_character_set(ranges: CodePointRanges) -> str:
     if not ranges:
-        return _NOTHING  # RE2 would take "[]" for the beginning of a class that holds "]".
+        return _RE2_EMPTY_SET  # RE2 would take "[]" for the beginning of a class that holds "]".
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _re2_character(ranges[0][0])
     if len(ranges) == 2 and ranges[0][0] == ranges[0][1] and ranges[1] == (ranges[0][0] + 32,) * 2:
         # RE2 takes [Kk] for "k in either case", and beside others of the kind it lets the Kelvin sign in as well.
         return f"(?:{_re2_character(ranges[0][0])}|{_re2_character(ranges[1][0])})"
-    inside = "".join(_re2_character(low) if low == high else f"{_re2_character(low)}-{_re2_character(high)}" for low, high in ranges)
+    inside = "".join(
+        _re2_character(low) if low == high else f"{_re2_character(low)}-{_re2_character(high)}" for low, high in ranges
+    )
     return f"[{inside}]"
 
 

@@ -14,49 +14,49 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
 from zkconsumer.core.commits import CONTROL_CHANGED
-from zkconsumer.core.events import Outcome, Timer
+from zkconsumer.core.events import MemberTimer, WriteOutcome
 from zkconsumer.core.partition import (
-    Drained,
-    HandedOver,
-    Lost,
-    NotReleased,
+    DrainCompleted,
+    OwnershipLost,
+    OwnershipReleased,
+    OwnerThreadChanged,
+    PartitionRevoked,
     PartitionState,
-    Released,
+    ReleaseFailed,
     ReleaseSent,
-    Revoked,
-    Settling,
+    SettleState,
 )
-from zkconsumer.core.stores import Stores
+from zkconsumer.core.stores import OffsetStoreSelection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.commits import Commits
-    from zkconsumer.core.events import ReleaseSettled
-    from zkconsumer.core.listener import Listener
-    from zkconsumer.core.partition import Partition
+    from zkconsumer.core.commits import OffsetCommitter
+    from zkconsumer.core.events import ReleaseOwnershipCompleted
+    from zkconsumer.core.listener import ListenerStateMachine
+    from zkconsumer.core.partition import PartitionStateMachine
     from zkconsumer.types import TopicPartition
 
 
-RELEASED = "released"
+DROP_REASON_RELEASED = "released"
 """Why a partition is dropped that was given back; any other reason is a loss."""
 
 
-class Releases:
+class PartitionReleaser:
     """What is on its way out."""
 
     def __init__(
         self,
-        partitions: dict[TopicPartition, Partition],
-        commits: Commits,
+        partitions: dict[TopicPartition, PartitionStateMachine],
+        commits: OffsetCommitter,
         new_ticket: Callable[[], int],
         *,
         drain_timeout_ms: int,
         settle_ms: int,
         commit_first: bool,
-        listener: Listener,
-        stores: Stores = Stores.ZOOKEEPER,
+        listener: ListenerStateMachine,
+        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
         kafka_timeout_ms: int = 0,
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
@@ -75,7 +75,7 @@ class Releases:
         self._commits_before_release = settle_ms > 0 or stores.uses_kafka
         self._is_kafka_timer_running = False
         self._logged_failures: dict[TopicPartition, str] = {}
-        self._tickets: dict[int, Mapping[TopicPartition, do.ReleaseOf]] = {}
+        self._tickets: dict[int, Mapping[TopicPartition, do.PartitionToRelease]] = {}
 
     @property
     def is_pending(self) -> bool:
@@ -86,21 +86,21 @@ class Releases:
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> list[Command]:
         """Stop these at once; those that were being read are drained first."""
-        leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(Revoked))
+        leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(PartitionRevoked))
         draining = tuple(tp for tp in leaving if self._partitions[tp].state is PartitionState.FETCHING)
         for tp in leaving:
-            self._partitions[tp].handle(Revoked())
+            self._partitions[tp].handle(PartitionRevoked())
         if not draining:
             return []
-        return [do.Drain(draining), do.StartTimer(Timer.DRAIN, self._drain_timeout_ms)]
+        return [do.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
 
     def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
         """The callers came back, or were given up on."""
         for tp, position in positions.items():
             held = self._partitions.get(tp)
             if held is not None and held.state is PartitionState.DRAINING:
-                held.handle(Drained(position))
-        return [] if self._draining() else [do.StopTimer(Timer.DRAIN)]
+                held.handle(DrainCompleted(position))
+        return [] if self._draining() else [do.StopTimer(MemberTimer.DRAIN)]
 
     def on_drain_timeout(self) -> list[Command]:
         """Do not wait for the callers any longer."""
@@ -109,14 +109,12 @@ class Releases:
             return []
         words = f"partitions={len(late)} first={late[0]}: the message in hand will be handed out again"
         return [
-            do.Count("drain_timeouts", len(late)),
-            do.Tell("WARNING", "drain-timeout", words),
-            do.GiveUpDrain(late),
+            do.IncrementCounter("drain_timeouts", len(late)),
+            do.LogEvent("WARNING", "drain-timeout", words),
+            do.ForceDrain(late),
         ]
 
-    def send(
-        self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
-    ) -> list[Command]:
+    def send(self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None) -> list[Command]:
         """Give back, in one write, what is drained, settled and in no commit under way."""
         out: list[Command] = []
         if self._commits_before_release:
@@ -125,19 +123,21 @@ class Releases:
         out += self._update_kafka_timer(ready)
         if not ready:
             return out
-        parts: dict[TopicPartition, do.ReleaseOf] = {}
+        parts: dict[TopicPartition, do.PartitionToRelease] = {}
         writes = self._commit_first and self._stores.uses_zookeeper
         for tp in ready:
             held = self._partitions[tp]
             offset = held.offset_for_zookeeper(held.position) if writes else None
             next_owner = moves.get(tp) if held.position >= 0 else None
-            parts[tp] = do.ReleaseOf(offset, held.stored, held.thread, next_owner, verify_owner=held.is_ownership_unknown)
+            parts[tp] = do.PartitionToRelease(
+                offset, held.stored, held.thread, next_owner, verify_owner=held.is_ownership_unknown
+            )
             held.handle(ReleaseSent())
         ticket = self._new_ticket()
         self._tickets[ticket] = parts
-        return [*out, do.Release(ticket, session_id, parts, control_version)]
+        return [*out, do.ReleaseOwnership(ticket, session_id, parts, control_version)]
 
-    def on_release_result(self, event: ReleaseSettled) -> list[Command]:
+    def on_release_result(self, event: ReleaseOwnershipCompleted) -> list[Command]:
         """Take the answer in."""
         parts = self._tickets.pop(event.ticket, None)
         if parts is None:
@@ -148,52 +148,52 @@ class Releases:
         for tp, written in sorted(event.results.items()):
             held = self._partitions[tp]
             out += self._commits.report_rewound(tp, written)
-            if written.outcome is Outcome.DONE and written.is_thread_changed:
+            if written.outcome is WriteOutcome.DONE and written.is_thread_changed:
                 if parts[tp].offset is None:
                     held.stored = written.stored
                 else:
                     held.record_zookeeper_write(written.stored, held.reset_count)
                 moved[tp] = parts[tp].next_owner or held.thread
-                held.handle(HandedOver(moved[tp], written.czxid))
-            elif written.outcome is Outcome.DONE:
-                held.handle(Released())
+                held.handle(OwnerThreadChanged(moved[tp], written.czxid))
+            elif written.outcome is WriteOutcome.DONE:
+                held.handle(OwnershipReleased())
                 gone.append(tp)
-            elif written.outcome is Outcome.NOT_OWNER:
+            elif written.outcome is WriteOutcome.NOT_OWNER:
                 if not parts[tp].verify_owner:
-                    out.append(do.Tell("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
-                held.handle(Lost())
+                    out.append(do.LogEvent("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
+                held.handle(OwnershipLost())
                 gone.append(tp)
             else:
-                held.handle(NotReleased(is_outcome_unknown=written.outcome is Outcome.UNKNOWN))
-                if written.outcome is not Outcome.UNKNOWN:
+                held.handle(ReleaseFailed(is_outcome_unknown=written.outcome is WriteOutcome.UNKNOWN))
+                if written.outcome is not WriteOutcome.UNKNOWN:
                     self.unreleasable[tp] = written.why
                     if written.why not in (CONTROL_CHANGED, self._logged_failures.get(tp)):
                         self._logged_failures[tp] = written.why
-                        out.append(do.Tell("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+                        out.append(do.LogEvent("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
         for tp in (*gone, *moved):
             self._logged_failures.pop(tp, None)
         for tp in gone:
             del self._partitions[tp]
         if moved:
-            out.append(do.MoveThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
+            out.append(do.MoveToThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
         if gone:
-            out.append(do.Drop(tuple(gone), RELEASED))
+            out.append(do.DropPartitions(tuple(gone), DROP_REASON_RELEASED))
         return out
 
     def on_settle_timeout(self) -> None:
         """The nodes were held for long enough."""
         for held in self._partitions.values():
-            if held.settle_state is Settling.WAITING:
-                held.settle_state = Settling.DONE
+            if held.settle_state is SettleState.WAITING:
+                held.settle_state = SettleState.DONE
 
     def on_kafka_timeout(self) -> list[Command]:
         """Do not wait for Kafka any longer: others wait for these partitions."""
         self._is_kafka_timer_running = False
-        late = [tp for tp in self._drained() if self._settling(tp) in (Settling.NOT_STARTED, Settling.COMMITTING)]
+        late = [tp for tp in self._drained() if self._settling(tp) in (SettleState.NOT_STARTED, SettleState.COMMITTING)]
         if not late:
             return []
         for tp in late:
-            self._partitions[tp].settle_state = Settling.COMMITTING
+            self._partitions[tp].settle_state = SettleState.COMMITTING
         there = "; ZooKeeper has them" if self._stores.uses_zookeeper else ": what was read since is handed out again"
         words = (
             f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are given back, and the "
@@ -201,8 +201,8 @@ class Releases:
         )
         why = f"the coordinator did not answer within {self.kafka_timeout_ms} ms, and the partitions had to be released"
         return [
-            do.Count("kafka_release_timeouts", len(late)),
-            do.Tell("WARNING", "kafka-release-timeout", words),
+            do.IncrementCounter("kafka_release_timeouts", len(late)),
+            do.LogEvent("WARNING", "kafka-release-timeout", words),
             *self._commits.abandon_kafka_commit(why),
         ]
 
@@ -224,7 +224,9 @@ class Releases:
         ]
 
     def _ready(self) -> list[TopicPartition]:
-        return [tp for tp in self._drained() if tp not in self._commits.in_flight and not self._has_pending_commit_call(tp)]
+        return [
+            tp for tp in self._drained() if tp not in self._commits.in_flight and not self._has_pending_commit_call(tp)
+        ]
 
     def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
         """Whether the program's commit of it waits for its turn, and the release would not write it."""
@@ -235,14 +237,20 @@ class Releases:
 
         It goes on from one commit to the next: what is drained waits for the commit of the change, then for its own.
         """
-        waits = self._stores.uses_kafka and self._commits.is_in_progress and any(tp not in ready for tp in self._drained())
+        waits = (
+            self._stores.uses_kafka and self._commits.is_in_progress and any(tp not in ready for tp in self._drained())
+        )
         if waits == self._is_kafka_timer_running:
             return []
         self._is_kafka_timer_running = waits
-        return [do.StartTimer(Timer.RELEASE_WAITS_FOR_KAFKA, self.kafka_timeout_ms) if waits else do.StopTimer(Timer.RELEASE_WAITS_FOR_KAFKA)]
+        return [
+            do.StartTimer(MemberTimer.RELEASE_WAITS_FOR_KAFKA, self.kafka_timeout_ms)
+            if waits
+            else do.StopTimer(MemberTimer.RELEASE_WAITS_FOR_KAFKA)
+        ]
 
     def _is_settled(self, tp: TopicPartition) -> bool:
-        return self._settling(tp) is Settling.DONE
+        return self._settling(tp) is SettleState.DONE
 
     def _settle(
         self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
@@ -254,18 +262,18 @@ class Releases:
         """
         out: list[Command] = []
         if not self._commits.is_in_progress:
-            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is Settling.NOT_STARTED]
+            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is SettleState.NOT_STARTED]
             if fresh and self._commit_first:
                 positions = {tp: self._partitions[tp].position for tp in fresh}
                 out += self._commits.send(
                     positions, session_id, control_version, repeats=False, attempts=self.kafka_attempts
                 )
             for tp in fresh:
-                self._partitions[tp].settle_state = Settling.COMMITTING
-        committed = [tp for tp in self._ready() if self._settling(tp) is Settling.COMMITTING]
+                self._partitions[tp].settle_state = SettleState.COMMITTING
+        committed = [tp for tp in self._ready() if self._settling(tp) is SettleState.COMMITTING]
         for tp in committed:
-            self._partitions[tp].settle_state = Settling.WAITING if self._settle_ms else Settling.DONE
-        return [*out, do.StartTimer(Timer.SETTLE, self._settle_ms)] if committed and self._settle_ms else out
+            self._partitions[tp].settle_state = SettleState.WAITING if self._settle_ms else SettleState.DONE
+        return [*out, do.StartTimer(MemberTimer.SETTLE, self._settle_ms)] if committed and self._settle_ms else out
 
-    def _settling(self, tp: TopicPartition) -> Settling:
+    def _settling(self, tp: TopicPartition) -> SettleState:
         return self._partitions[tp].settle_state

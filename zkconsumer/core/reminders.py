@@ -1,20 +1,20 @@
 """When a problem is logged: when it is seen first, and again after long pauses for as long as it lasts.  Pure.
 
-    seen --after first_after_ms--> due, then due again every repeat_ms --not seen any more--> forgotten
+seen --after first_after_ms--> due, then due again every repeat_ms --not seen any more--> forgotten
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-REPEAT_MS = 60_000
+LOG_REPEAT_MS = 60_000
 """The pause between two lines about the same problem."""
 
 
-class Reminders:
+class LogRateLimiter:
     """One instance for each kind of problem; a problem is named by a text, such as a topic."""
 
-    def __init__(self, *, first_after_ms: int = 0, repeat_ms: int = REPEAT_MS) -> None:
+    def __init__(self, *, first_after_ms: int = 0, repeat_ms: int = LOG_REPEAT_MS) -> None:
         self._first_after_ms = first_after_ms
         self._repeat_ms = repeat_ms
         self._due_ms: dict[str, int] = {}

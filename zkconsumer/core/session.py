@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.core.commands import SetLease
 from zkconsumer.core.events import SessionAnswered, SessionClosed, SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.core.machine import Machine, Table, transitions_to, stays_in_state
+from zkconsumer.core.machine import StateMachine, TransitionTable, stays_in_state, transitions_to
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 PROBES_PER_TIMEOUT = 6
@@ -48,21 +48,21 @@ class SessionState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveSession:
     """A session: its id, and its negotiated time-out."""
 
     session_id: int
     timeout_ms: int
 
 
-class Session(Machine):
+class SessionStateMachine(StateMachine):
     """Which session lives, and until when its lease runs."""
 
     INITIAL = SessionState.CONNECTING
 
     def __init__(self) -> None:
         super().__init__()
-        self.live: Live | None = None
+        self.live: LiveSession | None = None
         self.lease_until_ms = NO_LEASE_MS
 
     @property
@@ -79,7 +79,7 @@ class Session(Machine):
     def _connected(self, event: SessionConnected) -> tuple[SessionState, list[Any]]:
         if self.live is None or self.live.session_id != event.session_id:
             self.lease_until_ms = NO_LEASE_MS
-        self.live = Live(event.session_id, event.timeout_ms)
+        self.live = LiveSession(event.session_id, event.timeout_ms)
         return SessionState.CONNECTED, [SetLease(self.lease_until_ms)]
 
     @transitions_to(SessionState.SUSPENDED)
@@ -109,7 +109,7 @@ class Session(Machine):
         self.lease_until_ms = NO_LEASE_MS
         return SessionState.CLOSED, [SetLease(NO_LEASE_MS)]
 
-    TRANSITIONS: ClassVar[Table] = {
+    TRANSITIONS: ClassVar[TransitionTable] = {
         (SessionState.CONNECTING, SessionConnected): _connected,
         (SessionState.CONNECTING, SessionClosed): _closed,
         (SessionState.CONNECTED, SessionConnected): _connected,

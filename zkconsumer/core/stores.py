@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-ZOOKEEPER, KAFKA = "ZooKeeper", "Kafka"
+ZOOKEEPER_NAME, KAFKA_NAME = "ZooKeeper", "Kafka"
 
 
-class Stores(Enum):
+class OffsetStoreSelection(Enum):
     """Which stores are read and written."""
 
     ZOOKEEPER = "zookeeper"
@@ -23,15 +23,15 @@ class Stores(Enum):
     @property
     def uses_zookeeper(self) -> bool:
         """Whether offset znodes are read and written."""
-        return self is not Stores.KAFKA
+        return self is not OffsetStoreSelection.KAFKA
 
     @property
     def uses_kafka(self) -> bool:
         """Whether the group's coordinator is asked."""
-        return self is not Stores.ZOOKEEPER
+        return self is not OffsetStoreSelection.ZOOKEEPER
 
 
-class Source(Enum):
+class OffsetSource(Enum):
     """Which store said where a partition starts."""
 
     ZOOKEEPER = "zookeeper"
@@ -41,7 +41,7 @@ class Source(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NotWritten:
+class CommitFailure:
     """Why an offset was not written.  ``store`` is empty when that has nothing to do with a store.
 
     ``is_final``: another try cannot help while things are as they are.  ``is_passing``: it helps in a moment, as the

@@ -17,7 +17,7 @@ from zkconsumer.errors import MalformedZnode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
 
 STATIC_PATTERN = "static"
 WHITE_LIST_PATTERN = Whitelist.pattern
@@ -152,7 +152,7 @@ def construct_topic_count(consumer: str, pattern: str, subscription: Mapping[str
     return WildcardTopicCount(consumer, kind(raw), subscription[raw])
 
 
-def allowed_topics(subscription: Subscription, all_topics: Iterable[str]) -> set[str]:
+def allowed_topics(subscription: TopicSubscription, all_topics: Iterable[str]) -> set[str]:
     """The topics that a subscription takes: those that it names, or those of the cluster that its filter allows.
 
     Internal topics are among them: whether they are excluded is the setting of whoever computes the assignment.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import re2
 
 from zkconsumer.core import java_regex
-from zkconsumer.core.java_characters import NotEvaluable, NotJava
+from zkconsumer.core.java_characters import InvalidJavaRegexError, UnsupportedJavaRegexError
 from zkconsumer.core.position_sets import STEPS_MAX, full_match, steps_max
 from zkconsumer.core.regex_tree import has_lookaround, to_re2
 from zkconsumer.errors import InvalidTopicFilter, UsageError
@@ -23,7 +23,7 @@ from zkconsumer.errors import InvalidTopicFilter, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.core.regex_tree import Tree
+    from zkconsumer.core.regex_tree import RegexTree
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of Kafka itself.  Members up to 0.10.2 know the first only; brokers have the second from 0.11 on."""
@@ -31,14 +31,14 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 PATTERN_CHARS_MAX = 1024
 """Longer patterns are not evaluated, whoever wrote them."""
 
-_COMPILED_MAX = 64
+_COMPILED_PATTERNS_MAX = 64
 """Patterns that are kept compiled; RE2 may take some megabytes for one of them."""
 
-_VERDICTS_MAX = 4_096
+_CHECKED_PATTERNS_MAX = 4_096
 """Patterns of at most ``PATTERN_CHARS_MAX`` characters for which the verdict is kept: accepted, or the reason of the
 refusal.  A member asks for the filter of every other member at every change of the group."""
 
-_MATCHED_MAX = 100_000
+_MATCH_RESULTS_MAX = 100_000
 """Answers that are kept: every member's filter is asked of every topic, at every change of the group."""
 
 _TRIMMED = "".join(map(chr, range(0x21)))
@@ -135,7 +135,7 @@ def normalise(raw: str) -> str:
     return _TRAILING_QUOTES.sub("", text.lstrip("\"'"))
 
 
-@lru_cache(maxsize=_MATCHED_MAX)
+@lru_cache(maxsize=_MATCH_RESULTS_MAX)
 def _is_match(pattern: str, topic: str) -> bool:
     return _compiled(pattern)(topic)
 
@@ -151,13 +151,14 @@ def _check(pattern: str) -> None:
     if refusal.is_invalid:
         hint = " (all topics are '.*')" if pattern == "*" else ""
         raise InvalidTopicFilter(
-            f"{_shortened(pattern)} is an invalid regex{hint}. There is {refusal.what} at character {refusal.position + 1}"
+            f"{_shortened(pattern)} is an invalid regex{hint}. There is {refusal.what} at character "
+            f"{refusal.position + 1}"
         )
     raise PatternNotEvaluable(pattern, refusal.position, refusal.what)
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _PatternError:
     """Why a pattern is not evaluated.  ``is_invalid``: no Java compiles it.  ``position``: characters from 0."""
 
     is_invalid: bool
@@ -165,23 +166,23 @@ class _Refusal:
     what: str
 
 
-@lru_cache(maxsize=_VERDICTS_MAX)
-def _pattern_error(pattern: str) -> _Refusal | None:
+@lru_cache(maxsize=_CHECKED_PATTERNS_MAX)
+def _pattern_error(pattern: str) -> _PatternError | None:
     """Why this pattern of at most ``PATTERN_CHARS_MAX`` characters is refused; None: it can be evaluated."""
     try:
         _compiled(pattern)
-    except NotJava as e:
-        return _Refusal(True, e.position, e.what)
-    except NotEvaluable as e:
-        return _Refusal(False, e.position, e.what)
+    except InvalidJavaRegexError as e:
+        return _PatternError(True, e.position, e.what)
+    except UnsupportedJavaRegexError as e:
+        return _PatternError(False, e.position, e.what)
     except re2.error as e:
-        return _Refusal(False, 0, f"it is too large for the matcher ({e})")
+        return _PatternError(False, 0, f"it is too large for the matcher ({e})")
     return None
 
 
-@lru_cache(maxsize=_COMPILED_MAX)
+@lru_cache(maxsize=_COMPILED_PATTERNS_MAX)
 def _compiled(pattern: str) -> Callable[[str], bool]:
-    """A test for a whole name.  Raises ``NotJava``, ``NotEvaluable`` and ``re2.error``."""
+    """A test for a whole name.  Raises ``InvalidJavaRegexError``, ``UnsupportedJavaRegexError`` and ``re2.error``."""
     options = re2.Options()
     options.log_errors = False
     tree = java_regex.parse_java_regex(pattern)
@@ -196,10 +197,10 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def _by_position_sets(tree: Tree) -> Callable[[str], bool]:
-    """For what RE2 does not know.  Raises ``NotEvaluable``."""
+def _by_position_sets(tree: RegexTree) -> Callable[[str], bool]:
+    """For what RE2 does not know.  Raises ``UnsupportedJavaRegexError``."""
     if steps_max(tree) > STEPS_MAX:
-        raise NotEvaluable(0, "it looks around, and could take too many steps to match")
+        raise UnsupportedJavaRegexError(0, "it looks around, and could take too many steps to match")
     return partial(full_match, tree)
 
 

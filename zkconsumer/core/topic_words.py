@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-NAMED_MAX = 5
+TOPICS_NAMED_MAX = 5
 """Topics of a filter that are named one by one."""
 
 
@@ -19,5 +19,5 @@ def missing_topic_message(topic: str) -> str:
 def filter_topics_message(before: AbstractSet[str], now: AbstractSet[str]) -> str:
     """Of the topics that a filter takes, and of those that came and went since the last line."""
     came, gone = sorted(now - before), sorted(before - now)
-    words = f"topics={len(now)} came={len(came)} {came[:NAMED_MAX]} gone={len(gone)} {gone[:NAMED_MAX]}"
+    words = f"topics={len(now)} came={len(came)} {came[:TOPICS_NAMED_MAX]} gone={len(gone)} {gone[:TOPICS_NAMED_MAX]}"
     return words if now else f"{words}: no topic matches the filter; one that is created later is read"

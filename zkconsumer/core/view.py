@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 
-STATIC = "static"
+STATIC_SUBSCRIPTION = "static"
 """The pattern kind of a subscription that names its topics; ``white_list`` and ``black_list`` are the others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSubscription:
     """What one member wants: a pattern kind and topic (or regular expression) -> threads, in document order."""
 
     pattern: str
@@ -28,11 +28,11 @@ class Subscription:
     @property
     def is_filter(self) -> bool:
         """Whether the topics are chosen by a regular expression."""
-        return self.pattern != STATIC and bool(self.topics)
+        return self.pattern != STATIC_SUBSCRIPTION and bool(self.topics)
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class GroupControl:
     """The control znode of a group on the move (``/zkconsumer/groups/G``), at one version."""
 
     version: int
@@ -54,11 +54,11 @@ class GroupView:
     znode was created, where topics are read from ZooKeeper.
     """
 
-    members: Mapping[str, Subscription]
+    members: Mapping[str, TopicSubscription]
     partitions_by_topic: Mapping[str, tuple[int, ...]]
     ignored_registrations: Mapping[str, str] = field(default_factory=dict)
     missing_topics: frozenset[str] = frozenset()
     owners: Mapping[TopicPartition, str] | None = None
-    control: Control | None = None
+    control: GroupControl | None = None
     all_topics: tuple[str, ...] | None = None
     topic_czxids: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""``AnyBroker``: a question that every broker can answer, put to one after the other until one does."""
+"""``BootstrapClient``: a question that every broker can answer, put to one after the other until one does."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.versions import negotiate
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.connection import Connect, Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.connection import Connection, ConnectionFactory
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 T = TypeVar("T")
 
 
-class Diagnose(Protocol):
-    """Finds out whether a port that broke the connection speaks another protocol; see ``SecureConnect.diagnose``."""
+class PortDiagnosis(Protocol):
+    """Finds out whether a port that broke the connection speaks another protocol; see
+    ``SecureConnectionFactory.diagnose``.
+    """
 
     def __call__(self, host: str, port: int, error: Exception) -> AuthenticationException | None: ...
 
 
-class NoBrokerAnswers(BrokerUnreachable):
+class NoBrokerAvailableError(BrokerUnreachable):
     """None of the brokers answered; the text has what was wrong with the last one.
 
-    ``refused`` is the first of those that refused us, or that we refused, for good; None if there was no such.
+    ``authentication_error`` is the first of those that refused us, or that we refused, for good; None if there was no
+    such.
     """
 
     def __init__(self, words: str, refused: AuthenticationException | None = None) -> None:
@@ -41,7 +44,7 @@ class NoBrokerAnswers(BrokerUnreachable):
         self.authentication_error = refused
 
 
-class AnyBroker:
+class BootstrapClient:
     """Asks the brokers that ``find_brokers`` gives, in random order; for one thread at a time.
 
     ``interrupt`` alone may come from any thread: it ends the question that is being asked.
@@ -49,12 +52,12 @@ class AnyBroker:
 
     def __init__(
         self,
-        connect: Connect,
+        connect: ConnectionFactory,
         find_brokers: Callable[[], Sequence[BrokerAddress]],
         client_id: str,
         timeout_ms: int,
         *,
-        diagnose: Diagnose | None = None,
+        diagnose: PortDiagnosis | None = None,
         nobody: str = "there is no broker to ask",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -81,7 +84,7 @@ class AnyBroker:
 
     def execute(
         self,
-        question: Callable[[Connection, ApiRanges, int], T],
+        question: Callable[[Connection, SupportedVersions, int], T],
         is_stopped: Callable[[], bool] = lambda: False,
         *,
         limit_ms: int | None = None,
@@ -89,12 +92,12 @@ class AnyBroker:
         """``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
 
         ``limit_ms``: no further broker is asked after that time, and none is given longer.  Raises what
-        ``find_brokers`` raises (``WorldError``), ``NoBrokerAnswers``, and ``ConnectorClosed`` when it was interrupted
-        or ``is_stopped``.
+        ``find_brokers`` raises (``UnavailableError``), ``NoBrokerAvailableError``, and ``ConnectorClosed`` when it was
+        interrupted or ``is_stopped``.
         """
         brokers = list(self._find_brokers())
         if not brokers:
-            raise NoBrokerAnswers(self._nobody)
+            raise NoBrokerAvailableError(self._nobody)
         random.shuffle(brokers)
         deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
         trouble = ""
@@ -118,12 +121,14 @@ class AnyBroker:
             else:
                 self._has_answered = True
                 return answer
-        raise NoBrokerAnswers(f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused)
+        raise NoBrokerAvailableError(
+            f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused
+        )
 
     def _execute_on(
         self,
         broker: BrokerAddress,
-        question: Callable[[Connection, ApiRanges, int], T],
+        question: Callable[[Connection, SupportedVersions, int], T],
         is_stopped: Callable[[], bool],
         timeout_ms: int,
     ) -> T:

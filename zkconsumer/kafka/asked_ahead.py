@@ -12,21 +12,21 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.connection import Connection, Pending
+    from zkconsumer.kafka.connection import Connection, PendingRequest
     from zkconsumer.types import TopicPartition
     from zkconsumer.wire.schemas.table import Api
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-QUESTION_BYTES_MAX = 16 * 1024
+PARTITIONS_BYTES_MAX = 16 * 1024
 """Of the partitions in one question: a sixth of a broker's socket (``socket.receive.buffer.bytes`` as shipped)."""
 
-TOPIC_BYTES = 6
-PARTITION_BYTES = 4
+TOPIC_OVERHEAD_BYTES = 6
+PARTITION_OVERHEAD_BYTES = 4
 """What stands in a question for each, besides the name."""
 
-AHEAD_MAX = 2
+REQUESTS_IN_FLIGHT_MAX = 2
 """Questions that have no answer yet."""
 
 
@@ -36,13 +36,13 @@ def split_partitions(partitions: Collection[TopicPartition]) -> Iterator[list[To
     size = 0
     topic: str | None = None
     for tp in partitions:
-        if size >= QUESTION_BYTES_MAX:
+        if size >= PARTITIONS_BYTES_MAX:
             yield some
             some, size, topic = [], 0, None
-        size += PARTITION_BYTES
+        size += PARTITION_OVERHEAD_BYTES
         if tp.topic != topic:
             topic = tp.topic
-            size += TOPIC_BYTES + len(topic)
+            size += TOPIC_OVERHEAD_BYTES + len(topic)
         some.append(tp)
     yield some
 
@@ -54,10 +54,10 @@ def send_pipelined(
 
     Raises what ``Connection.send`` and ``receive`` raise.
     """
-    on_their_way: deque[Pending[R]] = deque()
+    on_their_way: deque[PendingRequest[R]] = deque()
     for question in questions:
         on_their_way.append(connection.send(api, version, question, timeout_ms))
-        if len(on_their_way) == AHEAD_MAX:
+        if len(on_their_way) == REQUESTS_IN_FLIGHT_MAX:
             yield connection.receive(on_their_way.popleft(), timeout_ms)
     for last in on_their_way:
         yield connection.receive(last, timeout_ms)

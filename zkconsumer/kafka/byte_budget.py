@@ -1,6 +1,6 @@
 """``ByteBudget``: how much memory the fetched and the decompressed bytes of one connector may take.
 
-    fetcher --room--> ByteBudget --looks at--> queues (chunks, expanded_bytes) and shares (waiting, asked_bytes)
+    fetcher --room--> ByteBudget --looks at--> queues (chunks, expanded_bytes) and shares (waiting, reserved_bytes)
        ^                  |
        '-- 0: no room ----'   the fetcher asks when a stream goes on, and after a while
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from zkconsumer.wire.primitives import RecordSet
 
 
-class Share:
-    """What one fetcher thread holds: ``waiting``, the chunks that are not in their queues yet, and ``asked_bytes``,
+class BudgetReservation:
+    """What one fetcher thread holds: ``waiting``, the chunks that are not in their queues yet, and ``reserved_bytes``,
     what the answer to its request in flight may bring."""
 
     def __init__(self) -> None:
@@ -34,15 +34,16 @@ class Share:
 class ByteBudget:
     """The bytes of one connector: all its fetcher threads and streams.  Everything may be called from any thread.
 
-    ``bytes_max``: the setting ``queued.max.bytes``.  ``is_short``: a fetcher waits for room.  Read without the lock.
+    ``bytes_max``: the setting ``queued.max.bytes``.  ``has_waiting_fetcher``: a fetcher waits for room.  Read without
+    the lock.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._lock = threading.Lock()
         self._queues: list[ChunkQueue] = []
-        self._shares: list[Share] = []
-        self._short: set[Share] = set()
+        self._shares: list[BudgetReservation] = []
+        self._short: set[BudgetReservation] = set()
 
     @property
     def has_waiting_fetcher(self) -> bool:
@@ -54,14 +55,14 @@ class ByteBudget:
             if queue not in self._queues:
                 self._queues.append(queue)
 
-    def add_reservation(self) -> Share:
+    def add_reservation(self) -> BudgetReservation:
         """For one more fetcher thread."""
         with self._lock:
-            share = Share()
+            share = BudgetReservation()
             self._shares.append(share)
             return share
 
-    def remove_reservation(self, share: Share) -> None:
+    def remove_reservation(self, share: BudgetReservation) -> None:
         """Its fetcher thread has ended."""
         with self._lock:
             self._shares.remove(share)
@@ -73,7 +74,7 @@ class ByteBudget:
         with self._lock:
             return self._held()
 
-    def reserve(self, share: Share, chunk_bytes: int, most: int) -> int:
+    def reserve(self, share: BudgetReservation, chunk_bytes: int, most: int) -> int:
         """Reserve room for the answer to one request, at most ``most`` bytes; 0: there is none, ask again later.
 
         ``chunk_bytes``: what one partition may bring.  Room for one chunk is enough to ask.  A fetcher gets at most
@@ -92,14 +93,14 @@ class ByteBudget:
             share.reserved_bytes = room
             return room
 
-    def reserve_over_limit(self, share: Share, chunk_bytes: int) -> int:
+    def reserve_over_limit(self, share: BudgetReservation, chunk_bytes: int) -> int:
         """Room for one chunk although there is none: for a stream that has nothing."""
         with self._lock:
             self._short.discard(share)
             share.reserved_bytes = chunk_bytes
             return chunk_bytes
 
-    def release(self, share: Share) -> None:
+    def release(self, share: BudgetReservation) -> None:
         """No request is in flight, and none is to be made now."""
         with self._lock:
             self._short.discard(share)

@@ -35,20 +35,20 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
-from zkconsumer.types import Place, TopicPartition
+from zkconsumer.types import RecordSetPosition, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 
 if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
 
-LEASE_WAIT_MS = 100
+LEASE_POLL_MS = 100
 
-TWO_THREADS = (
+TWO_THREADS_MESSAGE = (
     "two threads are inside one stream's iterator: give each thread a stream of its own (the number in "
     "create_message_streams), or hold a lock of yours around has_next, next and all that belongs to a record"
 )
 
-SIGNAL_HANDLER = (
+SIGNAL_HANDLER_MESSAGE = (
     "a signal handler calls the stream's iterator that it has interrupted: let the handler set a flag, or raise an "
     "exception, and read on when it has returned"
 )
@@ -67,7 +67,7 @@ class IteratorState(Enum):
     DONE = "done"
 
 
-class Poison(NamedTuple):
+class PoisonMessage(NamedTuple):
     """A message that cannot be handed out.  ``offset``: where the stream stands; ``next_offset``: where a skip leads.
 
     Damage inside a batch concerns all of it, so there may be several messages between the two.
@@ -83,7 +83,7 @@ class ChunkReader(Generic[U]):
     """The chunks of one stream.
 
     ``_open``     the chunk that is read and its decoder; only a cache of ``queue.reading``, None: open that one again.
-    ``_placed``   the chunk whose ``Place`` the tally has: a decoder that was interrupted continues near where it was.
+    ``_placed``   the chunk whose ``RecordSetPosition`` the tally has: an interrupted decoder continues near it.
     ``_poison``   set when a message was raised, until it is skipped or its chunk is opened again.
     """
 
@@ -96,7 +96,7 @@ class ChunkReader(Generic[U]):
         self._open: tuple[FetchedDataChunk, Iterator[U]] | None = None
         self._resumable_chunk: FetchedDataChunk | None = None
         self._failure: BaseException | None = None
-        self._poison: tuple[FetchedDataChunk, Poison, int] | None = None
+        self._poison: tuple[FetchedDataChunk, PoisonMessage, int] | None = None
         self._reported_poison: tuple[TopicPartition, int] | None = None
         lease.add_wake_up(queue.wake_up)
 
@@ -132,10 +132,10 @@ class ChunkReader(Generic[U]):
     # --- poison -------------------------------------------------------------------------------------------------
 
     @property
-    def poison(self) -> Poison | None:
+    def poison(self) -> PoisonMessage | None:
         return None if self._poison is None or self._poison[0].is_stale else self._poison[1]
 
-    def skip_poison(self) -> Poison | None:
+    def skip_poison(self) -> PoisonMessage | None:
         """See ``ConsumerIterator.skip_poison``.  ``_poison`` goes last: interrupted, it may be called again."""
         self._check_no_call_running()
         if self._poison is None:
@@ -235,7 +235,7 @@ class ChunkReader(Generic[U]):
             info.mark_consumed(taken.fetch_offset, taken.resets)
         self._poison = None
         if self._resumable_chunk is not taken:
-            info.tally.position = Place()
+            info.tally.position = RecordSetPosition()
             self._resumable_chunk = taken
         return taken, self._decode(taken, self._first_undelivered(taken))
 
@@ -248,8 +248,8 @@ class ChunkReader(Generic[U]):
                 raise ConsumerTimeoutException(
                     f"ZooKeeper has not answered lately, so nothing was handed out for {waited_ms} ms"
                 )
-            left_ms = LEASE_WAIT_MS if self.timeout_ms is None else self.timeout_ms - waited_ms
-            self._queue.wake_up.wait(min(LEASE_WAIT_MS, left_ms))
+            left_ms = LEASE_POLL_MS if self.timeout_ms is None else self.timeout_ms - waited_ms
+            self._queue.wake_up.wait(min(LEASE_POLL_MS, left_ms))
             if chunk.is_stale or self._queue.is_ended:
                 return False
         return True
@@ -266,7 +266,7 @@ class ChunkReader(Generic[U]):
         placed = type(error)(
             f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() goes on at offset {next_offset}"
         )
-        return self._set_poison(chunk, Poison(chunk.info.tp, offset, next_offset, placed), next_position)
+        return self._set_poison(chunk, PoisonMessage(chunk.info.tp, offset, next_offset, placed), next_position)
 
     def _too_large_error(self, chunk: FetchedDataChunk) -> Exception:
         tp, offset = chunk.info.tp, chunk.fetch_offset
@@ -279,9 +279,9 @@ class ChunkReader(Generic[U]):
             f"(It has {head.size_bytes if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
             f"skip_poison() goes on at offset {next_offset}.)"
         )
-        return self._set_poison(chunk, Poison(tp, offset, next_offset, error), 0)
+        return self._set_poison(chunk, PoisonMessage(tp, offset, next_offset, error), 0)
 
-    def _set_poison(self, chunk: FetchedDataChunk, poison: Poison, next_position: int) -> Exception:
+    def _set_poison(self, chunk: FetchedDataChunk, poison: PoisonMessage, next_position: int) -> Exception:
         self._poison = chunk, poison, next_position
         self._state = IteratorState.NOT_READY
         if self.on_poison is not None and self._reported_poison != (poison.tp, poison.offset):

@@ -1,7 +1,7 @@
 """What travels from a fetcher to a stream: chunks of raw record sets, through a bounded queue.
 
     FetcherThread --offer--> ChunkQueue --take--> ConsumerIterator
-                  <- on_room -          (one queue a stream; full from ``queued.max.message.chunks`` on)
+                  <- on_space_available -          (one queue a stream; full from ``queued.max.message.chunks`` on)
 
 A chunk is one partition's part of one fetch answer, as it came: nothing is decoded before the stream opens it.
 ``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition leaves, ``is_live`` becomes false and
@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.handout_state import NOTHING_IN_HAND, OwnershipState, QueueState
+from zkconsumer.base.handout_state import NO_UNACKNOWLEDGED_OFFSET, OwnershipState, QueueState
 from zkconsumer.base.wakeup import WakeUp
-from zkconsumer.core.stores import Source
-from zkconsumer.types import Tally
+from zkconsumer.core.stores import OffsetSource
+from zkconsumer.types import RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ INVALID_OFFSET = -1
 """``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
 
 
-class AnswerTime:
+class LastResponseTime:
     """When the last answer came that a fetcher thread has taken in, in ms of its clock."""
 
     __slots__ = ("at_ms",)
@@ -56,8 +56,8 @@ class PartitionTopicInfo(OwnershipState):
     refuses interpreters without it.
 
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
-    ``high_watermark`` is what the broker said in its last answer, at ``answered_at_ms``.  ``answers``: the time of the
-    last answer to requests that ask for this partition, whether or not the answer says something of it.  ``tally``
+    ``high_watermark`` is what the broker said in its last answer, at ``last_response_ms``.  ``answers``: the time of
+    the last answer to requests that ask for this partition, whether or not the answer says something of it.  ``tally``
     counts the messages that the stream has read.
 
     ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
@@ -66,17 +66,17 @@ class PartitionTopicInfo(OwnershipState):
 
     __slots__ = (
         "_answered_at_ms",
-        "last_response",
+        "current_chunk",
         "fetch_offset",
         "high_watermark",
-        "unread_chunks",
-        "current_chunk",
+        "last_response",
         "queue",
         "source",
         "start_offset",
         "tally",
         "thread",
         "tp",
+        "unread_chunks",
     )
 
     def __init__(
@@ -85,8 +85,8 @@ class PartitionTopicInfo(OwnershipState):
         thread: str,
         queue: ChunkQueue,
         offset: int,
-        source: Source = Source.NEITHER,
-        tally: Tally | None = None,
+        source: OffsetSource = OffsetSource.NEITHER,
+        tally: RecordCounter | None = None,
     ) -> None:
         super().__init__()
         self.tp = tp
@@ -96,9 +96,9 @@ class PartitionTopicInfo(OwnershipState):
         self.start_offset = max(offset, INVALID_OFFSET)
         self.source = source
         self.high_watermark = INVALID_OFFSET
-        self.last_response: AnswerTime | None = None
+        self.last_response: LastResponseTime | None = None
         self._answered_at_ms = 0
-        self.tally = Tally() if tally is None else tally
+        self.tally = RecordCounter() if tally is None else tally
         self.current_chunk: FetchedDataChunk | None = None
         self.unread_chunks: list[FetchedDataChunk] = []
         self.start_at(self.start_offset)
@@ -112,11 +112,11 @@ class PartitionTopicInfo(OwnershipState):
         answers = self.last_response
         return self._answered_at_ms if answers is None else answers.at_ms
 
-    @answered_at_ms.setter
+    @last_response_ms.setter
     def last_response_ms(self, at_ms: int) -> None:
         self._answered_at_ms = at_ms
 
-    def attach_response_time(self, answers: AnswerTime, high_watermark: int) -> None:
+    def attach_response_time(self, answers: LastResponseTime, high_watermark: int) -> None:
         """Requests ask for it; ``high_watermark``: as the broker has told it to a reader before, or -1."""
         self.last_response = answers
         if self.high_watermark == INVALID_OFFSET:
@@ -137,7 +137,7 @@ class PartitionTopicInfo(OwnershipState):
         self.on_drained = on_back
         self.is_live = False
         self.unread_chunks = self.queue.remove_chunks_of(self)
-        if self.unacknowledged_offset == NOTHING_IN_HAND:
+        if self.unacknowledged_offset == NO_UNACKNOWLEDGED_OFFSET:
             on_back(self)
 
     def invalidate(self) -> None:
@@ -195,13 +195,13 @@ class ChunkQueue(QueueState):
     ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
     the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
 
-    ``on_room`` is called when the queue is not full any more and a fetcher waits for that (``leaves_room``), or chunks
-    of partitions that leave were removed.
+    ``on_space_available`` is called when the queue is not full any more and a fetcher waits for that (``check_space``),
+    or chunks of partitions that leave were removed.
 
     ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
     chunk of a live partition is always in one of the two.
 
-    ``in_hand_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
+    ``unacknowledged_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
     partition; None while it has none.  One attribute, so that another thread sees it whole.
 
     ``expanded_bytes``: what the decompressed bytes occupy that the stream reads, or has read last: the next ones will
@@ -231,7 +231,7 @@ class ChunkQueue(QueueState):
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
     def check_space(self) -> bool:
-        """Whether a fetcher may ask; False: ``on_room`` says when."""
+        """Whether a fetcher may ask; False: ``on_space_available`` says when."""
         if self.free_chunks:
             return True
         self._is_awaited = True

@@ -33,7 +33,13 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UsageError,
 )
-from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut, OpenTransport, SocketTransport, Transport
+from zkconsumer.kafka.transport import (
+    HandshakeClosedError,
+    HandshakeTimeoutError,
+    SocketTransport,
+    Transport,
+    TransportFactory,
+)
 from zkconsumer.wire import compiled
 from zkconsumer.wire.frames import (
     RESPONSE_BYTES_MAX,
@@ -58,24 +64,24 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
-AHEAD_BYTES = 64 * 1024
+RECEIVE_AHEAD_BYTES = 64 * 1024
 """How much is received at a time before the size of an answer is known: a small answer is one system call.  As much as
 the receive buffer of a socket holds by default."""
 
-NewBuffer: TypeAlias = Callable[[int], memoryview]
+BufferAllocator: TypeAlias = Callable[[int], memoryview]
 """So many writable bytes, whatever stands in them."""
 
 
-PeerTrouble = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
+BROKER_ERRORS = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
 """What goes wrong with one broker, and may be otherwise at another or later."""
 
 
 def uninitialized_buffer(size: int) -> memoryview:
-    """A ``NewBuffer``; zeros where the compiled decoder is missing."""
-    return memoryview(bytearray(size) if compiled.RECORDS is None else compiled.RECORDS.unwritten(size))
+    """A ``BufferAllocator``; zeros where the compiled decoder is missing."""
+    return memoryview(bytearray(size) if compiled.RECORD_DECODER is None else compiled.RECORD_DECODER.unwritten(size))
 
 
-class Reason(Enum):
+class ConnectionFailureReason(Enum):
     """Why a broker could not be reached."""
 
     UNRESOLVED = "its name has no address"
@@ -86,10 +92,10 @@ class Reason(Enum):
     NETWORK_ERROR = "the network failed"
 
 
-class ConnectionFailed(BrokerUnreachable):
+class BrokerConnectionError(BrokerUnreachable):
     """A broker did not answer; the text names it, what was asked, and who must act."""
 
-    def __init__(self, host: str, port: int, reason: Reason, what: str) -> None:
+    def __init__(self, host: str, port: int, reason: ConnectionFailureReason, what: str) -> None:
         super().__init__(f"{host}:{port}: {what}")
         self.host = host
         self.port = port
@@ -97,7 +103,7 @@ class ConnectionFailed(BrokerUnreachable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pending(Generic[R]):
+class PendingRequest(Generic[R]):
     """A request that was sent and whose answer was not received yet."""
 
     api: Api[Any, R]
@@ -131,16 +137,16 @@ class Connection(Protocol):
 
     def send(
         self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
-    ) -> Pending[R]:
+    ) -> PendingRequest[R]:
         """Ask without waiting; the answers must be received in the same order."""
 
     def receive(
         self,
-        pending: Pending[R],
+        pending: PendingRequest[R],
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = uninitialized_buffer,
+        new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> R:
         """The answer to the oldest request that has none yet."""
 
@@ -149,14 +155,14 @@ class Connection(Protocol):
 
     def receive_next(
         self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
-    ) -> tuple[Pending[Any], Any]:
+    ) -> tuple[PendingRequest[Any], Any]:
         """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more."""
 
     def close(self) -> None:
         """End it for good, from any thread."""
 
 
-class Connect(Protocol):
+class ConnectionFactory(Protocol):
     """Makes a connection that opens when it is first used; ``BlockingConnection`` is one, a fake cluster another."""
 
     def __call__(
@@ -173,9 +179,10 @@ class Connect(Protocol):
 class BlockingConnection:
     """A ``Connection``.  Nothing is opened before the first ``send``.
 
-    ``request``, ``send`` and ``receive`` raise ``ConnectionFailed`` (a ``BrokerUnreachable``), ``RemoteProtocolError``,
-    ``ConnectorClosed`` after ``close``, ``ForkedError`` in a child process, and ``UsageError`` for a request that
-    cannot be written.  After any of the first two the connection is broken: pending answers are lost.
+    ``request``, ``send`` and ``receive`` raise ``BrokerConnectionError`` (a ``BrokerUnreachable``),
+    ``RemoteProtocolError``, ``ConnectorClosed`` after ``close``, ``ForkedError`` in a child process, and ``UsageError``
+    for a request that cannot be written.  After any of the first two the connection is broken: pending answers are
+    lost.
     """
 
     def __init__(
@@ -186,7 +193,7 @@ class BlockingConnection:
         client_id: str = "",
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
-        transport: OpenTransport = SocketTransport,
+        transport: TransportFactory = SocketTransport,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._host = host
@@ -198,7 +205,7 @@ class BlockingConnection:
         self._clock = clock
         self._pid = os.getpid()
         self._correlation_id = 0
-        self._pending: deque[Pending[Any]] = deque()
+        self._pending: deque[PendingRequest[Any]] = deque()
         # What was received and belongs to no answer that was taken: ``_ahead[_ahead_start:_ahead_end]``.
         self._read_ahead = memoryview(b"")
         self._ahead_start = self._ahead_end = 0
@@ -240,16 +247,16 @@ class BlockingConnection:
 
     def send(
         self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
-    ) -> Pending[R]:
+    ) -> PendingRequest[R]:
         """Ask without waiting; opens the connection (within its own time-out) if it is not open."""
         if isinstance(body, ProduceRequest) and body.acks == 0:
             raise UsageError("Produce with acks=0 has no answer, and this connection waits for one; use acks=1")
-        with _Stay(self):
-            pending: Pending[R] = Pending(api, version, self._correlation_id)
+        with _ExclusiveUse(self):
+            pending: PendingRequest[R] = PendingRequest(api, version, self._correlation_id)
             named = self._client_id if client_id is None else client_id
             frame = encode_request(api, version, pending.correlation_id, named, body)
             transport = self._transport or self._open()
-            with _Translated(self, pending, timeout_ms):
+            with _ErrorTranslation(self, pending, timeout_ms):
                 if not self._pending:
                     transport.renew(self._clock.now_ms() + timeout_ms)
                 transport.send_all(frame, self._clock.now_ms() + timeout_ms)
@@ -259,22 +266,22 @@ class BlockingConnection:
 
     def receive(
         self,
-        pending: Pending[R],
+        pending: PendingRequest[R],
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: NewBuffer = uninitialized_buffer,
+        new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> R:
         """The answer to ``pending``, which must be the oldest request that has none yet.
 
         ``response_bytes_max``: a longer answer is refused before it is read.  Record sets in the answer are views of
         the bytes received, which live as long as one of them does.  ``new_buffer``: where these bytes are put.
         """
-        with _Stay(self):
+        with _ExclusiveUse(self):
             transport = self._transport_of(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
-            with _Translated(self, pending, timeout_ms):
+            with _ErrorTranslation(self, pending, timeout_ms):
                 deadline_ms = self._clock.now_ms() + timeout_ms
                 data = self._frame(transport, pending, deadline_ms, response_bytes_max, new_buffer)
                 body = self._decoded(pending, data)
@@ -283,26 +290,26 @@ class BlockingConnection:
 
     def has_response(self, timeout_ms: int) -> bool:
         """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
-        with _Stay(self):
+        with _ExclusiveUse(self):
             if self._transport is None or self._ahead_start < self._ahead_end:
                 return True
-            with _Translated(self, "wait", timeout_ms):
+            with _ErrorTranslation(self, "wait", timeout_ms):
                 return self._transport.wait(self._clock.now_ms() + timeout_ms)
         raise AssertionError("what fails is raised")
 
     def receive_next(
         self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
-    ) -> tuple[Pending[Any], Any]:
+    ) -> tuple[PendingRequest[Any], Any]:
         """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more.
 
         Brokers answer in order, but 0.9 says nothing at all to a request that it does not know.
         """
-        with _Stay(self):
+        with _ExclusiveUse(self):
             if not self._pending:
                 raise UsageError("no request is waiting for an answer")
             oldest = self._pending[0]
             transport = self._transport_of(oldest)
-            with _Translated(self, oldest, timeout_ms):
+            with _ErrorTranslation(self, oldest, timeout_ms):
                 data = self._frame(transport, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
                 answered = self._request_of(data)
                 body = self._decoded(answered, data)
@@ -328,7 +335,7 @@ class BlockingConnection:
                 transport.release()
 
     def _enter(self) -> None:
-        """See ``_Stay``."""
+        """See ``_ExclusiveUse``."""
         if os.getpid() != self._pid:
             raise ForkedError(f"the connection to {self} belongs to process {self._pid}; connect in the child instead")
         with self._lock:
@@ -351,7 +358,7 @@ class BlockingConnection:
             if self._is_closed:
                 raise self._closed()
             self._transport = transport
-        with _Translated(self, "connect", self._connect_timeout_ms):
+        with _ErrorTranslation(self, "connect", self._connect_timeout_ms):
             transport.open(self._clock.now_ms() + self._connect_timeout_ms)
         return transport
 
@@ -368,36 +375,45 @@ class BlockingConnection:
         Interrupted in the middle of a frame, too: what comes next on this connection would be misread.
         """
         self._release()
-        if not isinstance(error, OSError | MalformedMessage | ConnectionFailed):
+        if not isinstance(error, OSError | MalformedMessage | BrokerConnectionError):
             return
         if self._is_closed:
             raise self._closed() from error
         if isinstance(error, OSError):
             raise self._network_error(error, what, timeout_ms) from error
 
-    def _network_error(self, error: OSError, what: str, timeout_ms: int) -> ConnectionFailed:
+    def _network_error(self, error: OSError, what: str, timeout_ms: int) -> BrokerConnectionError:
         match error:
             case TimeoutError():
                 advice = "the broker hangs, is overloaded, or a firewall drops the packets"
-                during = f" (during {error})" if isinstance(error, HandshakeTimedOut) else ""
-                return self._failed(Reason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms{during}; {advice}")
+                during = f" (during {error})" if isinstance(error, HandshakeTimeoutError) else ""
+                return self._failed(
+                    ConnectionFailureReason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms{during}; {advice}"
+                )
             case socket.gaierror():
                 advice = "correct DNS here, or the host: the one given here, or the one that the broker advertises"
-                return self._failed(Reason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}")
+                return self._failed(
+                    ConnectionFailureReason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}"
+                )
             case ConnectionRefusedError():
                 advice = "start the broker, or correct its address: the one given here, or the one that it advertises"
-                return self._failed(Reason.REFUSED, f"the connection was refused; {advice}")
-            case HandshakeBroken():
+                return self._failed(ConnectionFailureReason.REFUSED, f"the connection was refused; {advice}")
+            case HandshakeClosedError():
                 advice = "is this a port for another security.protocol? The broker's log says why it closed"
-                return self._failed(Reason.CLOSED_IN_HANDSHAKE, f"the connection was closed in the middle of {error}; {advice}")
+                return self._failed(
+                    ConnectionFailureReason.CLOSED_IN_HANDSHAKE,
+                    f"the connection was closed in the middle of {error}; {advice}",
+                )
             case ConnectionError():
-                return self._failed(Reason.CLOSED, f"the connection was closed during {what} ({error})")
+                return self._failed(
+                    ConnectionFailureReason.CLOSED, f"the connection was closed during {what} ({error})"
+                )
             case _:
                 advice = "check the network between this machine and the broker"
-                return self._failed(Reason.NETWORK_ERROR, f"{what} failed: {error}; {advice}")
+                return self._failed(ConnectionFailureReason.NETWORK_ERROR, f"{what} failed: {error}; {advice}")
 
-    def _failed(self, reason: Reason, what: str) -> ConnectionFailed:
-        return ConnectionFailed(self._host, self._port, reason, what)
+    def _failed(self, reason: ConnectionFailureReason, what: str) -> BrokerConnectionError:
+        return BrokerConnectionError(self._host, self._port, reason, what)
 
     def _closed(self) -> ConnectorClosed:
         return ConnectorClosed(f"the connection to {self} was closed by this process")
@@ -405,10 +421,10 @@ class BlockingConnection:
     def _frame(
         self,
         transport: Transport,
-        pending: Pending[Any],
+        pending: PendingRequest[Any],
         deadline_ms: int,
         bytes_max: int,
-        new_buffer: NewBuffer = uninitialized_buffer,
+        new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> memoryview:
         """Receive one answer: what came with the one before, what comes with its size, and in one call the rest."""
         while self._ahead_end - self._ahead_start < SIZE_BYTES:
@@ -417,7 +433,9 @@ class BlockingConnection:
         try:
             size = frame_size(start, bytes_max, f"{self}: {pending} response")
         except MalformedMessage as error:
-            raise MalformedMessage(error.message, error.field, error.offset, error.why + guess_protocol(start)) from None
+            raise MalformedMessage(
+                error.message, error.field, error.offset, error.why + guess_protocol(start)
+            ) from None
         data = new_buffer(size)
         here = self._read_ahead[self._ahead_start + SIZE_BYTES : self._ahead_end][:size]
         data[: len(here)] = here
@@ -429,10 +447,10 @@ class BlockingConnection:
                 self._raise_ended(pending, start + bytes(data[:filled]))
         return data
 
-    def _receive_ahead(self, transport: Transport, pending: Pending[Any], deadline_ms: int) -> None:
+    def _receive_ahead(self, transport: Transport, pending: PendingRequest[Any], deadline_ms: int) -> None:
         """Receive what is there behind what was received; the size of the next answer is not whole yet."""
         if not self._read_ahead:
-            self._read_ahead = memoryview(bytearray(AHEAD_BYTES))
+            self._read_ahead = memoryview(bytearray(RECEIVE_AHEAD_BYTES))
         kept = bytes(self._read_ahead[self._ahead_start : self._ahead_end])
         self._read_ahead[: len(kept)] = kept
         self._ahead_start, self._ahead_end = 0, len(kept)
@@ -441,18 +459,20 @@ class BlockingConnection:
             self._raise_ended(pending, kept)
         self._ahead_end += received
 
-    def _raise_ended(self, pending: Pending[Any], seen: bytes) -> NoReturn:
+    def _raise_ended(self, pending: PendingRequest[Any], seen: bytes) -> NoReturn:
         where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
-        raise self._failed(Reason.CLOSED, f"the connection was closed {where} {pending}{guess_protocol(seen)}")
+        raise self._failed(
+            ConnectionFailureReason.CLOSED, f"the connection was closed {where} {pending}{guess_protocol(seen)}"
+        )
 
-    def _transport_of(self, pending: Pending[Any]) -> Transport:
+    def _transport_of(self, pending: PendingRequest[Any]) -> Transport:
         """The transport on which the answer to ``pending`` will come."""
         if pending not in self._pending:
-            raise self._failed(Reason.CLOSED, f"the connection broke before {pending} was answered")
+            raise self._failed(ConnectionFailureReason.CLOSED, f"the connection broke before {pending} was answered")
         assert self._transport is not None, "a request is pending only on an open connection"
         return self._transport
 
-    def _request_of(self, data: memoryview) -> Pending[Any]:
+    def _request_of(self, data: memoryview) -> PendingRequest[Any]:
         """Which request an answer belongs to; the oldest when it is none of ours, and decoding will say so."""
         correlation_id = correlation_id_of(data)
         for pending in self._pending:
@@ -460,7 +480,7 @@ class BlockingConnection:
                 return pending
         return self._pending[0]
 
-    def _decoded(self, pending: Pending[R], data: memoryview) -> R:
+    def _decoded(self, pending: PendingRequest[R], data: memoryview) -> R:
         try:
             answered = correlation_id_of(data)
             if answered != pending.correlation_id:
@@ -471,7 +491,7 @@ class BlockingConnection:
             raise MalformedMessage(f"{self}: {error.message}", error.field, error.offset, error.why) from None
 
 
-class _Stay:
+class _ExclusiveUse:
     """One thread's stay inside: what is closed meanwhile is released on the way out, never under its feet."""
 
     __slots__ = ("_connection",)
@@ -486,7 +506,7 @@ class _Stay:
         self._connection._leave()
 
 
-class _Translated:
+class _ErrorTranslation:
     """The border: whatever goes wrong inside breaks the connection and leaves as one of ours."""
 
     __slots__ = ("_connection", "_timeout_ms", "_what")

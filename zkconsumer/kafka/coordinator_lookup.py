@@ -1,9 +1,10 @@
-"""``CoordinatorLookup``: finds the broker that keeps a group's offsets, and holds the conversation with it.
+"""``OffsetsCoordinatorClient``: finds the broker that keeps a group's offsets, and holds the conversation with it.
 
     any broker --FindCoordinator--> the coordinator --negotiate--> Coordinator (address, connection, versions)
 
 One thread looks and talks; ``interrupt`` may come from any other, and ends whatever that one is blocked in.  How long
-it may take, and how to wait, is the ``Turn``'s: the original looks without end, and without a pause between its rounds.
+it may take, and how to wait, is the ``RetryBudget``'s: the original looks without end, and without a pause between its
+rounds.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from zkconsumer.errors import ConnectorClosed, WorldError
-from zkconsumer.kafka.connection import ConnectionFailed, PeerTrouble, Reason
+from zkconsumer.errors import ConnectorClosed, UnavailableError
+from zkconsumer.kafka.connection import BROKER_ERRORS, BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import find_coordinator
-from zkconsumer.kafka.offset_errors import NEVER_TOLD, describe_error
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, describe_error
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from zkconsumer.kafka.connection import Connect, Connection
+    from zkconsumer.kafka.connection import Connection, ConnectionFactory
 
 LOOKUP_TIMEOUT_MS = 3_000
 """How long one broker may take to say who the coordinator is; the original's fixed time-out of this channel."""
 
-LOOKUP_SHARE_MS_MIN = 250
+LOOKUP_TIMEOUT_MS_MIN = 250
 """The least that each broker gets when the time is divided among them."""
 
-SAY_FROM_ROUND = 2
+LOG_FROM_ROUND = 2
 """From which round of a job on trouble is told: the first group that ever commits finds no coordinator, because the
 brokers make the topic of the offsets only then."""
 
-UNSUPPORTED = (
+UNSUPPORTED_MESSAGE = (
     "offsets.storage=kafka needs brokers from 0.8.2 on, and none of the {} brokers of this cluster knows "
     "FindCoordinator: set offsets.storage=zookeeper for every member, or upgrade the brokers"
 )
@@ -45,7 +46,7 @@ UNSUPPORTED = (
 log = logging.getLogger("zkconsumer.offsets")
 
 
-class Turn(Protocol):
+class RetryBudget(Protocol):
     """Whoever looks now."""
 
     def remaining_ms(self) -> int:
@@ -56,7 +57,7 @@ class Turn(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSettings:
+class OffsetsChannelSettings:
     """How a group's coordinator is asked; times in ms."""
 
     group: str
@@ -65,15 +66,15 @@ class ChannelSettings:
     backoff_ms: int
 
 
-class GivenUp(Exception):
+class DeadlineExceededError(Exception):
     """The turn's time is over; the text says what stood in its way last."""
 
 
-class Unsupported(Exception):
+class CoordinatorUnsupportedError(Exception):
     """No broker of the cluster knows what a coordinator is."""
 
 
-class Refused(Exception):
+class GroupRejectedError(Exception):
     """The coordinator refuses the whole group, and will go on doing so."""
 
     def __init__(self, code: ErrorCode) -> None:
@@ -82,19 +83,22 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Coordinator:
+class CoordinatorConnection:
     """An open conversation with the coordinator."""
 
     address: BrokerAddress
     connection: Connection
-    ranges: ApiRanges = field(repr=False)
+    ranges: SupportedVersions = field(repr=False)
 
 
-class CoordinatorLookup:
+class OffsetsCoordinatorClient:
     """The conversation with the coordinator, as long as there is one."""
 
     def __init__(
-        self, settings: ChannelSettings, connect: Connect, find_brokers: Callable[[], Sequence[BrokerAddress]]
+        self,
+        settings: OffsetsChannelSettings,
+        connect: ConnectionFactory,
+        find_brokers: Callable[[], Sequence[BrokerAddress]],
     ) -> None:
         self._settings = settings
         self._connect = connect
@@ -102,7 +106,7 @@ class CoordinatorLookup:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         """Under the lock: what the thread may be blocked in."""
-        self._coordinator: Coordinator | None = None
+        self._coordinator: CoordinatorConnection | None = None
         self._unresponsive: set[BrokerAddress] = set()
         self._logged_coordinator: BrokerAddress | None = None
         self._logged_failure = ""
@@ -114,7 +118,7 @@ class CoordinatorLookup:
         if connection is not None:
             connection.close()
 
-    def connect(self, turn: Turn) -> Coordinator:
+    def connect(self, turn: RetryBudget) -> CoordinatorConnection:
         """The conversation with the coordinator; looks for it as long as the turn lasts.
 
         One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
@@ -126,7 +130,7 @@ class CoordinatorLookup:
             turn.remaining_ms()
             try:
                 brokers = list(self._find_brokers())
-            except WorldError as error:
+            except UnavailableError as error:
                 turn.pause(f"the brokers cannot be looked up: {error}")
                 continue
             # Whoever did not answer the last time is asked last.
@@ -134,22 +138,22 @@ class CoordinatorLookup:
             trouble = self._find_coordinator(turn, brokers)
             if self._coordinator is None:
                 rounds += 1
-                if rounds >= SAY_FROM_ROUND:
+                if rounds >= LOG_FROM_ROUND:
                     self._log_failure(trouble)
                 turn.pause(trouble)
         return self._coordinator
 
-    def _find_coordinator(self, turn: Turn, brokers: Sequence[BrokerAddress]) -> str:
+    def _find_coordinator(self, turn: RetryBudget, brokers: Sequence[BrokerAddress]) -> str:
         """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
         trouble = "no broker is registered in ZooKeeper (/brokers/ids)"
         too_old = 0
         for number, broker in enumerate(brokers):
             # One that swallows packets must leave time for the others.
-            share_ms = max(LOOKUP_SHARE_MS_MIN, turn.remaining_ms() // (len(brokers) - number))
+            share_ms = max(LOOKUP_TIMEOUT_MS_MIN, turn.remaining_ms() // (len(brokers) - number))
             try:
                 found = self._find_coordinator_from(turn, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
                 self._unresponsive.discard(broker)
-            except PeerTrouble as error:
+            except BROKER_ERRORS as error:
                 self.disconnect()
                 self._unresponsive.add(broker)
                 trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
@@ -158,27 +162,29 @@ class CoordinatorLookup:
                 too_old += 1
                 trouble = f"{broker} is older than 0.8.2, and keeps no offsets"
             elif isinstance(found, ErrorCode):
-                if found in NEVER_TOLD:
-                    raise Refused(found)
+                if found in FINAL_FETCH_ERRORS:
+                    raise GroupRejectedError(found)
                 return f"{broker} was asked for the coordinator of group {self._settings.group}: {found}"
             else:
                 return self._connect_to(turn, found, broker)
         if brokers and too_old == len(brokers):
-            raise Unsupported(UNSUPPORTED.format(len(brokers)))
+            raise CoordinatorUnsupportedError(UNSUPPORTED_MESSAGE.format(len(brokers)))
         return trouble
 
-    def _find_coordinator_from(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> BrokerAddress | ErrorCode | None:
+    def _find_coordinator_from(
+        self, turn: RetryBudget, broker: BrokerAddress, timeout_ms: int
+    ) -> BrokerAddress | ErrorCode | None:
         """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
         for _ in range(2):
             connection = self._open(turn, broker, timeout_ms)
             ranges = negotiate(connection, timeout_ms)
-            self._coordinator = Coordinator(broker, connection, ranges)
+            self._coordinator = CoordinatorConnection(broker, connection, ranges)
             try:
                 found = find_coordinator(connection, ranges, self._settings.group, timeout_ms)
-            except ConnectionFailed as error:
+            except BrokerConnectionError as error:
                 # Before 0.8.2 a broker closes the connection on a question that it does not know; so does one that
                 # is just going down: it is asked twice.
-                if not ranges.is_assumed or error.reason is not Reason.CLOSED:
+                if not ranges.is_assumed or error.reason is not ConnectionFailureReason.CLOSED:
                     raise
                 self.disconnect()
             else:
@@ -187,14 +193,14 @@ class CoordinatorLookup:
                 return found
         return None
 
-    def _connect_to(self, turn: Turn, found: BrokerAddress, asked: BrokerAddress) -> str:
+    def _connect_to(self, turn: RetryBudget, found: BrokerAddress, asked: BrokerAddress) -> str:
         """Connect to the coordinator, unless it is the one that was asked."""
         if self._coordinator is None:
             timeout_ms = min(self._settings.socket_timeout_ms, turn.remaining_ms())
             try:
                 connection = self._open(turn, found, timeout_ms)
-                self._coordinator = Coordinator(found, connection, negotiate(connection, timeout_ms))
-            except PeerTrouble as error:
+                self._coordinator = CoordinatorConnection(found, connection, negotiate(connection, timeout_ms))
+            except BROKER_ERRORS as error:
                 self.disconnect()
                 return f"{asked} named {found} as the coordinator: {error}"
         self._logged_failure = ""
@@ -203,7 +209,7 @@ class CoordinatorLookup:
             log.info("coordinator-found group=%s broker=%s", self._settings.group, found)
         return ""
 
-    def _open(self, turn: Turn, broker: BrokerAddress, timeout_ms: int) -> Connection:
+    def _open(self, turn: RetryBudget, broker: BrokerAddress, timeout_ms: int) -> Connection:
         self.disconnect()
         connection = self._connect(
             broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
@@ -233,5 +239,5 @@ def is_closed_by_peer(connection: Connection) -> bool:
     """Whether the other side has ended a conversation in which no answer is due."""
     try:
         return connection.has_response(0)
-    except (*PeerTrouble, ConnectorClosed):
+    except (*BROKER_ERRORS, ConnectorClosed):
         return True

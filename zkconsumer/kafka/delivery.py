@@ -14,14 +14,14 @@ How the record changes from one state to the other
     read          ``_next`` = (chunk, record)              ``_next`` keeps the record until it counts as consumed
     offer         ``outbox`` = [message]                   first: from here on ``_offered`` means "undelivered"
                   ``_offered`` = ``_next``
-                  ``info.in_hand`` = offset                ``take_in_hand``: the agreement with ``stop``, see ``chunks``
+                  ``info.unacknowledged_offset`` = offset  ``begin_delivery``: agrees with ``stop``, see ``chunks``
                   the lease is checked
-                  ``queue.in_hand_since_ms``               for ``max.poll.interval.ms``; None again when the record is
+                  ``queue.unacknowledged_since_ms``        for ``max.poll.interval.ms``; None again when the record is
                                                            withdrawn, given back or consumed
     deliver       ``outbox.pop()``                         in C, inside of ``map.__next__`` of ``ConsumerIterator``: the
                                                            one step in which the record becomes delivered; no bytecode
                                                            of ours follows it
-    come back     ``info.come_back()``, ``_next`` = None, ``_offered`` = None
+    come back     ``info.acknowledge()``, ``_next`` = None, ``_offered`` = None
 
 So, with ``_offered`` set, the record is undelivered while ``outbox`` is not empty, and delivered otherwise.  Each step
 is one store, and each sequence may be run again from its beginning: what an exception interrupts, the next call (or
@@ -46,15 +46,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from zkconsumer.base.lease import Lease
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
-from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER, TWO_THREADS, ChunkReader
+from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.record_batch import RecordBatch, RecordFields
+from zkconsumer.kafka.record_batch import RecordBatch, RecordColumns
 from zkconsumer.wire.records import Record, iter_records
 
 NO_THREAD = 0
 """No thread has this number."""
 
-LAST = -1
+SLOT_INDEX = -1
 """The index of the message in ``outbox``: what ``__next__`` gives, and ``map.__next__`` passes to ``outbox.pop``."""
 
 M = TypeVar("M")
@@ -62,12 +62,12 @@ M = TypeVar("M")
 _numbers = itertools.count(1)
 
 
-class _Here(threading.local):
+class _CallerThread(threading.local):
     def __init__(self) -> None:
         self.number = next(_numbers)
 
 
-_caller_thread = _Here()
+_caller_thread = _CallerThread()
 
 
 def calling_thread() -> int:
@@ -76,7 +76,7 @@ def calling_thread() -> int:
 
 
 class RecordDelivery(ChunkReader[Record]):
-    """The state of one stream's iterator.  Iterating over it gives ``LAST`` each time a message is in ``outbox``.
+    """The state of one stream's iterator.  Iterating over it gives ``SLOT_INDEX`` each time a message is in ``outbox``.
 
     ``make(topic, partition, record, key_decoder, value_decoder)`` makes the message.
 
@@ -118,7 +118,7 @@ class RecordDelivery(ChunkReader[Record]):
         wrap: Callable[[Any], Any] | None = None,
         gather: Callable[[FetchedDataChunk, Record], tuple[RecordBatch, Record]] | None = None,
     ) -> int:
-        """Put the next message, or what ``wrap`` makes of it, into ``outbox``; gives ``LAST``, its index.
+        """Put the next message, or what ``wrap`` makes of it, into ``outbox``; gives ``SLOT_INDEX``, its index.
 
         ``gather`` makes a batch that begins with the record, and gives its last record as well.
         """
@@ -158,7 +158,7 @@ class RecordDelivery(ChunkReader[Record]):
                 self.delivered_at_ms = self._queue.unacknowledged_since_ms = now_ms
                 if self.message_slot:
                     self._calling_thread = NO_THREAD
-                    return LAST
+                    return SLOT_INDEX
                 self._queue.unacknowledged_since_ms = None
                 chunk.info.undeliver()  # a signal handler closed the connector just now, which withdrew the offer
         except BaseException:
@@ -182,7 +182,7 @@ class RecordDelivery(ChunkReader[Record]):
                 info.mark_consumed(offset + 1, resets)
                 self._done = last, offset + 1
 
-        fields = RecordFields(records)
+        fields = RecordColumns(records)
         return RecordBatch(info.tp.topic, info.tp.partition, fields, info, make_message, done_through), last
 
     def _batch_records(self, chunk: FetchedDataChunk, first: Record, max_records: int, max_bytes: int) -> list[Record]:
@@ -224,7 +224,7 @@ class RecordDelivery(ChunkReader[Record]):
         self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
     ) -> Iterator[RecordBatch]:
         """An iterator over batches; it and the iterator over messages go on where the other one is."""
-        return map(self.message_slot.pop, _Batches(self, max_records, max_bytes, make_message))
+        return map(self.message_slot.pop, _BatchSource(self, max_records, max_bytes, make_message))
 
     # --- the record in hand -------------------------------------------------------------------------------------
 
@@ -302,41 +302,41 @@ class RecordDelivery(ChunkReader[Record]):
         for top in sys._current_frames().values():
             frame: FrameType | None = top
             while frame is not None:
-                if frame is not here and frame.f_code in _CALLS and frame.f_locals.get("self") is self:
-                    raise UsageError(SIGNAL_HANDLER if self._calling_thread == number else TWO_THREADS)
+                if frame is not here and frame.f_code in _ITERATOR_CALLS and frame.f_locals.get("self") is self:
+                    raise UsageError(SIGNAL_HANDLER_MESSAGE if self._calling_thread == number else TWO_THREADS_MESSAGE)
                 frame = frame.f_back
         self._calling_thread = NO_THREAD
 
 
-_CALLS = frozenset({RecordDelivery.prepare_next.__code__, RecordDelivery.peek.__code__})
+_ITERATOR_CALLS = frozenset({RecordDelivery.prepare_next.__code__, RecordDelivery.peek.__code__})
 """What runs while a thread is inside of an iterator."""
 
 if TYPE_CHECKING:
 
-    class MapOf(map[M]):
+    class TypedMap(map[M]):
         """``map``, which has no type arguments at run time."""
 
 else:
 
-    class MapOf(map, Generic[M]):
+    class TypedMap(map, Generic[M]):
         """The same, at run time."""
 
 
-class _Offers:
+class _MessageSource:
     """Has the delivery put what ``wrap`` makes of each message into its outbox."""
 
     def __init__(self, delivery: RecordDelivery, wrap: Callable[[Any], Any]) -> None:
         self._delivery = delivery
         self._wrap = wrap
 
-    def __iter__(self) -> _Offers:
+    def __iter__(self) -> _MessageSource:
         return self
 
     def __next__(self) -> int:
         return self._delivery.prepare_next(self._wrap)
 
 
-class _Batches:
+class _BatchSource:
     """Has the delivery put one batch after the other into its outbox."""
 
     def __init__(
@@ -345,7 +345,7 @@ class _Batches:
         self._delivery = delivery
         self._gather = partial(delivery.collect_batch, max_records, max_bytes, make)
 
-    def __iter__(self) -> _Batches:
+    def __iter__(self) -> _BatchSource:
         return self
 
     def __next__(self) -> int:
@@ -356,14 +356,16 @@ def _size_of(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"")
 
 
-class RecordIterator(MapOf[M]):
+class RecordIterator(TypedMap[M]):
     """An iterator whose ``__next__`` runs in C: ``outbox.pop(LAST)``, after ``delivery.offer`` has put a message there,
     or what ``wrap`` makes of it."""
 
     delivery: RecordDelivery
 
     def __new__(cls, delivery: RecordDelivery, wrap: Callable[[Any], Any] | None = None) -> Self:
-        made = super().__new__(cls, delivery.message_slot.pop, delivery if wrap is None else _Offers(delivery, wrap))
+        made = super().__new__(
+            cls, delivery.message_slot.pop, delivery if wrap is None else _MessageSource(delivery, wrap)
+        )
         made.delivery = delivery
         return made
 

@@ -55,7 +55,7 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRequest(Generic[Row]):
+class FetchSessionRequest(Generic[Row]):
     """What a request says.  ``forgotten``: partitions that the session shall not have any more."""
 
     session_id: int
@@ -82,7 +82,7 @@ class FetchSession(Generic[Row]):
         self._changed: dict[TopicPartition, None] = {}
         self._session_id = NO_SESSION
         self._epoch = FULL_EPOCH
-        self._asked: SessionRequest[Row] | None = None
+        self._asked: FetchSessionRequest[Row] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -111,7 +111,7 @@ class FetchSession(Generic[Row]):
         if row is not None:
             self.partitions[tp] = row
 
-    def next_request(self, partitions_max: int | None = None) -> SessionRequest[Row]:
+    def next_request(self, partitions_max: int | None = None) -> FetchSessionRequest[Row]:
         """What the next request says.  ``partitions_max``: a full one names the first so many."""
         assert self._asked is None, "one request at a time"
         if self.is_open:
@@ -124,10 +124,10 @@ class FetchSession(Generic[Row]):
                         forgotten.append(tp)
                 elif self._session_partitions.get(tp) != row:
                     rows[tp] = self._session_partitions[tp] = row
-            self._asked = SessionRequest(self._session_id, self._epoch, rows, forgotten)
+            self._asked = FetchSessionRequest(self._session_id, self._epoch, rows, forgotten)
         else:
             self._session_partitions = dict(islice(self.partitions.items(), partitions_max))
-            self._asked = SessionRequest(self._session_id, FULL_EPOCH, self._session_partitions, ())
+            self._asked = FetchSessionRequest(self._session_id, FULL_EPOCH, self._session_partitions, ())
         self._changed.clear()
         return self._asked
 
@@ -143,7 +143,9 @@ class FetchSession(Generic[Row]):
             self._close(forget=error == FETCH_SESSION_ID_NOT_FOUND.code)
             return error_code(error) if error in SESSION_ERRORS and not asked.is_full else None
         if asked.is_full:
-            is_whole = len(answered) == len(self._session_partitions) and all(tp in self._session_partitions for tp in answered)
+            is_whole = len(answered) == len(self._session_partitions) and all(
+                tp in self._session_partitions for tp in answered
+            )
             self._session_id = session_id if is_whole else NO_SESSION
             self._epoch = FULL_EPOCH if self._session_id == NO_SESSION else 1
         elif session_id == NO_SESSION:

@@ -33,7 +33,7 @@ from zkconsumer.wire.schemas.fetch import (
     FetchTopicResponse,
 )
 
-SLOTS = 1_000
+FETCH_SESSION_SLOTS = 1_000
 """``max.incremental.fetch.session.cache.slots``."""
 
 EVICTION_MS = 120_000
@@ -43,34 +43,34 @@ PARTITIONS_MAX = 100_000
 """In all sessions of a broker together, about 25 MB.  (Kafka's has no such limit.)"""
 
 TOPIC_IDS_FROM = 13
-NOT_KNOWN = -1
+UNKNOWN_OFFSET = -1
 
-Key: TypeAlias = "tuple[str, bytes, int]"
+FetchPartitionKey: TypeAlias = "tuple[str, bytes, int]"
 """Topic, topic id, partition: one of the first two is empty."""
 
 
 @dataclass(slots=True)
-class _Cached:
+class _CachedPartition:
     """One partition of a session: what is asked for, and what the reader knows."""
 
     asked: FetchPartition
-    high_watermark: int = NOT_KNOWN
-    log_start_offset: int = NOT_KNOWN
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
 
     def must_respond(self, row: FetchPartitionResponse) -> bool:
         """Whether the reader must hear of this; it counts as told then."""
         is_new = bool(row.records) or row.high_watermark != self.high_watermark
         is_new |= row.log_start_offset != self.log_start_offset or row.error_code != NONE.code
         # After an error the reader hears of the partition once more.
-        self.high_watermark = row.high_watermark if row.error_code == NONE.code else NOT_KNOWN
+        self.high_watermark = row.high_watermark if row.error_code == NONE.code else UNKNOWN_OFFSET
         self.log_start_offset = row.log_start_offset
         return is_new
 
 
 @dataclass(slots=True)
-class _Session:
+class _CachedSession:
     has_topic_ids: bool
-    partitions: dict[Key, _Cached] = field(default_factory=dict)
+    partitions: dict[FetchPartitionKey, _CachedPartition] = field(default_factory=dict)
     epoch: int = 1
     used_at_ms: int = 0
 
@@ -80,7 +80,7 @@ class _Session:
             if key in self.partitions:
                 self.partitions[key].asked = row
             else:
-                self.partitions[key] = _Cached(row)
+                self.partitions[key] = _CachedPartition(row)
         for topic in body.forgotten_topics_data:
             for partition in topic.partitions:
                 self.partitions.pop((topic.topic, topic.topic_id, partition), None)
@@ -91,9 +91,9 @@ class _Session:
 class FetchContext:
     """One request: what it asks for, and how it is answered.  ``session``: None, the answer has all of it."""
 
-    partitions: Mapping[Key, FetchPartition]
+    partitions: Mapping[FetchPartitionKey, FetchPartition]
     session_id: int = NO_SESSION
-    session: _Session | None = None
+    session: _CachedSession | None = None
 
     @property
     def topics(self) -> list[FetchTopic]:
@@ -124,10 +124,10 @@ class FetchContext:
 class FetchSessionCache:
     """The sessions of one broker.  ``slots_max``: how many it keeps; 0: none."""
 
-    def __init__(self, now_ms: Callable[[], int], slots_max: int = SLOTS) -> None:
+    def __init__(self, now_ms: Callable[[], int], slots_max: int = FETCH_SESSION_SLOTS) -> None:
         self._now_ms = now_ms
         self._slots_max = slots_max
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _CachedSession] = {}
         self._ids = count(1)
 
     def __len__(self) -> int:
@@ -169,7 +169,9 @@ class FetchSessionCache:
         """Forget all sessions, as a broker that starts again."""
         self._sessions.clear()
 
-    def _new(self, asked: Mapping[Key, FetchPartition], has_ids: bool) -> tuple[int, _Session | None]:
+    def _new(
+        self, asked: Mapping[FetchPartitionKey, FetchPartition], has_ids: bool
+    ) -> tuple[int, _CachedSession | None]:
         now_ms = self._now_ms()
         if self._partitions + len(asked) > PARTITIONS_MAX:
             return NO_SESSION, None
@@ -178,13 +180,13 @@ class FetchSessionCache:
             if oldest is None or now_ms - self._sessions[oldest].used_at_ms <= EVICTION_MS:
                 return NO_SESSION, None
             del self._sessions[oldest]
-        session = _Session(has_ids, {key: _Cached(row) for key, row in asked.items()}, used_at_ms=now_ms)
+        session = _CachedSession(has_ids, {key: _CachedPartition(row) for key, row in asked.items()}, used_at_ms=now_ms)
         session_id = next(self._ids)
         self._sessions[session_id] = session
         return session_id, session
 
 
-def _rows(body: FetchRequest) -> Iterator[tuple[Key, FetchPartition]]:
+def _rows(body: FetchRequest) -> Iterator[tuple[FetchPartitionKey, FetchPartition]]:
     for topic in body.topics:
         for row in topic.partitions:
             yield (topic.topic, topic.topic_id, row.partition), row

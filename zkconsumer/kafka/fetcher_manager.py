@@ -19,13 +19,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.core.reminders import Reminders
-from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, WorldError
-from zkconsumer.kafka.any_broker import AnyBroker, NoBrokerAnswers
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.core.reminders import LogRateLimiter
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, UnavailableError
+from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError
 from zkconsumer.kafka.byte_budget import ByteBudget
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
-from zkconsumer.kafka.metadata import Leaders, fetch_leaders
+from zkconsumer.kafka.metadata import LeaderMetadata, fetch_leaders
 from zkconsumer.observe.fetch_metrics import FetchMetrics
 from zkconsumer.observe.metrics import Registry
 from zkconsumer.wire.hashing import java_hash
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress, TopicPartition
 
-UNKNOWN_AFTER_MS = 5_000
+UNKNOWN_TOPIC_LOG_AFTER_MS = 5_000
 """How long brokers may not know a topic of which this member has partitions before that is logged: they learn of a new
 topic one after the other, and forget a deleted one before the group does."""
-NAMED_MAX = 3
+PARTITIONS_LISTED_MAX = 3
 """Partitions without a leader that are named one by one."""
 
-LEADERS_KEPT_MS = 300_000
+LEADERS_MAX_AGE_MS = 300_000
 """How long a leader that was named counts as known (``metadata.max.age.ms`` of Kafka's later clients)."""
 
-IDLE_LOOK_MS = 10_000
+IDLE_CHECK_MS = 10_000
 """How often the leader finder looks for fetcher threads without partitions when it has nothing else to do: a rebalance
 takes partitions away and wakes no leader finder."""
 
@@ -63,7 +63,7 @@ def fetcher_number(tp: TopicPartition, num_fetchers: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownLeaders:
+class _CachedLeaders:
     """The leaders of a topic's partitions as they were named; one that turned out to lead no more is taken out."""
 
     at_ms: int
@@ -82,8 +82,8 @@ class ConsumerFetcherManager:
         name: str,
         settings: FetchSettings,
         num_fetchers: int,
-        connect: Connect,
-        brokers: AnyBroker,
+        connect: ConnectionFactory,
+        brokers: BootstrapClient,
         clock: Clock,
         on_reset: Callable[[PartitionTopicInfo, int], None],
         on_death: Callable[[str, BaseException], None],
@@ -107,19 +107,19 @@ class ConsumerFetcherManager:
         self._on_refused = on_refused
         self._on_unknown = on_unknown
         self._on_topics_refused = on_topics_refused
-        self._unknown = Reminders(first_after_ms=UNKNOWN_AFTER_MS)
+        self._unknown = LogRateLimiter(first_after_ms=UNKNOWN_TOPIC_LOG_AFTER_MS)
         self._has_read = False
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
-        self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, Worker]] = {}
-        self._stopped: list[Worker] = []
-        self._finder: Worker | None = None
+        self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, WorkerThread]] = {}
+        self._stopped: list[WorkerThread] = []
+        self._finder: WorkerThread | None = None
         self._closed = False
         self._logged_lookup_failure = ""
         self._logged_fetch_failure: dict[BrokerAddress, str] = {}
         self._logged_leaderless: set[TopicPartition] = set()
         self._assigned_at_ms: dict[TopicPartition, int] = {}
-        self._cached_leaders: dict[str, _KnownLeaders] = {}
+        self._cached_leaders: dict[str, _CachedLeaders] = {}
         self._has_immediate_failure = False
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
@@ -184,7 +184,9 @@ class ConsumerFetcherManager:
             }
         no_leaders = [self._logged_lookup_failure] if self._logged_lookup_failure else []
         if unled:
-            named = ", ".join(map(str, unled[:NAMED_MAX])) + (", …" if len(unled) > NAMED_MAX else "")
+            named = ", ".join(map(str, unled[:PARTITIONS_LISTED_MAX])) + (
+                ", …" if len(unled) > PARTITIONS_LISTED_MAX else ""
+            )
             no_leaders.append(f"no broker leads {named} now: start the brokers that have its replicas")
         return no_leaders + [f"{broker} does not answer: {why}" for broker, why in sorted(failed.items())]
 
@@ -215,7 +217,7 @@ class ConsumerFetcherManager:
         self.ask_to_stop()
         return self.join(timeout_ms)
 
-    def _workers(self) -> list[Worker]:
+    def _workers(self) -> list[WorkerThread]:
         """With the lock held."""
         finder = [] if self._finder is None else [self._finder]
         return [*finder, *self._stopped, *(worker for _, worker in self._fetchers.values())]
@@ -230,7 +232,7 @@ class ConsumerFetcherManager:
     def _find_leaders(self, stop: StopSignal) -> None:
         while not stop.is_set():
             with self._changed:
-                self._changed.wait_for(lambda: self._leaderless or stop.is_set(), IDLE_LOOK_MS / 1000)
+                self._changed.wait_for(lambda: self._leaderless or stop.is_set(), IDLE_CHECK_MS / 1000)
                 self._leaderless = {tp: info for tp, info in self._leaderless.items() if info.is_live}
                 self._give_to_known_leaders()
                 wanted = dict(self._leaderless)
@@ -251,7 +253,9 @@ class ConsumerFetcherManager:
     def _give_to_known_leaders(self) -> None:
         """With the lock held."""
         now_ms = self._clock.now_ms()
-        self._cached_leaders = {topic: known for topic, known in self._cached_leaders.items() if now_ms - known.at_ms < LEADERS_KEPT_MS}
+        self._cached_leaders = {
+            topic: known for topic, known in self._cached_leaders.items() if now_ms - known.at_ms < LEADERS_MAX_AGE_MS
+        }
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
         for tp, info in self._leaderless.items():
             known = self._cached_leaders.get(tp.topic)
@@ -265,7 +269,7 @@ class ConsumerFetcherManager:
                 del self._leaderless[info.tp]
             self._fetchers[key][0].add(infos)
 
-    def _fetch_leaders(self, topics: list[str], stop: StopSignal) -> Leaders | None:
+    def _fetch_leaders(self, topics: list[str], stop: StopSignal) -> LeaderMetadata | None:
         """Ask the brokers until one answers; None: none did, or the member cannot go on."""
         try:
             leaders = self._brokers.execute(
@@ -274,12 +278,12 @@ class ConsumerFetcherManager:
             )
         except ConnectorClosed:
             return None
-        except NoBrokerAnswers as error:
+        except NoBrokerAvailableError as error:
             if error.authentication_error is not None:
                 self._handle_authentication_error(error.authentication_error)
             self._log_lookup_failure(str(error))
             return None
-        except WorldError as error:
+        except UnavailableError as error:
             self._log_lookup_failure(f"the brokers cannot be looked up: {error}")
             return None
         self._logged_lookup_failure = ""
@@ -291,11 +295,13 @@ class ConsumerFetcherManager:
         self._log_unknown(leaders)
         return leaders
 
-    def _log_unknown(self, leaders: Leaders) -> None:
+    def _log_unknown(self, leaders: LeaderMetadata) -> None:
         """Of which topics nothing can be read, and why; again and again while it lasts."""
         led = {tp.topic for tp in leaders.with_leader}
         unknown = {
-            topic: error for topic, error in leaders.topic_errors.items() if topic not in leaders.rejected_topics and topic not in led
+            topic: error
+            for topic, error in leaders.topic_errors.items()
+            if topic not in leaders.rejected_topics and topic not in led
         }
         for topic in self._unknown.select_due(unknown, self._clock.now_ms()):
             log.warning(
@@ -316,11 +322,11 @@ class ConsumerFetcherManager:
         if not self._has_read and not (is_login and self._brokers.has_succeeded):
             self._on_refused(error)
 
-    def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: Leaders) -> None:
+    def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: LeaderMetadata) -> None:
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
-        known: dict[str, _KnownLeaders] = {}
+        known: dict[str, _CachedLeaders] = {}
         for tp, broker in leaders.with_leader.items():
-            known.setdefault(tp.topic, _KnownLeaders(self._clock.now_ms())).of_partition[tp.partition] = broker
+            known.setdefault(tp.topic, _CachedLeaders(self._clock.now_ms())).of_partition[tp.partition] = broker
             info = wanted.get(tp)
             if info is not None:
                 given.setdefault((broker, fetcher_number(tp, self._num_fetchers)), []).append(info)

@@ -18,8 +18,8 @@ chunk for each stream that has nothing to read: what a slow stream holds never s
 What happens to one partition never stops the others.
 
 A message larger than ``fetch.message.max.bytes`` comes whole from Fetch 3 on (0.10.1).  From older brokers only its
-head comes: it is then asked for once more, with as many bytes as the head says, up to ``GROWN_BYTES_MAX``; what is
-larger goes to the stream as it is, which raises it, and is not asked for again before the stream has gone past it.
+head comes: it is then asked for once more, with as many bytes as the head says, up to ``LARGE_MESSAGE_BYTES_MAX``; what
+is larger goes to the stream as it is, which raises it, and is not asked for again before the stream has gone past it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from zkconsumer.errors import (
     UnsupportedCodec,
 )
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
-from zkconsumer.kafka.chunks import INVALID_OFFSET, AnswerTime, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.connection import PeerTrouble
+from zkconsumer.kafka.chunks import INVALID_OFFSET, FetchedDataChunk, LastResponseTime, PartitionTopicInfo
+from zkconsumer.kafka.connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -58,16 +58,16 @@ from zkconsumer.kafka.versions import negotiate
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (
-    LEAN_FETCH,
-    UNSOUND,
+    CORRUPT_HEADERS,
+    FAST_FETCH,
     VERSION_MAX,
-    FetchAnswer,
-    FetchedRow,
-    FetchQuestion,
+    FetchedPartition,
+    FetchRequestBody,
+    FetchResponseBody,
     partition_encoder,
 )
 from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
-from zkconsumer.wire.records import Scan, scan_record_set
+from zkconsumer.wire.records import RecordSetScan, scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
@@ -77,39 +77,39 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.kafka.chunks import ChunkQueue
-    from zkconsumer.kafka.connection import Connect, Connection, Pending
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.connection import Connection, ConnectionFactory, PendingRequest
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
 
-LEFT_OUT_WAIT_MS = 20
+FULL_QUEUE_WAIT_MS = 20
 """How long a request may wait at the broker while some partition is left out because its queue is full."""
 
-TOTAL_LIMIT_FROM = 3
+MAX_BYTES_FROM = 3
 """The version of Fetch from which a request carries a limit for the whole answer (0.10.1, KIP-74)."""
 
 IDLE_WAIT_MS = 1_000
 """How long to wait for a queue to have room, or for a partition, before looking again."""
 
-HELD_BACK_WAIT_MS = 100
+BUDGET_WAIT_MS = 100
 """How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
 
 PAUSE_BYTES_MAX = 64 * 1024
 """After an answer with more than so many bytes of records there is no pause: a round costs little against them, and
 what its limit left out may wait at the broker."""
 
-FRAME_SHARE_MIN = 4
+COPY_BELOW_FRACTION = 4
 """A record set that is less than this part of its answer is copied out of it when there are several streams: it would
 keep all of it in memory for as long as its stream leaves it in the queue.  One stream reads an answer to its end."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
-NOT_HERE = frozenset(
+LEADER_MOVED_ERRORS = frozenset(
     str(error) for error in (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
 )
 """What a broker answers about a partition that is led elsewhere now, or was deleted: no trouble by itself."""
 
-GROWN_BYTES_MAX = RESPONSE_BYTES_MAX
+LARGE_MESSAGE_BYTES_MAX = RESPONSE_BYTES_MAX
 """The largest message that is fetched although it is larger than ``fetch.message.max.bytes``: what an answer may be
 longer than was asked for."""
 
@@ -129,14 +129,14 @@ class FetchSettings:
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
-    large_message_bytes_max: int = GROWN_BYTES_MAX
+    large_message_bytes_max: int = LARGE_MESSAGE_BYTES_MAX
 
     def partitions_max(self, version: int, room: int) -> int:
         """How many partitions one request may name, so that the answer has at most ``room`` bytes, or one chunk.
 
         From Fetch 3 on (0.10.1) the broker keeps to it by itself.
         """
-        if version >= TOTAL_LIMIT_FROM:
+        if version >= MAX_BYTES_FROM:
             return RESPONSE_BYTES_UNLIMITED
         return max(1, room // self.partition_max_bytes)
 
@@ -146,7 +146,7 @@ class FetchSettings:
 
 
 @dataclass(slots=True, eq=False)
-class _Reading:
+class _PartitionFetchState:
     """One partition that is read here.
 
     ``asked_offset``: the offset that the last request asks for; -1: it does not.  ``bytes_max``: how many of its bytes
@@ -159,18 +159,18 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _QueueReadings:
+class _QueuePartitions:
     """The partitions here whose chunks go into one queue.  ``is_full``: they are left out of requests."""
 
-    partitions: dict[TopicPartition, _Reading]
+    partitions: dict[TopicPartition, _PartitionFetchState]
     is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _InFlight:
+class _InFlightFetch:
     """A request without its answer."""
 
-    pending: Pending[FetchAnswer]
+    pending: PendingRequest[FetchResponseBody]
     timeout_ms: int
     response_bytes_max: int
     sent_at_ms: int
@@ -186,14 +186,14 @@ class ConsumerFetcherThread:
     from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
 
     Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
-    and ``_added`` by anyone under ``_lock``; ``_must_look`` is set by anyone, after the change that it is about.
+    and ``_added`` by anyone under ``_lock``; ``_has_changes`` is set by anyone, after the change that it is about.
     """
 
     def __init__(
         self,
         broker: BrokerAddress,
         settings: FetchSettings,
-        connect: Connect,
+        connect: ConnectionFactory,
         clock: Clock,
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],
@@ -217,10 +217,10 @@ class ConsumerFetcherThread:
         self._wake_up = WakeUp()
         self._added: list[PartitionTopicInfo] = []
         self._has_changes = False
-        self._partitions: dict[TopicPartition, _Reading] = {}
-        self._queues: dict[ChunkQueue, _QueueReadings] = {}
-        self._to_recheck: dict[TopicPartition, _Reading] = {}
-        self._fetchable: dict[TopicPartition, _Reading] = {}
+        self._partitions: dict[TopicPartition, _PartitionFetchState] = {}
+        self._queues: dict[ChunkQueue, _QueuePartitions] = {}
+        self._to_recheck: dict[TopicPartition, _PartitionFetchState] = {}
+        self._fetchable: dict[TopicPartition, _PartitionFetchState] = {}
         """What to ask for.  All of it is placed, and has room in its queue."""
         self._changed: dict[TopicPartition, None] = {}
         """Where ``_session`` may say otherwise than ``_wanted``."""
@@ -228,16 +228,16 @@ class ConsumerFetcherThread:
         self._version = -1
         """Of Fetch: how the rows in ``_session`` are encoded."""
         self._encode_row = partition_encoder(0)
-        self._last_response = AnswerTime()
-        self._first_requested: list[_Reading] = []
+        self._last_response = LastResponseTime()
+        self._first_requested: list[_PartitionFetchState] = []
         """What the next answer is the first one for."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         """Of what the session has, as told last: a broker does not tell it again to another ownership."""
-        self._without_offset: dict[TopicPartition, _Reading] = {}
+        self._without_offset: dict[TopicPartition, _PartitionFetchState] = {}
         """What would be wanted, but for its offset."""
         self._paused_until: dict[TopicPartition, int] = {}
         self._too_large_at: dict[TopicPartition, int] = {}
-        self._raised_fetch_size: dict[TopicPartition, _Reading] = {}
+        self._raised_fetch_size: dict[TopicPartition, _PartitionFetchState] = {}
         """What has more ``bytes_max`` than others.  Only the first is asked for, so that the answer keeps to its
         limit."""
         self._logged_errors: dict[TopicPartition, str] = {}
@@ -247,9 +247,9 @@ class ConsumerFetcherThread:
         """Its ``waiting`` is what was received and is not in its queue yet, in order."""
         self._waits_for_budget = False
         """There is something to ask for, and no room in the budget."""
-        self._in_flight: _InFlight | None = None
+        self._in_flight: _InFlightFetch | None = None
         self._connection: Connection | None = None
-        self._ranges: ApiRanges | None = None
+        self._ranges: SupportedVersions | None = None
 
     # --- from outside -------------------------------------------------------------------------------------------
 
@@ -313,11 +313,13 @@ class ConsumerFetcherThread:
                 self._wake_up.wait(self._settings.pause_ms)
         except ConnectorClosed:
             return True
-        except PeerTrouble as error:
+        except BROKER_ERRORS as error:
             self._disconnect()
             if not stop.is_set():
                 self._on_round(self.broker, error)
-                self._release_partitions([reading.info for reading in (*self._fetchable.values(), *self._without_offset.values())])
+                self._release_partitions(
+                    [reading.info for reading in (*self._fetchable.values(), *self._without_offset.values())]
+                )
                 stop.wait(self._settings.backoff_ms)
         finally:
             self._log_errors()
@@ -327,7 +329,7 @@ class ConsumerFetcherThread:
         """How long to wait for ``wake``: until the pause of some partition is over."""
         pauses = self._paused_until.values()
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
-        return max(1, min(HELD_BACK_WAIT_MS if self._waits_for_budget else IDLE_WAIT_MS, next_ms))
+        return max(1, min(BUDGET_WAIT_MS if self._waits_for_budget else IDLE_WAIT_MS, next_ms))
 
     # --- what to ask for ----------------------------------------------------------------------------------------
 
@@ -364,7 +366,7 @@ class ConsumerFetcherThread:
     def _mark_changed(self, tp: TopicPartition) -> None:
         self._to_recheck[tp] = self._partitions[tp]
 
-    def _update_partition(self, tp: TopicPartition, reading: _Reading) -> None:
+    def _update_partition(self, tp: TopicPartition, reading: _PartitionFetchState) -> None:
         """Whether to ask for this partition."""
         if self._partitions.get(tp) is not reading:
             return
@@ -389,8 +391,8 @@ class ConsumerFetcherThread:
                 self._forget(tp)
             for info in added:
                 if info.is_live:
-                    reading = self._partitions[info.tp] = self._to_recheck[info.tp] = _Reading(info)
-                    self._queues.setdefault(info.queue, _QueueReadings({})).partitions[info.tp] = reading
+                    reading = self._partitions[info.tp] = self._to_recheck[info.tp] = _PartitionFetchState(info)
+                    self._queues.setdefault(info.queue, _QueuePartitions({})).partitions[info.tp] = reading
 
     def _forget(self, tp: TopicPartition) -> None:
         """Read this partition no more; with the lock held."""
@@ -430,7 +432,7 @@ class ConsumerFetcherThread:
         self._encode_changes(version)
         partitions_max = settings.partitions_max(version, room)
         is_left_out = len(self._fetchable) > partitions_max or any(group.is_full for group in self._queues.values())
-        max_wait_ms = min(settings.max_wait_ms, LEFT_OUT_WAIT_MS) if is_left_out else settings.max_wait_ms
+        max_wait_ms = min(settings.max_wait_ms, FULL_QUEUE_WAIT_MS) if is_left_out else settings.max_wait_ms
         asked = self._session.next_request(partitions_max)
         topics: dict[str, list[bytes]] = {}
         for tp, row in asked.rows.items():
@@ -438,14 +440,12 @@ class ConsumerFetcherThread:
         forgotten: dict[str, list[int]] = {}
         for tp in asked.forgotten:
             forgotten.setdefault(tp.topic, []).append(tp.partition)
-        body = FetchQuestion(
-            max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten
-        )
+        body = FetchRequestBody(max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten)
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
-        pending = connection.send(LEAN_FETCH, version, body, timeout_ms)
+        pending = connection.send(FAST_FETCH, version, body, timeout_ms)
         bytes_max = settings.response_bytes_max(len(self._session.requested))
-        self._in_flight = _InFlight(pending, timeout_ms, bytes_max, sent_at_ms)
+        self._in_flight = _InFlightFetch(pending, timeout_ms, bytes_max, sent_at_ms)
         return True
 
     def _reserve_bytes(self) -> int:
@@ -511,7 +511,7 @@ class ConsumerFetcherThread:
         )
         self._in_flight = None
         asked = self._session.requested
-        rows = {TopicPartition(row[0], row[1]): FetchedRow(*row) for row in answer.rows}
+        rows = {TopicPartition(row[0], row[1]): FetchedPartition(*row) for row in answer.rows}
         refused = self._session.handle_response(answer.error_code, answer.session_id, rows)
         if refused is not None:
             log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
@@ -520,7 +520,9 @@ class ConsumerFetcherThread:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
         self._last_response.at_ms = self._clock.now_ms()
         records_bytes = sum(len(row.records) for row in rows.values() if row.records)
-        self.metrics.record_response(self._last_response.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms)
+        self.metrics.record_response(
+            self._last_response.at_ms - in_flight.sent_at_ms, records_bytes, answer.throttle_time_ms
+        )
         if not self._session.is_open:
             self._rotate(asked, rows)
         begun, self._first_requested = self._first_requested, []
@@ -528,7 +530,7 @@ class ConsumerFetcherThread:
             if self._fetchable.get(reading.info.tp) is reading:
                 known = self._high_watermarks.get(reading.info.tp, INVALID_OFFSET)
                 reading.info.attach_response_time(self._last_response, known)
-        outcome = _Outcome()
+        outcome = _ResponseSummary()
         for tp, row in rows.items():
             if tp not in asked:
                 raise RemoteProtocolError(f"{self.broker}: Fetch was answered for {tp}, which was not asked for")
@@ -549,7 +551,9 @@ class ConsumerFetcherThread:
         self._on_round(self.broker, None)
         return 0 < records_bytes <= PAUSE_BYTES_MAX and not outcome.has_more
 
-    def _process_partition(self, reading: _Reading, row: FetchedRow, outcome: _Outcome) -> None:
+    def _process_partition(
+        self, reading: _PartitionFetchState, row: FetchedPartition, outcome: _ResponseSummary
+    ) -> None:
         """One partition of an answer."""
         info = reading.info
         if row.error_code == OFFSET_OUT_OF_RANGE.code:
@@ -558,18 +562,20 @@ class ConsumerFetcherThread:
             self._handle_partition_error(info, error_code(row.error_code))
             outcome.leaderless.append(info)
         elif row.error_code != NONE.code or row.records is None:
-            self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_ADVICE}")
+            self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_RECORDS_ADVICE}")
         else:
             info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
             if row.records:
                 self._process_records(reading, row, row.records, outcome)
 
-    def _process_records(self, reading: _Reading, row: FetchedRow, records: RecordSet, outcome: _Outcome) -> None:
+    def _process_records(
+        self, reading: _PartitionFetchState, row: FetchedPartition, records: RecordSet, outcome: _ResponseSummary
+    ) -> None:
         info = reading.info
         offset = info.fetch_offset
-        found: FetchedRow | Scan = row
+        found: FetchedPartition | RecordSetScan = row
         try:
-            if row.entries == UNSOUND:
+            if row.entries == CORRUPT_HEADERS:
                 found = scan_record_set(records)
             if found.entries and found.next_offset <= offset:
                 raise InvalidMessageException(f"the record set ends at {found.next_offset}, before the fetch offset")
@@ -580,7 +586,7 @@ class ConsumerFetcherThread:
         if not found.entries and self._raise_fetch_size(reading, records):
             return
         self._restore_fetch_size(info.tp)
-        if len(self._queues) > 1 and len(records) * FRAME_SHARE_MIN < retained_bytes([records]):
+        if len(self._queues) > 1 and len(records) * COPY_BELOW_FRACTION < retained_bytes([records]):
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
         chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
@@ -602,7 +608,7 @@ class ConsumerFetcherThread:
             chunk.info.queue.offer(chunk)
             waiting.popleft()  # now: the budget sees each chunk in one of the two
 
-    def _raise_fetch_size(self, reading: _Reading, records: RecordSet) -> bool:
+    def _raise_fetch_size(self, reading: _PartitionFetchState, records: RecordSet) -> bool:
         """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
         tp, limit = reading.info.tp, self._settings.large_message_bytes_max
         size = reading.bytes_max or self._settings.partition_max_bytes
@@ -624,7 +630,7 @@ class ConsumerFetcherThread:
             for other in self._raised_fetch_size:
                 self._mark_changed(other)
 
-    def _reset(self, connection: Connection, ranges: ApiRanges, readings: list[_Reading]) -> None:
+    def _reset(self, connection: Connection, ranges: SupportedVersions, readings: list[_PartitionFetchState]) -> None:
         """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
         policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
         infos = [reading.info for reading in readings]
@@ -643,7 +649,7 @@ class ConsumerFetcherThread:
         if leaderless:
             self._release_partitions(leaderless)
 
-    def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedRow]) -> None:
+    def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedPartition]) -> None:
         """Partitions that were asked for move to the end of the order, and those with records to its very end.
 
         So limits do not leave out the same partitions each time.
@@ -680,7 +686,7 @@ class ConsumerFetcherThread:
         to_say, self._errors_to_log = self._errors_to_log, {}
         for why, partitions in to_say.items():
             values = (self.broker, len(partitions), partitions[0], why)
-            if why in NOT_HERE:
+            if why in LEADER_MOVED_ERRORS:
                 log.info("leader-moved broker=%s partitions=%d first=%s why=%r", *values)
             else:
                 log.warning("partition-trouble broker=%s partitions=%d first=%s why=%r", *values)
@@ -700,7 +706,7 @@ class ConsumerFetcherThread:
 
     # --- the connection -----------------------------------------------------------------------------------------
 
-    def _connected(self, stop: StopSignal) -> tuple[Connection, ApiRanges]:
+    def _connected(self, stop: StopSignal) -> tuple[Connection, SupportedVersions]:
         if self._connection is None or self._ranges is None:
             settings = self._settings
             self._connection = self._connect(
@@ -716,7 +722,7 @@ class ConsumerFetcherThread:
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
-    def _open_connection(self) -> tuple[Connection, ApiRanges]:
+    def _open_connection(self) -> tuple[Connection, SupportedVersions]:
         assert self._connection is not None, "a request is in flight on an open connection only"
         assert self._ranges is not None, "they come with the connection"
         return self._connection, self._ranges
@@ -730,7 +736,9 @@ class ConsumerFetcherThread:
             connection.close()
 
 
-def _set_membership_in(into: dict[TopicPartition, _Reading], tp: TopicPartition, reading: _Reading, *, is_in: bool) -> None:
+def _set_membership_in(
+    into: dict[TopicPartition, _PartitionFetchState], tp: TopicPartition, reading: _PartitionFetchState, *, is_in: bool
+) -> None:
     """See that it is in there, or not."""
     if is_in:
         into[tp] = reading
@@ -739,16 +747,16 @@ def _set_membership_in(into: dict[TopicPartition, _Reading], tp: TopicPartition,
 
 
 @dataclass(slots=True)
-class _Outcome:
-    """What came of an answer.  ``complete_bytes``: of whole entries, by topic.  ``leaves_some``: there is more."""
+class _ResponseSummary:
+    """What came of an answer.  ``complete_bytes``: of whole entries, by topic.  ``has_more``: there is more."""
 
     complete_bytes: dict[str, int] = field(default_factory=dict)
-    out_of_range: list[_Reading] = field(default_factory=list)
+    out_of_range: list[_PartitionFetchState] = field(default_factory=list)
     leaderless: list[PartitionTopicInfo] = field(default_factory=list)
     has_more: bool = False
 
 
-NULL_ADVICE = (
+NULL_RECORDS_ADVICE = (
     "error 76 means records compressed with zstd on a broker or a Fetch version that cannot give them: "
     "check compression.type of the topic"
 )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import UNSUPPORTED_VERSION
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.wire.frames import RequestHeader, decode_request, decode_request_header, encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
@@ -29,7 +29,7 @@ from zkconsumer.wire.schemas import (
 )
 from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
 
-_OF_GROUPS = frozenset(
+_GROUP_APIS = frozenset(
     api.key
     for api in (
         FIND_COORDINATOR,
@@ -46,7 +46,7 @@ _OF_GROUPS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class DecodedRequest:
     """A request; ``version`` is the one in whose layout it was read, and is answered."""
 
     api: Api[Any, Any]
@@ -56,25 +56,25 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class UnsupportedVersionResponse:
     """The answer's frame, without looking at the body."""
 
     frame: bytes
 
 
-class Unreadable(Enum):
+class InvalidFrameAction(Enum):
     """What becomes of a frame that is no request for this release."""
 
     CLOSE_CONNECTION = "the connection ends"
     IGNORE = "nothing is said, and the next frame is looked at (0.9)"
 
 
-Outcome: TypeAlias = Admitted | Refusal | Unreadable
+DecodeResult: TypeAlias = DecodedRequest | UnsupportedVersionResponse | InvalidFrameAction
 
 
-def decode_frame(frame: bytes, release: Release) -> Outcome:
+def decode_frame(frame: bytes, release: BrokerRelease) -> DecodeResult:
     """What to do with a frame (without its size)."""
-    unreadable = Unreadable.IGNORE if release.ignores_invalid_frames else Unreadable.CLOSE_CONNECTION
+    unreadable = InvalidFrameAction.IGNORE if release.ignores_invalid_frames else InvalidFrameAction.CLOSE_CONNECTION
     try:
         header = decode_request_header(frame)
     except RemoteProtocolError:
@@ -86,19 +86,21 @@ def decode_frame(frame: bytes, release: Release) -> Outcome:
     version = header.api_version
     if not known.lowest <= version <= known.highest:
         if api is API_VERSIONS:
-            return Refusal(encode_response(API_VERSIONS, 0, header.correlation_id, api_versions_error_response(release)))
+            return UnsupportedVersionResponse(
+                encode_response(API_VERSIONS, 0, header.correlation_id, api_versions_error_response(release))
+            )
         if version < known.lowest or not release.accepts_newer_versions:
             return unreadable
         version = known.highest
-    if header.client_id is None and release.requires_client_id and api.key in _OF_GROUPS:
-        return Unreadable.CLOSE_CONNECTION
+    if header.client_id is None and release.requires_client_id and api.key in _GROUP_APIS:
+        return InvalidFrameAction.CLOSE_CONNECTION
     try:
-        return Admitted(api, version, header, decode_request(frame, body_version=version).body)
+        return DecodedRequest(api, version, header, decode_request(frame, body_version=version).body)
     except RemoteProtocolError:
         return unreadable
 
 
-def api_versions_response(release: Release) -> ApiVersionsResponse:
+def api_versions_response(release: BrokerRelease) -> ApiVersionsResponse:
     """What the release speaks, as far as it is here."""
     rows = [
         ApiVersion(api_key=key, min_version=known.lowest, max_version=known.highest)
@@ -107,7 +109,9 @@ def api_versions_response(release: Release) -> ApiVersionsResponse:
     return ApiVersionsResponse(api_keys=rows)
 
 
-def api_versions_error_response(release: Release) -> ApiVersionsResponse:
+def api_versions_error_response(release: BrokerRelease) -> ApiVersionsResponse:
     """The answer to a version of ApiVersions that the release does not know; goes out in the layout of version 0."""
     rows = [row for row in api_versions_response(release).api_keys if row.api_key == API_VERSIONS.key]
-    return ApiVersionsResponse(error_code=UNSUPPORTED_VERSION.code, api_keys=rows if release.reports_api_versions_range else [])
+    return ApiVersionsResponse(
+        error_code=UNSUPPORTED_VERSION.code, api_keys=rows if release.reports_api_versions_range else []
+    )

@@ -2,7 +2,8 @@
 
 Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
 version was.  The store is kept by the group's *coordinator* (Kafka 0.8.2 and later): ask any broker who that is, then
-ask it.  Nothing is tried again here: ``MOVED`` and ``WAIT`` say which errors call for what.
+ask it.  Nothing is tried again here: ``COORDINATOR_MOVED_ERRORS`` and ``COORDINATOR_LOADING_ERRORS`` say which errors
+call for what.
 
 Offsets in ZooKeeper are none of this: those are znodes (``zkconsumer.zk``), or version 0 of the same requests, which
 ``zkconsumer.simple_consumer`` can send.
@@ -26,7 +27,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
-from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.kafka.versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM
@@ -57,13 +58,13 @@ KAFKA_STORE_FROM = 1
 
 NO_OFFSET = -1
 
-MOVED = frozenset({NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE})
+COORDINATOR_MOVED_ERRORS = frozenset({NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE})
 """Errors after which the coordinator is looked for again."""
 
-WAIT = frozenset({COORDINATOR_LOAD_IN_PROGRESS})
+COORDINATOR_LOADING_ERRORS = frozenset({COORDINATOR_LOAD_IN_PROGRESS})
 """Errors after which the same coordinator is asked again, a little later."""
 
-_OF_THE_GROUP = MOVED | WAIT | {GROUP_AUTHORIZATION_FAILED}
+_GROUP_ERRORS = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {GROUP_AUTHORIZATION_FAILED}
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -79,7 +80,7 @@ class OffsetAndMetadata(NamedTuple):
     commit_timestamp_ms: int = -1
 
 
-class Committer(NamedTuple):
+class CommittingMember(NamedTuple):
     """Who commits: a member of the group in one generation; the defaults are somebody who is no member.
 
     ``instance_id``: of a static member, at brokers from 2.3 on.
@@ -90,25 +91,25 @@ class Committer(NamedTuple):
     instance_id: str | None = None
 
 
-NO_MEMBER = Committer()
+NON_MEMBER = CommittingMember()
 
-Stored: TypeAlias = OffsetAndMetadata | ErrorCode | None
+FetchedOffset: TypeAlias = OffsetAndMetadata | ErrorCode | None
 """What is stored for one partition; None: nothing; or why it was not told."""
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffsets:
+class OffsetFetchResult:
     """An answer to ``fetch_offsets``.
 
     ``error``: of the whole group, ``NONE`` if there is none; beside one, ``partitions`` is empty.
     """
 
     error: ErrorCode
-    partitions: Mapping[TopicPartition, Stored]
+    partitions: Mapping[TopicPartition, FetchedOffset]
 
 
 def find_coordinator(
-    connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int
+    connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int
 ) -> BrokerAddress | ErrorCode:
     """Which broker keeps the group's offsets, or why there is none.
 
@@ -142,11 +143,11 @@ def parse_find_coordinator(response: FindCoordinatorResponse, version: int, grou
 
 def fetch_offsets(
     connection: Connection,
-    ranges: ApiRanges,
+    ranges: SupportedVersions,
     group: str,
     partitions: Collection[TopicPartition] | None,
     timeout_ms: int,
-) -> GroupOffsets:
+) -> OffsetFetchResult:
     """What the group has stored for these partitions (None: for all that it has; needs a broker from 0.10.2 on).
 
     Many are asked for in several questions, ``timeout_ms`` for each: one long answer takes a broker twice the time.
@@ -158,21 +159,21 @@ def fetch_offsets(
     version = ranges.pick(OFFSET_FETCH, at_least=at_least)
     cut = [None] if partitions is None else split_partitions(partitions)
     questions = (offset_fetch_request(version, group, some) for some in cut)
-    stored: dict[TopicPartition, Stored] = {}
+    stored: dict[TopicPartition, FetchedOffset] = {}
     of_the_group = NONE
     for response in send_pipelined(connection, OFFSET_FETCH, version, questions, timeout_ms):
         error, rows = parse_offset_fetch(response, version, group)
         if error == NONE:  # before version 2 it stands in every partition
             codes = {row.error_code for row in rows.values()}
-            error = next((one for one in _OF_THE_GROUP if one.code in codes), NONE)
+            error = next((one for one in _GROUP_ERRORS if one.code in codes), NONE)
         of_the_group = error if of_the_group == NONE else of_the_group
         stored |= {tp: _fetched_offset(row) for tp, row in rows.items()}
     if of_the_group != NONE:
-        return GroupOffsets(of_the_group, {})
+        return OffsetFetchResult(of_the_group, {})
     missing = next((tp for tp in partitions or () if tp not in stored), None)
     if missing is not None:
         raise RemoteProtocolError(f"OffsetFetch v{version} of group {group} was not answered for {missing}")
-    return GroupOffsets(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
+    return OffsetFetchResult(NONE, stored if partitions is None else {tp: stored[tp] for tp in partitions})
 
 
 def offset_fetch_request(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
@@ -200,7 +201,7 @@ def parse_offset_fetch(
     return error_code(error), rows
 
 
-def _fetched_offset(row: OffsetFetchPartitionResponse) -> Stored:
+def _fetched_offset(row: OffsetFetchPartitionResponse) -> FetchedOffset:
     # Brokers of 0.8.2 say error 3 of a partition that they have not learnt of yet, right after a restart too: there may
     # be an offset all the same.
     if row.error_code != NONE.code:
@@ -212,11 +213,11 @@ def _fetched_offset(row: OffsetFetchPartitionResponse) -> Stored:
 
 def commit_offsets(
     connection: Connection,
-    ranges: ApiRanges,
+    ranges: SupportedVersions,
     group: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
-    committer: Committer = NO_MEMBER,
+    committer: CommittingMember = NON_MEMBER,
     retention_ms: int = BROKER_RETENTION,
 ) -> dict[TopicPartition, ErrorCode]:
     """Store these offsets; what became of each.
@@ -224,8 +225,8 @@ def commit_offsets(
     Error 25 for all of them: a modern group of this name is alive, and only its members may commit; or the committer
     is none of them any more.  22 and 27: it is not in this generation.  12: the note is longer than the broker allows
     (4096 characters as shipped).  3: there is no such topic.  28: too much for one commit.  Errors of the whole group
-    (``MOVED``, ``WAIT``) stand beside every partition.  Raises as ``fetch_offsets`` does; after an error of the
-    connection nobody knows whether they were stored.
+    (``COORDINATOR_MOVED_ERRORS``, ``COORDINATOR_LOADING_ERRORS``) stand beside every partition.  Raises as
+    ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
 
     ``retention_ms``: how long brokers before 2.1 keep the offsets, from this commit on; as shipped, what the broker is
     set to.  Later brokers are not sent it, so they keep the offsets as long as the group has members: with an explicit
@@ -248,7 +249,7 @@ def commit_offsets(
     return {tp: answered[tp] for tp in offsets}
 
 
-def _commit_version(ranges: ApiRanges, retention_ms: int) -> int:
+def _commit_version(ranges: SupportedVersions, retention_ms: int) -> int:
     if retention_ms != BROKER_RETENTION and ranges.is_assumed and ranges.supports(JOIN_GROUP, 0):
         return RETENTION_FROM  # 0.9 speaks it and cannot be asked; version 1 is only what 0.8.2 speaks too
     return ranges.pick(OFFSET_COMMIT, at_least=KAFKA_STORE_FROM)
@@ -279,7 +280,11 @@ def parse_offset_commit(response: OffsetCommitResponse) -> dict[TopicPartition, 
 
 
 def delete_offsets(
-    connection: Connection, ranges: ApiRanges, group: str, partitions: Collection[TopicPartition], timeout_ms: int
+    connection: Connection,
+    ranges: SupportedVersions,
+    group: str,
+    partitions: Collection[TopicPartition],
+    timeout_ms: int,
 ) -> dict[TopicPartition, ErrorCode]:
     """Forget what is stored for these partitions (brokers from 2.4 on, KIP-496); what became of each.
 

@@ -27,7 +27,7 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.sasl import printable_text
-from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut
+from zkconsumer.kafka.transport import HandshakeClosedError, HandshakeTimeoutError
 from zkconsumer.wire.frames import SIZE_BYTES, correlation_id_of, decode_response, encode_request, frame_size
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.sasl import Mechanism, SaslSettings
+    from zkconsumer.kafka.sasl import KafkaSaslMechanism, SaslSettings
     from zkconsumer.kafka.transport import Transport
     from zkconsumer.wire.schemas import Api
 
@@ -54,7 +54,7 @@ LOGIN_BYTES_MAX = 512 * 1024
 CHALLENGES_MAX = 20
 """How many challenges one login may have; Kerberos needs about four."""
 
-RENEW_AT = 0.85
+RENEW_AT_FRACTION = 0.85
 """After which part of a login's lifetime it is renewed, as in Kafka's Java clients (KIP-368)."""
 
 
@@ -83,10 +83,10 @@ class SaslTransport:
         self._inner.open(deadline_ms)
         try:
             self._log_in(min(deadline_ms, self._clock.now_ms() + LOGIN_TIMEOUT_MS), deadline_ms)
-        except HandshakeTimedOut:
+        except HandshakeTimeoutError:
             raise
         except TimeoutError:
-            raise HandshakeTimedOut("the SASL login") from None
+            raise HandshakeTimeoutError("the SASL login") from None
 
     def renew(self, deadline_ms: int) -> None:
         """Log in again on the same connection when most of the login's lifetime is over."""
@@ -95,7 +95,7 @@ class SaslTransport:
             try:
                 self._log_in(min(deadline_ms, self._clock.now_ms() + LOGIN_TIMEOUT_MS), deadline_ms)
             except TimeoutError:
-                raise HandshakeTimedOut("the renewal of the SASL login") from None
+                raise HandshakeTimeoutError("the renewal of the SASL login") from None
 
     # --- passed on ----------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class SaslTransport:
             return
         version = min(ranges[SASL_AUTHENTICATE.key][1], SASL_AUTHENTICATE.highest)
         lifetime_ms = self._exchange(mechanism, version, deadline_ms)
-        self._renew_at_ms = began_ms + int(lifetime_ms * RENEW_AT) if lifetime_ms > 0 else None
+        self._renew_at_ms = began_ms + int(lifetime_ms * RENEW_AT_FRACTION) if lifetime_ms > 0 else None
 
     def _reconnect(self, deadline_ms: int) -> None:
         self._inner.release()
@@ -182,7 +182,7 @@ class SaslTransport:
             case code:
                 raise self._login_error(f"SaslHandshake was answered {code}")
 
-    def _exchange(self, mechanism: Mechanism, version: int, deadline_ms: int) -> int:
+    def _exchange(self, mechanism: KafkaSaslMechanism, version: int, deadline_ms: int) -> int:
         """SaslAuthenticate until both sides are content; gives the lifetime of the login, 0 for ever."""
         message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
@@ -196,7 +196,7 @@ class SaslTransport:
                 return response.session_lifetime_ms
         raise self._too_many_challenges()
 
-    def _exchange_raw(self, mechanism: Mechanism, deadline_ms: int) -> None:
+    def _exchange_raw(self, mechanism: KafkaSaslMechanism, deadline_ms: int) -> None:
         """The mechanism's messages without Kafka's protocol around them; a refusal is a closed connection."""
         message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
@@ -218,7 +218,7 @@ class SaslTransport:
                 return
         raise self._too_many_challenges()
 
-    def _next_message(self, mechanism: Mechanism, challenge: bytes | None) -> bytes | None:
+    def _next_message(self, mechanism: KafkaSaslMechanism, challenge: bytes | None) -> bytes | None:
         """What the mechanism says to a challenge, or first of all; None when the login is complete."""
         try:
             message = mechanism.initial_response() if challenge is None else mechanism.evaluate_challenge(challenge)
@@ -271,6 +271,6 @@ class SaslTransport:
         while filled < size:
             received = self._inner.receive_into(data[filled:], deadline_ms)
             if received == 0:
-                raise HandshakeBroken("the SASL login")
+                raise HandshakeClosedError("the SASL login")
             filled += received
         return data

@@ -22,7 +22,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
-from zkconsumer.kafka.versions import ApiRanges
+from zkconsumer.kafka.versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (
@@ -39,7 +39,7 @@ from zkconsumer.wire.schemas.metadata import (
     MetadataResponse,
 )
 
-MAY_FORBID_CREATION_FROM = 4
+NO_AUTO_CREATION_FROM = 4
 """The Metadata version from which a request can forbid the broker to create what it asks for (0.11)."""
 
 ALL_TOPICS_IS_NULL_FROM = 1
@@ -50,15 +50,15 @@ CLUSTER_ID_FROM = 2
 
 NO_OFFSET = -1
 
-REFUSALS = frozenset({TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION})
+FINAL_TOPIC_ERRORS = frozenset({TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION})
 """What brokers answer about a topic that this user may not see, and about a name that no topic can have."""
 
-Leader: TypeAlias = BrokerAddress | ErrorCode
+LeaderOrError: TypeAlias = BrokerAddress | ErrorCode
 """The broker that leads a partition, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaders:
+class LeaderMetadata:
     """An answer to Metadata.
 
     ``brokers``: id → address, of the live ones.  ``partitions``: who leads each partition of the topics that exist.
@@ -67,7 +67,7 @@ class Leaders:
     """
 
     brokers: Mapping[int, BrokerAddress]
-    partitions: Mapping[TopicPartition, Leader]
+    partitions: Mapping[TopicPartition, LeaderOrError]
     topic_errors: Mapping[str, ErrorCode]
     rejected_topics: Mapping[str, ErrorCode] = field(default_factory=dict)
 
@@ -78,8 +78,8 @@ class Leaders:
 
 
 def fetch_leaders(
-    connection: Connection, ranges: ApiRanges, topics: Collection[str] | None, timeout_ms: int
-) -> Leaders:
+    connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
+) -> LeaderMetadata:
     """Who leads the partitions of ``topics`` (None: of all topics).
 
     A partition counts as led when the answer names a live leader, whatever error stands beside it (error 9 does, for a
@@ -95,9 +95,9 @@ def fetch_leaders(
     return _leader_metadata(response, None if topics is None else set(topics), version)
 
 
-def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, version: int) -> Leaders:
+def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, version: int) -> LeaderMetadata:
     brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
-    partitions: dict[TopicPartition, Leader] = {}
+    partitions: dict[TopicPartition, LeaderOrError] = {}
     topics: dict[str, ErrorCode] = {}
     for topic in response.topics:
         if topic.name is None or (wanted is not None and topic.name not in wanted):
@@ -107,11 +107,15 @@ def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, versio
         for partition in topic.partitions:
             partitions[TopicPartition(topic.name, partition.partition_index)] = _leader_or_error(partition, brokers)
     # A broker before 0.11 that may create topics answers 29 also for one that does not exist and may not be created.
-    final = REFUSALS if version >= MAY_FORBID_CREATION_FROM else REFUSALS - {TOPIC_AUTHORIZATION_FAILED}
-    return Leaders(brokers, partitions, topics, {name: error for name, error in topics.items() if error in final})
+    final = (
+        FINAL_TOPIC_ERRORS if version >= NO_AUTO_CREATION_FROM else FINAL_TOPIC_ERRORS - {TOPIC_AUTHORIZATION_FAILED}
+    )
+    return LeaderMetadata(
+        brokers, partitions, topics, {name: error for name, error in topics.items() if error in final}
+    )
 
 
-def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> Leader:
+def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> LeaderOrError:
     leader = brokers.get(partition.leader_id)
     if leader is not None:
         return leader
@@ -120,7 +124,7 @@ def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerA
     return LEADER_NOT_AVAILABLE
 
 
-def fetch_cluster_id(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> str | None:
+def fetch_cluster_id(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> str | None:
     """The id of the broker's cluster; None: it tells none, as no broker before 0.10.1 does (KIP-78).
 
     No topic is asked for.  Raises what ``Connection.request`` raises.
@@ -133,7 +137,7 @@ def fetch_cluster_id(connection: Connection, ranges: ApiRanges, timeout_ms: int)
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicDescription:
     """A topic as Kafka tells of it.
 
     ``partitions``: their numbers, ascending.  ``topic_id``: another one when the topic was deleted and made anew (from
@@ -153,13 +157,13 @@ class Topic:
 
     @property
     def final_error(self) -> ErrorCode | None:
-        """Why to ask again is of no use, if it is (see ``REFUSALS``)."""
-        return self.error if self.error in REFUSALS else None
+        """Why to ask again is of no use, if it is (see ``FINAL_TOPIC_ERRORS``)."""
+        return self.error if self.error in FINAL_TOPIC_ERRORS else None
 
 
 def fetch_topics(
-    connection: Connection, ranges: ApiRanges, topics: Collection[str] | None, timeout_ms: int
-) -> tuple[Mapping[str, Topic], Sequence[BrokerAddress]]:
+    connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
+) -> tuple[Mapping[str, TopicDescription], Sequence[BrokerAddress]]:
     """What partitions ``topics`` have (None: all topics), and the live brokers.
 
     No topic is created by asking: brokers before 0.11 cannot be told so, and are asked for all topics instead.  Raises
@@ -167,7 +171,7 @@ def fetch_topics(
     broker that has just started and knows nothing yet.
     """
     version = ranges.pick(METADATA)
-    if version < MAY_FORBID_CREATION_FROM:
+    if version < NO_AUTO_CREATION_FROM:
         topics = None
     asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     if version < ALL_TOPICS_IS_NULL_FROM:
@@ -178,7 +182,7 @@ def fetch_topics(
         raise RemoteProtocolError(f"{connection.host}:{connection.port}: Metadata names no broker; it is starting up")
     rack_of = {broker.node_id: broker.rack for broker in response.brokers if broker.rack}
     told = {
-        topic.name: Topic(
+        topic.name: TopicDescription(
             tuple(sorted(partition.partition_index for partition in topic.partitions)),
             topic.topic_id,
             error_code(topic.error_code) if topic.error_code != NONE.code else None,
@@ -199,7 +203,9 @@ def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) 
     }
 
 
-def list_offset_of(connection: Connection, ranges: ApiRanges, tp: TopicPartition, time: int, timeout_ms: int) -> int:
+def list_offset_of(
+    connection: Connection, ranges: SupportedVersions, tp: TopicPartition, time: int, timeout_ms: int
+) -> int:
     """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
 
     For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
@@ -213,7 +219,7 @@ def list_offset_of(connection: Connection, ranges: ApiRanges, tp: TopicPartition
 
 
 def list_offsets(
-    connection: Connection, ranges: ApiRanges, times: Mapping[TopicPartition, int], timeout_ms: int
+    connection: Connection, ranges: SupportedVersions, times: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, int | ErrorCode]:
     """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
     version = ranges.pick(LIST_OFFSETS)

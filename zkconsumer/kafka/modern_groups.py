@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.connection import ConnectionFailed, Reason
+from zkconsumer.kafka.connection import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import NONE, BrokerError, ErrorCode, error_code
 from zkconsumer.wire import consumer_protocol
 from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
@@ -20,23 +20,23 @@ from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
     from zkconsumer.types import TopicPartition
 
 DEAD = "Dead"
 EMPTY = "Empty"
-DEAD_UP_TO = 5
+DEAD_STATE_UP_TO = 5
 """The version of DescribeGroups up to which a group that is not there is told as dead; later ones say error 69."""
 
-DESCRIBED_AT_ONCE = 100
+GROUPS_PER_DESCRIBE = 100
 """Groups in one DescribeGroups."""
 
-NOBODY_THERE = (DEAD, EMPTY)
+STATES_WITHOUT_MEMBERS = (DEAD, EMPTY)
 """States of a group without members; ``Empty`` still has offsets."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModernMember:
+class CoordinatorGroupMember:
     """One modern member, as its coordinator has it.
 
     ``topics`` that it subscribes to and ``partitions`` that it was given are read out of the protocol's own bytes,
@@ -55,21 +55,23 @@ class ModernMember:
 
 
 @dataclass(frozen=True, slots=True)
-class ModernGroup:
+class CoordinatorGroup:
     """A modern group.  ``members`` is empty when the coordinator does not tell them (KIP-848 groups)."""
 
     state: str
     protocol_type: str = ""
-    members: tuple[ModernMember, ...] = ()
+    members: tuple[CoordinatorGroupMember, ...] = ()
     protocol: str = ""
 
     @property
     def has_members(self) -> bool:
         """Whether it has members."""
-        return bool(self.members) or self.state not in NOBODY_THERE
+        return bool(self.members) or self.state not in STATES_WITHOUT_MEMBERS
 
 
-def describe_coordinator_group(connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int) -> ModernGroup:
+def describe_coordinator_group(
+    connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int
+) -> CoordinatorGroup:
     """How the modern group of this name stands; ``Dead`` when there is none.
 
     ``connection`` is one to the coordinator.  Raises ``BrokerError`` with what it answered (16: another broker
@@ -81,7 +83,9 @@ def describe_coordinator_group(connection: Connection, ranges: ApiRanges, group:
     return _group_of(found)
 
 
-def list_coordinator_groups(connection: Connection, ranges: ApiRanges, timeout_ms: int) -> dict[str, ModernGroup]:
+def list_coordinator_groups(
+    connection: Connection, ranges: SupportedVersions, timeout_ms: int
+) -> dict[str, CoordinatorGroup]:
     """Every group that one broker coordinates, by name; nothing at brokers that know none (before 0.9).
 
     Raises ``BrokerError`` with what it answered, and what ``Connection.request`` raises.
@@ -91,23 +95,23 @@ def list_coordinator_groups(connection: Connection, ranges: ApiRanges, timeout_m
     version = 0 if ranges.is_assumed else ranges.pick(LIST_GROUPS)
     try:
         listed = connection.request(LIST_GROUPS, version, ListGroupsRequest(), timeout_ms)
-    except ConnectionFailed as error:
-        if ranges.is_assumed and error.reason is Reason.CLOSED:
+    except BrokerConnectionError as error:
+        if ranges.is_assumed and error.reason is ConnectionFailureReason.CLOSED:
             return {}  # so brokers of 0.8 answer what they do not know
         raise
     if listed.error_code != NONE.code:
         raise BrokerError(error_code(listed.error_code), "ListGroups")
     # What DescribeGroups does not know (KIP-848) is told as it was listed.
-    groups = {one.group_id: ModernGroup(one.group_state or DEAD, one.protocol_type) for one in listed.groups}
+    groups = {one.group_id: CoordinatorGroup(one.group_state or DEAD, one.protocol_type) for one in listed.groups}
     names = sorted(groups)
-    for start in range(0, len(names), DESCRIBED_AT_ONCE):
-        for found in _described(connection, ranges, names[start : start + DESCRIBED_AT_ONCE], timeout_ms):
+    for start in range(0, len(names), GROUPS_PER_DESCRIBE):
+        for found in _described(connection, ranges, names[start : start + GROUPS_PER_DESCRIBE], timeout_ms):
             if found.group_state != DEAD:
                 groups[found.group_id] = _group_of(found)
     return groups
 
 
-def delete_group(connection: Connection, ranges: ApiRanges, group: str, timeout_ms: int) -> ErrorCode:
+def delete_group(connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int) -> ErrorCode:
     """Forget a group and all that it has stored (brokers from 1.1 on, KIP-229); 68: it has members, 69: there is none.
 
     ``connection`` is one to the coordinator.  Raises what ``Connection.request`` raises.
@@ -120,9 +124,11 @@ def delete_group(connection: Connection, ranges: ApiRanges, group: str, timeout_
     raise RemoteProtocolError(f"DeleteGroups v{version} was not answered for group {group}")
 
 
-def _described(connection: Connection, ranges: ApiRanges, groups: list[str], timeout_ms: int) -> list[DescribedGroup]:
+def _described(
+    connection: Connection, ranges: SupportedVersions, groups: list[str], timeout_ms: int
+) -> list[DescribedGroup]:
     """An answer for each, in this order; the highest version in which a group that is not there is ``Dead``."""
-    version = 0 if ranges.is_assumed else ranges.pick(DESCRIBE_GROUPS, at_most=DEAD_UP_TO)
+    version = 0 if ranges.is_assumed else ranges.pick(DESCRIBE_GROUPS, at_most=DEAD_STATE_UP_TO)
     response = connection.request(DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=groups), timeout_ms)
     found = {one.group_id: one for one in response.groups}
     for group in groups:
@@ -133,12 +139,12 @@ def _described(connection: Connection, ranges: ApiRanges, groups: list[str], tim
     return [found[group] for group in groups]
 
 
-def _group_of(found: DescribedGroup) -> ModernGroup:
+def _group_of(found: DescribedGroup) -> CoordinatorGroup:
     members = tuple(_member_of(found.protocol_type, one) for one in found.members)
-    return ModernGroup(found.group_state, found.protocol_type, members, found.protocol_data)
+    return CoordinatorGroup(found.group_state, found.protocol_type, members, found.protocol_data)
 
 
-def _member_of(protocol_type: str, one: DescribedGroupMember) -> ModernMember:
+def _member_of(protocol_type: str, one: DescribedGroupMember) -> CoordinatorGroupMember:
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
     problem = ""
@@ -151,15 +157,15 @@ def _member_of(protocol_type: str, one: DescribedGroupMember) -> ModernMember:
                 user_data = consumer_protocol.decode_subscription(one.member_metadata).user_data or b""
         except RemoteProtocolError as error:
             problem = str(error)
-    return ModernMember(
+    return CoordinatorGroupMember(
         one.member_id, one.client_id, one.client_host, one.group_instance_id, topics, partitions, problem, user_data
     )
 
 
-def _listed(connection: Connection, group: str, timeout_ms: int) -> ModernGroup:
+def _listed(connection: Connection, group: str, timeout_ms: int) -> CoordinatorGroup:
     """Groups of KIP-848 are dead to DescribeGroups, and listed."""
     response = connection.request(LIST_GROUPS, STATES_FROM, ListGroupsRequest(), timeout_ms)
     if response.error_code != NONE.code:
         raise BrokerError(error_code(response.error_code), "ListGroups")
     found = next((one for one in response.groups if one.group_id == group), None)
-    return ModernGroup(DEAD) if found is None else ModernGroup(found.group_state, found.protocol_type)
+    return CoordinatorGroup(DEAD) if found is None else CoordinatorGroup(found.group_state, found.protocol_type)

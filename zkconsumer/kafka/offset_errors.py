@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 
-MODERN_GROUP = frozenset(
+ACTIVE_GROUP_ERRORS = frozenset(
     {codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION, codes.REBALANCE_IN_PROGRESS, codes.STALE_MEMBER_EPOCH}
 )
 """What a coordinator answers to somebody outside, while members of the modern kind are in a group of this name."""
 
-MODERN_GROUP_HINT = (
+ACTIVE_GROUP_HINT = (
     "members of the modern kind (KafkaConsumer) are alive in a group of this name, and the coordinator takes offsets "
     "from them alone: stop them, or give this group another group.id"
 )
 
-HINTS = {
+FINAL_COMMIT_ERROR_HINTS = {
     codes.UNKNOWN_TOPIC_OR_PARTITION: "the brokers do not know the partition: its topic was deleted",
     codes.OFFSET_METADATA_TOO_LARGE: "the note beside the offset is longer than offset.metadata.max.bytes",
     codes.INVALID_COMMIT_OFFSET_SIZE: "the broker cannot store a commit of this size",
@@ -26,29 +26,31 @@ HINTS = {
 }
 """Errors after which committing again is in vain, and what they mean."""
 
-NEVER_TOLD = frozenset({codes.INVALID_GROUP_ID, codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED})
+FINAL_FETCH_ERRORS = frozenset(
+    {codes.INVALID_GROUP_ID, codes.TOPIC_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED}
+)
 """Errors after which asking again is in vain.  Not so UNKNOWN_TOPIC_OR_PARTITION: brokers of 0.8.2 answer it until they
 have learnt of the topic, also right after a restart, and then there may be an offset."""
 
 
-MAY_BE_WRITTEN = frozenset({codes.REQUEST_TIMED_OUT, codes.COORDINATOR_NOT_AVAILABLE})
+UNKNOWN_OUTCOME_ERRORS = frozenset({codes.REQUEST_TIMED_OUT, codes.COORDINATOR_NOT_AVAILABLE})
 """What a coordinator answers, too, when a commit stands in its log and the other replicas did not follow in time."""
 
 
 def is_final_commit_error(code: ErrorCode) -> bool:
     """Whether committing again is in vain as long as things are as they are."""
-    return code in MODERN_GROUP or code in HINTS
+    return code in ACTIVE_GROUP_ERRORS or code in FINAL_COMMIT_ERROR_HINTS
 
 
 def describe_error(code: ErrorCode) -> str:
     """The code's name and number, and what it means."""
-    hint = MODERN_GROUP_HINT if code in MODERN_GROUP else HINTS.get(code)
+    hint = ACTIVE_GROUP_HINT if code in ACTIVE_GROUP_ERRORS else FINAL_COMMIT_ERROR_HINTS.get(code)
     return f"{code}: {hint}" if hint else str(code)
 
 
-def commit_result(code: ErrorCode) -> KafkaWritten:
+def commit_result(code: ErrorCode) -> KafkaCommitResult:
     """What became of a commit that was answered with this code."""
     if code == codes.NONE:
-        return KafkaWritten(Outcome.DONE)
-    outcome = Outcome.UNKNOWN if code in MAY_BE_WRITTEN else Outcome.FAILED
-    return KafkaWritten(outcome, describe_error(code), is_final_commit_error(code), code in MODERN_GROUP)
+        return KafkaCommitResult(WriteOutcome.DONE)
+    outcome = WriteOutcome.UNKNOWN if code in UNKNOWN_OUTCOME_ERRORS else WriteOutcome.FAILED
+    return KafkaCommitResult(outcome, describe_error(code), is_final_commit_error(code), code in ACTIVE_GROUP_ERRORS)

@@ -20,37 +20,43 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.kafka.connection import PeerTrouble
-from zkconsumer.kafka.coordinator_lookup import ChannelSettings, CoordinatorLookup, GivenUp, Refused, Unsupported
+from zkconsumer.kafka.connection import BROKER_ERRORS
+from zkconsumer.kafka.coordinator_lookup import (
+    CoordinatorUnsupportedError,
+    DeadlineExceededError,
+    GroupRejectedError,
+    OffsetsChannelSettings,
+    OffsetsCoordinatorClient,
+)
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
 from zkconsumer.kafka.group_offsets import (
-    MOVED,
-    GroupOffsets,
+    COORDINATOR_MOVED_ERRORS,
     OffsetAndMetadata,
+    OffsetFetchResult,
     commit_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.offset_errors import NEVER_TOLD, describe_error, commit_result
+from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, commit_result, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 JOBS_MAX = 64
 """How many jobs may wait; a member has two at most, so more is a bug of ours."""
 
-Check: TypeAlias = "Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, KafkaWritten]]"
+PreCommitCheck: TypeAlias = "Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, KafkaCommitResult]]"
 """Called immediately before a commit is sent, on the channel's thread: what must not be sent, and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class OffsetFetchOutcome:
     """``offsets``: -1 where nothing is stored.  ``failed``: why the others were not told."""
 
     offsets: Mapping[TopicPartition, int]
@@ -59,14 +65,14 @@ class Fetched:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class OffsetsChannelJob:
     """Something that the channel was asked to do; a ``Turn`` while it is done.
 
     ``unsure``: what of a commit may have been written, though nobody answered so.
     """
 
     channel: OffsetsChannel
-    run: Callable[[Job], Callable[[], None]]
+    run: Callable[[OffsetsChannelJob], Callable[[], None]]
     deadline_ms: int
     is_cancelled: bool = False
     last_error: str = ""
@@ -88,8 +94,8 @@ class OffsetsChannel:
     def __init__(
         self,
         name: str,
-        settings: ChannelSettings,
-        connect: Connect,
+        settings: OffsetsChannelSettings,
+        connect: ConnectionFactory,
         find_brokers: Callable[[], Sequence[BrokerAddress]],
         clock: Clock,
         on_death: Callable[[str, BaseException], None],
@@ -100,43 +106,43 @@ class OffsetsChannel:
         self._on_death = on_death
         self._changed = threading.Condition()
         # Under the lock: what waits, what is being done, and whether all must end.
-        self._jobs: deque[Job] = deque()
-        self._job: Job | None = None
+        self._jobs: deque[OffsetsChannelJob] = deque()
+        self._job: OffsetsChannelJob | None = None
         self._is_closed = False
-        self._worker: Worker | None = None
-        self._lookup = CoordinatorLookup(settings, connect, find_brokers)
+        self._worker: WorkerThread | None = None
+        self._lookup = OffsetsCoordinatorClient(settings, connect, find_brokers)
 
     # --- what is asked of it ------------------------------------------------------------------------------------
 
     def fetch(
-        self, partitions: Sequence[TopicPartition], timeout_ms: int, done: Callable[[Fetched], None]
-    ) -> Job:
+        self, partitions: Sequence[TopicPartition], timeout_ms: int, done: Callable[[OffsetFetchOutcome], None]
+    ) -> OffsetsChannelJob:
         """What the group has stored for these partitions, as far as that can be learnt in time."""
 
-        def run(job: Job) -> Callable[[], None]:
+        def run(job: OffsetsChannelJob) -> Callable[[], None]:
             fetched = self._fetch_with_retry(job, partitions)
             return lambda: done(fetched)
 
-        return self._enqueue(Job(self, run, self._clock.now_ms() + timeout_ms))
+        return self._enqueue(OffsetsChannelJob(self, run, self._clock.now_ms() + timeout_ms))
 
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
         attempts: int,
-        check: Check,
-        done: Callable[[Mapping[TopicPartition, KafkaWritten]], None],
-    ) -> Job:
+        check: PreCommitCheck,
+        done: Callable[[Mapping[TopicPartition, KafkaCommitResult]], None],
+    ) -> OffsetsChannelJob:
         """Store these offsets, in so many attempts at most, each of ``offsets.channel.socket.timeout.ms``."""
         settings = self._settings
         timeout_ms = attempts * (2 * settings.socket_timeout_ms + settings.backoff_ms)
 
-        def run(job: Job) -> Callable[[], None]:
+        def run(job: OffsetsChannelJob) -> Callable[[], None]:
             results = self._commit_with_retry(job, offsets, attempts, check)
             return lambda: done(results)
 
-        return self._enqueue(Job(self, run, self._clock.now_ms() + timeout_ms))
+        return self._enqueue(OffsetsChannelJob(self, run, self._clock.now_ms() + timeout_ms))
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: OffsetsChannelJob) -> None:
         """Send nothing of this job from now on, and call nobody when it ends."""
         with self._changed:
             job.is_cancelled = True
@@ -161,7 +167,7 @@ class OffsetsChannel:
 
     # --- the thread ---------------------------------------------------------------------------------------------
 
-    def _enqueue(self, job: Job) -> Job:
+    def _enqueue(self, job: OffsetsChannelJob) -> OffsetsChannelJob:
         with self._changed:
             assert len(self._jobs) < JOBS_MAX, "whoever asks waits for the answer"
             if not self._is_closed:
@@ -201,17 +207,17 @@ class OffsetsChannel:
                 tell()
         self._lookup.disconnect()
 
-    def remaining_ms(self, job: Job) -> int:
-        """See ``Job``; on the channel's thread."""
+    def remaining_ms(self, job: OffsetsChannelJob) -> int:
+        """See ``OffsetsChannelJob``; on the channel's thread."""
         if job.is_cancelled or self._is_closed:
             raise ConnectorClosed("the offsets channel was told to stop")
         left_ms = job.deadline_ms - self._clock.now_ms()
         if left_ms <= 0:
-            raise GivenUp(job.last_error or "the group's coordinator did not answer in time")
+            raise DeadlineExceededError(job.last_error or "the group's coordinator did not answer in time")
         return left_ms
 
-    def pause(self, job: Job) -> None:
-        """See ``Job``; on the channel's thread."""
+    def pause(self, job: OffsetsChannelJob) -> None:
+        """See ``OffsetsChannelJob``; on the channel's thread."""
         until_ms = self._clock.now_ms() + min(self._settings.backoff_ms, job.remaining_ms())
         with self._changed:
             while (left_ms := until_ms - self._clock.now_ms()) > 0 and not (job.is_cancelled or self._is_closed):
@@ -220,7 +226,7 @@ class OffsetsChannel:
 
     # --- fetching -----------------------------------------------------------------------------------------------
 
-    def _fetch_with_retry(self, job: Job, partitions: Sequence[TopicPartition]) -> Fetched:
+    def _fetch_with_retry(self, job: OffsetsChannelJob, partitions: Sequence[TopicPartition]) -> OffsetFetchOutcome:
         offsets: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, str] = dict.fromkeys(partitions, "")
         why = unsupported = ""
@@ -236,31 +242,31 @@ class OffsetsChannel:
                         offsets[tp] = _offset_of(stored)
                         del failed[tp]
                 codes_left = {stored for stored in answered.partitions.values() if isinstance(stored, ErrorCode)}
-                if codes_left and codes_left <= NEVER_TOLD:
+                if codes_left and codes_left <= FINAL_FETCH_ERRORS:
                     break
                 if failed:
                     job.pause(next(iter(failed.values())))
-        except (GivenUp, Refused) as end:
+        except (DeadlineExceededError, GroupRejectedError) as end:
             why = str(end)
-        except Unsupported as end:
+        except CoordinatorUnsupportedError as end:
             why = unsupported = str(end)
-        return Fetched(offsets, {tp: words or why for tp, words in failed.items()}, unsupported)
+        return OffsetFetchOutcome(offsets, {tp: words or why for tp, words in failed.items()}, unsupported)
 
-    def _fetch_once(self, job: Job, partitions: Sequence[TopicPartition]) -> GroupOffsets | None:
+    def _fetch_once(self, job: OffsetsChannelJob, partitions: Sequence[TopicPartition]) -> OffsetFetchResult | None:
         """One request; None: the coordinator has to be asked again."""
         there = self._lookup.connect(job)
         timeout_ms = min(self._settings.socket_timeout_ms, job.remaining_ms())
         try:
             answered = fetch_offsets(there.connection, there.ranges, self._settings.group, partitions, timeout_ms)
-        except PeerTrouble as error:
+        except BROKER_ERRORS as error:
             self._lookup.disconnect()
             job.pause(str(error))
             return None
         if answered.error == NONE:
             return answered
-        if answered.error in NEVER_TOLD:
-            raise Refused(answered.error)
-        if answered.error in MOVED:
+        if answered.error in FINAL_FETCH_ERRORS:
+            raise GroupRejectedError(answered.error)
+        if answered.error in COORDINATOR_MOVED_ERRORS:
             self._lookup.disconnect()
         job.pause(f"{there.address} answered {answered.error}")
         return None
@@ -268,32 +274,34 @@ class OffsetsChannel:
     # --- committing ---------------------------------------------------------------------------------------------
 
     def _commit_with_retry(
-        self, job: Job, offsets: Mapping[TopicPartition, int], attempts: int, check: Check
-    ) -> Mapping[TopicPartition, KafkaWritten]:
-        results: dict[TopicPartition, KafkaWritten] = {}
+        self, job: OffsetsChannelJob, offsets: Mapping[TopicPartition, int], attempts: int, check: PreCommitCheck
+    ) -> Mapping[TopicPartition, KafkaCommitResult]:
+        results: dict[TopicPartition, KafkaCommitResult] = {}
         left = dict(offsets)
         try:
             for attempt in range(1, attempts + 1):
                 answers = self._commit_once(job, left, check)
                 results |= answers
-                job.possibly_written |= {tp for tp, written in answers.items() if written.outcome is Outcome.UNKNOWN}
+                job.possibly_written |= {
+                    tp for tp, written in answers.items() if written.outcome is WriteOutcome.UNKNOWN
+                }
                 left = {tp: offset for tp, offset in left.items() if not _is_finished(answers[tp])}
                 if not left or attempt == attempts:
                     break
                 job.pause(answers[next(iter(left))].why)
-        except GivenUp as end:
-            results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end)))
-        except Unsupported as end:
-            results |= dict.fromkeys(left, KafkaWritten(Outcome.FAILED, str(end), is_permanent=True))
-        except Refused as end:
+        except DeadlineExceededError as end:
+            results |= dict.fromkeys(left, KafkaCommitResult(WriteOutcome.FAILED, str(end)))
+        except CoordinatorUnsupportedError as end:
+            results |= dict.fromkeys(left, KafkaCommitResult(WriteOutcome.FAILED, str(end), is_permanent=True))
+        except GroupRejectedError as end:
             results |= dict.fromkeys(left, commit_result(end.code))
         # What failed in the end may have been written by an attempt before.
-        failed = [tp for tp in job.possibly_written if results[tp].outcome is Outcome.FAILED]
-        return results | {tp: replace(results[tp], outcome=Outcome.UNKNOWN) for tp in failed}
+        failed = [tp for tp in job.possibly_written if results[tp].outcome is WriteOutcome.FAILED]
+        return results | {tp: replace(results[tp], outcome=WriteOutcome.UNKNOWN) for tp in failed}
 
     def _commit_once(
-        self, job: Job, offsets: Mapping[TopicPartition, int], check: Check
-    ) -> dict[TopicPartition, KafkaWritten]:
+        self, job: OffsetsChannelJob, offsets: Mapping[TopicPartition, int], check: PreCommitCheck
+    ) -> dict[TopicPartition, KafkaCommitResult]:
         """One request, of what the check lets pass.  Between its look and the request nothing else happens."""
         there = self._lookup.connect(job)
         results = dict(check(offsets))
@@ -307,17 +315,18 @@ class OffsetsChannel:
         except ConnectorClosed:
             job.possibly_written |= sent.keys()  # it may be begun again, see _run
             raise
-        except PeerTrouble as error:
+        except BROKER_ERRORS as error:
             self._lookup.disconnect()
-            return results | dict.fromkeys(sent, KafkaWritten(Outcome.UNKNOWN, str(error)))
-        if MOVED & set(answers.values()):
+            return results | dict.fromkeys(sent, KafkaCommitResult(WriteOutcome.UNKNOWN, str(error)))
+        if COORDINATOR_MOVED_ERRORS & set(answers.values()):
             self._lookup.disconnect()
         return results | {tp: commit_result(code) for tp, code in answers.items()}
+
 
 def _offset_of(stored: OffsetAndMetadata | None) -> int:
     """An answer as an offset; -1: nothing is stored, or what is stored is no offset (the original commits -1)."""
     return -1 if stored is None else max(stored.offset, -1)
 
 
-def _is_finished(written: KafkaWritten) -> bool:
-    return written.is_permanent or written.outcome in (Outcome.DONE, Outcome.NOT_OWNER)
+def _is_finished(written: KafkaCommitResult) -> bool:
+    return written.is_permanent or written.outcome in (WriteOutcome.DONE, WriteOutcome.NOT_OWNER)

@@ -24,16 +24,16 @@ from zkconsumer.wire.tables import ROW
 if TYPE_CHECKING:
     from zkconsumer.kafka.chunks import PartitionTopicInfo
 
-ARROW = extensions.load("zkconsumer.base._arrow")
+ARROW_MODULE = extensions.load("zkconsumer.base._arrow")
 
-MAX_RECORDS = 10_000
+RECORD_BATCH_RECORDS_MAX = 10_000
 """Records of a batch at most, unless the program says otherwise."""
 
-MAX_BYTES = 1024 * 1024
+RECORD_BATCH_BYTES_MAX = 1024 * 1024
 """Bytes of the keys and values of a batch at most, unless the program says otherwise; one record may be larger."""
 
 
-class Gathered(NamedTuple):
+class ByteColumnBuffers(NamedTuple):
     """Byte fields one after the other: where each ends behind a 0 (int32), the bytes, one bit for each that is not null
     (None: none is null), and how many are null."""
 
@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
     nulls: int
 
 
-class Fields(Protocol):
+class BatchColumns(Protocol):
     """Where the columns of a batch come from."""
 
     def __len__(self) -> int: ...
@@ -51,18 +51,18 @@ class Fields(Protocol):
     def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         """Offsets, timestamps in ms (both int64) and types of timestamps (int32)."""
 
-    def keys(self) -> Gathered: ...
+    def keys(self) -> ByteColumnBuffers: ...
 
-    def values(self) -> Gathered: ...
+    def values(self) -> ByteColumnBuffers: ...
 
-    def headers(self) -> tuple[bytes, Gathered, Gathered]:
+    def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
         """Where the headers of each record end behind a 0 (int32); names; values."""
 
     def records(self, low: int, high: int) -> list[Record]:
         """Some of the records as objects."""
 
 
-class TableFields:
+class TableColumns:
     """The rows of a table (``wire.tables``)."""
 
     def __init__(self, data: Any, rows: bytes, count: int) -> None:
@@ -72,28 +72,28 @@ class TableFields:
         return self._count
 
     def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
-        assert compiled.RECORDS is not None, "tables are made by it"
-        found: tuple[bytes, bytes, bytes] = compiled.RECORDS.numbers(self._rows, 0, self._count, False)
+        assert compiled.RECORD_DECODER is not None, "tables are made by it"
+        found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self._rows, 0, self._count, False)
         return found
 
-    def keys(self) -> Gathered:
+    def keys(self) -> ByteColumnBuffers:
         return self._gathered(True)
 
-    def values(self) -> Gathered:
+    def values(self) -> ByteColumnBuffers:
         return self._gathered(False)
 
-    def _gathered(self, is_key: bool) -> Gathered:
-        assert compiled.RECORDS is not None, "tables are made by it"
-        return Gathered(*compiled.RECORDS.fields(self._data, self._rows, 0, self._count, is_key))
+    def _gathered(self, is_key: bool) -> ByteColumnBuffers:
+        assert compiled.RECORD_DECODER is not None, "tables are made by it"
+        return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self._data, self._rows, 0, self._count, is_key))
 
-    def headers(self) -> tuple[bytes, Gathered, Gathered]:
-        assert compiled.RECORDS is not None, "tables are made by it"
-        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, 0, self._count)
-        return ends, Gathered(*names), Gathered(*values)
+    def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
+        assert compiled.RECORD_DECODER is not None, "tables are made by it"
+        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self._data, self._rows, 0, self._count)
+        return ends, ByteColumnBuffers(*names), ByteColumnBuffers(*values)
 
     def records(self, low: int, high: int) -> list[Record]:
-        assert compiled.RECORDS is not None, "tables are made by it"
-        ends, _, _, _, names, values = compiled.RECORDS.headers(self._data, self._rows, low, high)
+        assert compiled.RECORD_DECODER is not None, "tables are made by it"
+        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self._data, self._rows, low, high)
         of_each = _headers_of(ends, names, values)
         found = []
         for index in range(low, high):
@@ -107,7 +107,7 @@ class TableFields:
         return None if size < 0 else bytes(self._data[start : start + size])
 
 
-class RecordFields:
+class RecordColumns:
     """Records that were read one by one."""
 
     def __init__(self, records: list[Record]) -> None:
@@ -123,22 +123,26 @@ class RecordFields:
             array("i", [record.timestamp_type for record in self._records]).tobytes(),
         )
 
-    def keys(self) -> Gathered:
+    def keys(self) -> ByteColumnBuffers:
         return _byte_column_buffers([record.key for record in self._records])
 
-    def values(self) -> Gathered:
+    def values(self) -> ByteColumnBuffers:
         return _byte_column_buffers([record.value for record in self._records])
 
-    def headers(self) -> tuple[bytes, Gathered, Gathered]:
+    def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
         ends = array("i", accumulate((len(record.headers) for record in self._records), initial=0)).tobytes()
         pairs = [header for record in self._records for header in record.headers]
-        return ends, _byte_column_buffers([name.encode() for name, _ in pairs]), _byte_column_buffers([value for _, value in pairs])
+        return (
+            ends,
+            _byte_column_buffers([name.encode() for name, _ in pairs]),
+            _byte_column_buffers([value for _, value in pairs]),
+        )
 
     def records(self, low: int, high: int) -> list[Record]:
         return self._records[low:high]
 
 
-def _byte_column_buffers(fields: Sequence[bytes | None]) -> Gathered:
+def _byte_column_buffers(fields: Sequence[bytes | None]) -> ByteColumnBuffers:
     ends = array("i", accumulate((0 if field is None else len(field) for field in fields), initial=0)).tobytes()
     nulls = sum(field is None for field in fields)
     valid = None
@@ -147,12 +151,12 @@ def _byte_column_buffers(fields: Sequence[bytes | None]) -> Gathered:
         for index, field in enumerate(fields):
             bits[index // 8] |= (field is not None) << index % 8
         valid = bytes(bits)
-    return Gathered(ends, b"".join(field for field in fields if field is not None), valid, nulls)
+    return ByteColumnBuffers(ends, b"".join(field for field in fields if field is not None), valid, nulls)
 
 
 def _headers_of(ends: bytes, names: Any, values: Any) -> list[tuple[tuple[str, bytes | None], ...]]:
     bounds = memoryview(ends).cast("i")
-    name_of, value_of = ByteColumn(Gathered(*names)), ByteColumn(Gathered(*values))
+    name_of, value_of = ByteColumn(ByteColumnBuffers(*names)), ByteColumn(ByteColumnBuffers(*values))
     return [
         tuple(((name_of[each] or b"").decode("utf-8", "replace"), value_of[each]) for each in range(first, behind))
         for first, behind in pairwise(bounds)
@@ -166,7 +170,7 @@ class ByteColumn(Sequence["bytes | None"]):
     there are fields: field ``i`` is ``data[bounds[i]:bounds[i + 1]]``.  ``null_count``: how many are null.
     """
 
-    def __init__(self, gathered: Gathered) -> None:
+    def __init__(self, gathered: ByteColumnBuffers) -> None:
         self.data = memoryview(gathered.data)
         self.bounds = memoryview(gathered.ends).cast("i")
         self.null_count = gathered.nulls
@@ -215,7 +219,7 @@ class RecordBatch(Sequence[Any]):
         self,
         topic: str,
         partition: int,
-        fields: Fields,
+        fields: BatchColumns,
         info: PartitionTopicInfo,
         make: Callable[[str, int, Record], Any],
         done_through: Callable[[int], None],
@@ -277,11 +281,11 @@ class RecordBatch(Sequence[Any]):
         return memoryview(self._numbers[2]).cast("i")
 
     @cached_property
-    def _keys(self) -> Gathered:
+    def _keys(self) -> ByteColumnBuffers:
         return self._fields.keys()
 
     @cached_property
-    def _values(self) -> Gathered:
+    def _values(self) -> ByteColumnBuffers:
         return self._fields.values()
 
     @property
@@ -312,9 +316,9 @@ class RecordBatch(Sequence[Any]):
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
         """Arrow's PyCapsule interface; ``requested_schema`` is not looked at, as the interface allows."""
-        if ARROW is None:
+        if ARROW_MODULE is None:
             return self._pyarrow_capsules()
-        found: tuple[Any, Any] = ARROW.capsules(self._node())
+        found: tuple[Any, Any] = ARROW_MODULE.capsules(self._node())
         return found
 
     def _node(self) -> tuple[Any, ...]:
@@ -349,7 +353,7 @@ class RecordBatch(Sequence[Any]):
         return found
 
 
-def _utf8_names(names: Gathered) -> Gathered:
+def _utf8_names(names: ByteColumnBuffers) -> ByteColumnBuffers:
     """The same as UTF-8, with what is none replaced, as the Java client reads it."""
     if names.data.isascii():
         return names
@@ -357,7 +361,7 @@ def _utf8_names(names: Gathered) -> Gathered:
     return _byte_column_buffers([(name or b"").decode("utf-8", "replace").encode() for name in column])
 
 
-def _binary(name: str, fields: Gathered, kind: str = "z") -> tuple[Any, ...]:
+def _binary(name: str, fields: ByteColumnBuffers, kind: str = "z") -> tuple[Any, ...]:
     buffers = fields.valid, fields.ends, fields.data
     return (kind, name, kind == "z", len(fields.ends) // 4 - 1, fields.nulls, buffers, ())
 

@@ -2,7 +2,7 @@
 
 The versions are those that real brokers of the release answer to ApiVersions (before 0.10 none can be asked: those that
 it understands), of the APIs that a broker here has; every difference was seen on a real one.  Who plays less takes
-``Release.narrowed``.  In what their coordinators differ stands in ``bridge.coordinator.behaviour``.
+``BrokerRelease.narrowed``.  In what their coordinators differ stands in ``bridge.coordinator.behaviour``.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ from zkconsumer.wire.schemas import (
     Api,
 )
 
-NEWEST_TIMESTAMP_TIME, EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME = -3, -4, -5
+MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -3, -4, -5
 """Times of ListOffsets that mean something else: the record with the highest timestamp, and two of tiered storage."""
 
 
-class Since(NamedTuple):
+class IntroducedIn(NamedTuple):
     """The release of brokers and the version of an API that something came with."""
 
     release: tuple[int, ...]
     version: int
 
 
-TIMES: Mapping[int, Since] = MappingProxyType(
+SPECIAL_TIMESTAMPS: Mapping[int, IntroducedIn] = MappingProxyType(
     {
-        NEWEST_TIMESTAMP_TIME: Since((3, 0), 7),
-        EARLIEST_LOCAL_TIME: Since((3, 6), 8),
-        LATEST_TIERED_TIME: Since((3, 9), 9),
+        MAX_TIMESTAMP: IntroducedIn((3, 0), 7),
+        EARLIEST_LOCAL_TIMESTAMP: IntroducedIn((3, 6), 8),
+        LATEST_TIERED_TIMESTAMP: IntroducedIn((3, 9), 9),
     }
 )
 """KIP-734, KIP-405, KIP-1005."""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class BrokerRelease:
     """How the brokers of one release behave.  ``magic``: the message format of their logs."""
 
     name: str
@@ -154,18 +154,18 @@ class Release:
         return self.version < (0, 9)
 
     def is_special_timestamp(self, time_ms: int) -> bool:
-        """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``TIMES``."""
-        return time_ms in TIMES and self.version >= TIMES[time_ms].release
+        """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``SPECIAL_TIMESTAMPS``."""
+        return time_ms in SPECIAL_TIMESTAMPS and self.version >= SPECIAL_TIMESTAMPS[time_ms].release
 
     def rejects_timestamp(self, time_ms: int, version: int) -> bool:
         """Whether ListOffsets of this version is too old for what the time means to the broker (35)."""
-        return self.is_special_timestamp(time_ms) and version < TIMES[time_ms].version
+        return self.is_special_timestamp(time_ms) and version < SPECIAL_TIMESTAMPS[time_ms].version
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not known."""
         return self.ranges.get(api.key)
 
-    def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> Release:
+    def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> BrokerRelease:
         """The same release with only these APIs, each up to the version beside it."""
         spans = {api.key: (self.ranges[api.key], highest) for api, highest in apis.items() if api.key in self.ranges}
         ranges = {key: VersionRange(span.lowest, min(span.highest, highest)) for key, (span, highest) in spans.items()}
@@ -210,12 +210,12 @@ DescribeCluster       -        -        -        -         -         -      -   
 """
 
 
-def _read() -> dict[str, Release]:
+def _read() -> dict[str, BrokerRelease]:
     rows = [line.split() for line in _TABLE.strip().splitlines()]
     releases, formats, spans = rows[0][1:], rows[1][1:], rows[2:]
     assert [row[0] for row in spans] == [api.name for api in _APIS], "one row an API, in the order of the APIs"
     return {
-        name: Release(
+        name: BrokerRelease(
             name,
             int(formats[at]),
             MappingProxyType(
@@ -231,5 +231,5 @@ def _range(span: str) -> VersionRange:
     return VersionRange(int(lowest), int(highest or lowest))
 
 
-RELEASES: Mapping[str, Release] = MappingProxyType(_read())
+RELEASES: Mapping[str, BrokerRelease] = MappingProxyType(_read())
 """One release of each kind, oldest first."""

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from zkconsumer.base.kerberos import KerberosClient, KerberosFailed, LayerDemanded, load_gssapi
+from zkconsumer.base.kerberos import KerberosClient, KerberosError, SecurityLayerRequired, load_gssapi
 from zkconsumer.errors import InvalidConfigException, RemoteProtocolError, SaslAuthenticationException
 
-WITH_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 SCRAM_ITERATIONS_MAX = 100_000
 """How often a broker may make us hash the password; brokers take 4096 to 16384."""
 
-BROKER_WORDS_MAX = 300
+BROKER_MESSAGE_CHARS_MAX = 300
 """How much of a broker's own explanation is quoted."""
 
 
@@ -37,17 +37,17 @@ class SaslSettings:
     kerberos_service: str = "kafka"
     oauth_token: Callable[[], str] | None = field(default=None, repr=False)
 
-    def new_mechanism(self, host: str) -> Mechanism:
+    def new_mechanism(self, host: str) -> KafkaSaslMechanism:
         """A mechanism for one login at this broker.  ``InvalidConfigException``: something that it needs is missing."""
         match self.mechanism:
             case "PLAIN":
-                return Plain(self.username, self.password)
-            case mechanism if mechanism in WITH_SCRAM:
+                return PlainMechanism(self.username, self.password)
+            case mechanism if mechanism in SCRAM_MECHANISMS:
                 return Scram(mechanism, self.username, self.password)
             case "OAUTHBEARER":
                 return OAuthBearer(self.oauth_token)
             case "GSSAPI":
-                return Gssapi(self.kerberos_service, host)
+                return KafkaGssapi(self.kerberos_service, host)
         raise InvalidConfigException(f"sasl.mechanism={self.mechanism} is not known")
 
     def check(self) -> None:
@@ -61,7 +61,7 @@ class SaslSettings:
             _check_gssapi()
 
 
-class Mechanism(Protocol):
+class KafkaSaslMechanism(Protocol):
     """One login."""
 
     def initial_response(self) -> bytes:
@@ -83,7 +83,7 @@ class Mechanism(Protocol):
         """Whether our last message needs no answer where messages are bare; with SaslAuthenticate each has one."""
 
 
-class Plain:
+class PlainMechanism:
     """RFC 4616."""
 
     is_complete = True
@@ -176,7 +176,7 @@ class OAuthBearer:
         return b"\x01" if challenge else None
 
 
-class Gssapi:
+class KafkaGssapi:
     """RFC 4752 without a security layer, with the ticket of the environment."""
 
     final_message_unanswered = True
@@ -186,7 +186,7 @@ class Gssapi:
         self._where = f"{service}@{host}"
         try:
             self._client = KerberosClient(service, host)
-        except KerberosFailed as error:
+        except KerberosError as error:
             raise self._refused(error) from error
 
     @property
@@ -196,7 +196,7 @@ class Gssapi:
     def initial_response(self) -> bytes:
         try:
             return self._client.first()
-        except KerberosFailed as error:
+        except KerberosError as error:
             raise self._refused(error) from error
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
@@ -206,16 +206,17 @@ class Gssapi:
             return None
         try:
             return self._client.answer(challenge)
-        except LayerDemanded as error:
+        except SecurityLayerRequired as error:
             raise RemoteProtocolError(
                 "GSSAPI: the broker insists on a security layer of Kerberos, which Kafka does not have"
             ) from error
-        except KerberosFailed as error:
+        except KerberosError as error:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> SaslAuthenticationException:
         return SaslAuthenticationException(
-            f"GSSAPI: no login as a client of {self._where}: {printable_text(str(error))}; is there a ticket (klist), and is "
+            f"GSSAPI: no login as a client of {self._where}: {printable_text(str(error))}; is there a ticket (klist), "
+            "and is "
             "sasl.kerberos.service.name the service that the broker runs as?"
         )
 
@@ -232,5 +233,5 @@ def _check_gssapi() -> None:
 
 def printable_text(words: str) -> str:
     """What a broker says for people, made fit for one line."""
-    shown = "".join(char if char.isprintable() else " " for char in words[:BROKER_WORDS_MAX])
-    return f"{shown}…" if len(words) > BROKER_WORDS_MAX else shown
+    shown = "".join(char if char.isprintable() else " " for char in words[:BROKER_MESSAGE_CHARS_MAX])
+    return f"{shown}…" if len(words) > BROKER_MESSAGE_CHARS_MAX else shown

@@ -6,8 +6,8 @@
     SASL_PLAINTEXT      socket, login
     SASL_SSL            socket, TLS, login
 
-``connect_of(config)`` is what programs call; tools and tests that have no consumer's configuration make a
-``BrokerSecurity`` themselves.
+``connection_factory_from_config(config)`` is what programs call; tools and tests that have no consumer's configuration
+make a ``BrokerSecurity`` themselves.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from zkconsumer.kafka.connection import (
     CONNECT_TIMEOUT_MS,
     RECEIVE_BUFFER_BYTES,
     BlockingConnection,
-    ConnectionFailed,
-    Reason,
+    BrokerConnectionError,
+    ConnectionFailureReason,
 )
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM
 from zkconsumer.kafka.login import SaslTransport
 from zkconsumer.kafka.sasl import SaslSettings
-from zkconsumer.kafka.tls import NotTls, TlsSettings, TlsTransport
-from zkconsumer.kafka.transport import OpenTransport, SocketTransport, Transport
-from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.kafka.tls import NotTlsError, TlsSettings, TlsTransport
+from zkconsumer.kafka.transport import SocketTransport, Transport, TransportFactory
+from zkconsumer.kafka.unasked import API_VERSIONS_DENY_LIST
 from zkconsumer.kafka.versions import NEGOTIATION_BYTES_MAX
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_HANDSHAKE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -58,7 +58,7 @@ DIAGNOSIS_TIMEOUT_MS = 2_000
 class BrokerSecurity:
     """``protocol`` is that of ``security.protocol``; it decides which of ``tls`` and ``sasl`` counts.
 
-    ``asks_versions``: False for brokers that must not be asked what they speak (``unasked``).
+    ``negotiates_versions``: False for brokers that must not be asked what they speak (``unasked``).
     """
 
     protocol: str = "PLAINTEXT"
@@ -78,7 +78,9 @@ class BrokerSecurity:
 
     def for_brokers(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
         """For another process, which need not find out what this one knows of these brokers (``unasked``)."""
-        asks = self.negotiates_versions and not any(UNASKED.contains(broker.host, broker.port) for broker in brokers)
+        asks = self.negotiates_versions and not any(
+            API_VERSIONS_DENY_LIST.contains(broker.host, broker.port) for broker in brokers
+        )
         return self if asks == self.negotiates_versions else replace(self, negotiates_versions=asks)
 
 
@@ -105,23 +107,23 @@ def broker_security_from_config(config: ConsumerConfig, oauth_token: Callable[[]
 
 def connection_factory_from_config(
     config: ConsumerConfig, oauth_token: Callable[[], str] | None = None, clock: Clock = SYSTEM_CLOCK
-) -> SecureConnect:
+) -> SecureConnectionFactory:
     """The ``Connect`` that a configuration asks for.
 
     Raises ``InvalidConfigException`` for a file that cannot be read or is in another form than PEM, for OAUTHBEARER
     without ``oauth_token``, and for GSSAPI without its package.
     """
-    return SecureConnect(broker_security_from_config(config, oauth_token), clock)
+    return SecureConnectionFactory(broker_security_from_config(config, oauth_token), clock)
 
 
-class SecureConnect:
+class SecureConnectionFactory:
     """A ``Connect``: makes connections with the layers that ``security`` asks for.
 
     Files are read once, here; ``InvalidConfigException`` names the one that cannot be used.  ``socket`` is for tests.
     """
 
     def __init__(
-        self, security: BrokerSecurity, clock: Clock = SYSTEM_CLOCK, *, socket: OpenTransport = SocketTransport
+        self, security: BrokerSecurity, clock: Clock = SYSTEM_CLOCK, *, socket: TransportFactory = SocketTransport
     ) -> None:
         self.security = security
         self._clock = clock
@@ -141,7 +143,7 @@ class SecureConnect:
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
     ) -> BlockingConnection:
         if not self.security.negotiates_versions:
-            UNASKED.add(host, port)
+            API_VERSIONS_DENY_LIST.add(host, port)
         return BlockingConnection(
             host,
             port,
@@ -210,7 +212,7 @@ class SecureConnect:
             )
             asked = SaslHandshakeRequest(mechanism="")
             answer = connection.request(SASL_HANDSHAKE, 0, asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
-        except NotTls:
+        except NotTlsError:
             return None
         except SslAuthenticationException:
             # It speaks TLS, and wants a certificate of ours before it tells more.
@@ -224,10 +226,10 @@ class SecureConnect:
 
 def _may_be_other_protocol(error: Exception) -> bool:
     match error:
-        case NotTls() | RemoteProtocolError():
+        case NotTlsError() | RemoteProtocolError():
             return True
-        case ConnectionFailed():
-            return error.reason in (Reason.CLOSED, Reason.CLOSED_IN_HANDSHAKE)
+        case BrokerConnectionError():
+            return error.reason in (ConnectionFailureReason.CLOSED, ConnectionFailureReason.CLOSED_IN_HANDSHAKE)
         case KafkaException():
             return False
     return isinstance(error, BrokerUnreachable)

@@ -19,22 +19,22 @@ from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from zkconsumer.base.handout_state import DELIVERY
+from zkconsumer.base.handout_state import COMPILED_DELIVERY
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER, TWO_THREADS, ChunkReader
+from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.record_batch import RecordBatch, TableFields
+from zkconsumer.kafka.record_batch import RecordBatch, TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.tables import JOINED_BYTES_MAX, ROW, Table, read_tables
+from zkconsumer.wire.tables import JOINED_BYTES_MAX, ROW, RecordTable, read_tables
 
 if TYPE_CHECKING:
     from zkconsumer.base import _delivery
     from zkconsumer.base.lease import Lease
 else:
-    _delivery = DELIVERY
+    _delivery = COMPILED_DELIVERY
 
-AVAILABLE = DELIVERY is not None and compiled.RECORDS is not None
+AVAILABLE = COMPILED_DELIVERY is not None and compiled.RECORD_DECODER is not None
 """Whether this module can be used."""
 
 TABLE_ROWS = 1024
@@ -50,7 +50,7 @@ M = TypeVar("M")
 
 if AVAILABLE:
 
-    class TableDelivery(_delivery.Delivery, ChunkReader[Table]):
+    class TableDelivery(_delivery.Delivery, ChunkReader[RecordTable]):
         """The state of one stream's iterator; see ``_delivery.Delivery`` for what is compiled of it.
 
         ``_chunk``: the chunk that the loaded table belongs to.
@@ -86,7 +86,7 @@ if AVAILABLE:
             def make(data: Any, table: bytes, count: int, topic: str, partition: int, delivery: int) -> RecordBatch:
                 assert self._chunk is not None, "a table is loaded"
                 done_through = partial(self.acknowledge_through, delivery)
-                fields = TableFields(data, table, count)
+                fields = TableColumns(data, table, count)
                 return RecordBatch(topic, partition, fields, self._chunk.info, make_message, done_through)
 
             found: Iterator[RecordBatch] = _delivery.BatchIterator(self, max_records, max_bytes, make)
@@ -114,17 +114,21 @@ if AVAILABLE:
             return self._chunk is not None and self._wait_for_lease(self._chunk)
 
         def _raise_concurrent_use(self, is_same_thread: bool) -> NoReturn:
-            raise UsageError(SIGNAL_HANDLER if is_same_thread else TWO_THREADS)
+            raise UsageError(SIGNAL_HANDLER_MESSAGE if is_same_thread else TWO_THREADS_MESSAGE)
 
         # --- what ``ChunkReader`` calls ---------------------------------------------------------------------------
 
-        def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Table]:
-            assert compiled.RECORDS is not None, "see AVAILABLE"
+        def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[RecordTable]:
+            assert compiled.RECORD_DECODER is not None, "see AVAILABLE"
             return read_tables(
-                compiled.RECORDS, chunk.records, self._rows, start_offset, joined_most=self._joined_bytes_max
+                compiled.RECORD_DECODER,
+                chunk.records,
+                self._rows,
+                start_offset,
+                joined_bytes_max=self._joined_bytes_max,
             )
 
-        def _store_decoded(self, chunk: FetchedDataChunk, table: Table) -> None:
+        def _store_decoded(self, chunk: FetchedDataChunk, table: RecordTable) -> None:
             self._chunk = chunk
             data = table.data
             is_of_chunk = data is chunk.records or isinstance(data, memoryview)
@@ -170,5 +174,5 @@ if AVAILABLE:
                 return found
             except BaseException:
                 if self.delivery.deliveries != before:
-                    self.delivery.give_back()
+                    self.delivery.undeliver()
                 raise

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkconsumer.errors import InvalidConfigException, SslAuthenticationException
-from zkconsumer.kafka.transport import HandshakeBroken, HandshakeTimedOut
+from zkconsumer.kafka.transport import HandshakeClosedError, HandshakeTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PIECE_BYTES = 64 * 1024
+TLS_READ_BYTES = 64 * 1024
 """How much is taken from the transport below at a time; a TLS record has at most 16 KiB."""
 
-LARGE_PIECE_BYTES = 512 * 1024
+TLS_LARGE_READ_BYTES = 512 * 1024
 """The same while a large answer is awaited; the memory for it stays with the connection."""
 
 HANDSHAKE_TIMEOUT_MS = 10_000
@@ -133,7 +133,7 @@ class TlsTransport:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
-        self._piece = memoryview(bytearray(PIECE_BYTES))
+        self._piece = memoryview(bytearray(TLS_READ_BYTES))
         self._plain = b""
         self._start: bytes | None = None
 
@@ -146,10 +146,10 @@ class TlsTransport:
             while not self._handshake_step(tls):
                 self._flush(deadline_ms)
                 if self._receive_encrypted(deadline_ms) == 0:
-                    raise HandshakeBroken("the TLS handshake")
+                    raise HandshakeClosedError("the TLS handshake")
             self._flush(deadline_ms)
         except TimeoutError:
-            raise HandshakeTimedOut("the TLS handshake") from None
+            raise HandshakeTimeoutError("the TLS handshake") from None
         self._tls = tls
 
     def _handshake_step(self, tls: ssl.SSLObject) -> bool:
@@ -176,7 +176,7 @@ class TlsTransport:
         tls = self._opened()
         rest = memoryview(data)
         while rest:
-            rest = rest[self._call_openssl(partial(tls.write, rest[:PIECE_BYTES])) :]
+            rest = rest[self._call_openssl(partial(tls.write, rest[:TLS_READ_BYTES])) :]
             self._flush(deadline_ms)
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
@@ -236,7 +236,7 @@ class TlsTransport:
         tls = self._opened()
         while not self._plain:
             try:
-                self._plain = self._call_openssl(partial(tls.read, PIECE_BYTES))
+                self._plain = self._call_openssl(partial(tls.read, TLS_READ_BYTES))
                 return True
             except ssl.SSLWantReadError:
                 self._flush(deadline_ms)
@@ -283,7 +283,7 @@ class TlsTransport:
             try:
                 if not self._below.wait(self._clock.now_ms()) or self._receive_encrypted(self._clock.now_ms() + 1) == 0:
                     return
-                while self._call_openssl(partial(self._tls.read, PIECE_BYTES)):
+                while self._call_openssl(partial(self._tls.read, TLS_READ_BYTES)):
                     pass
             except ssl.SSLWantReadError:
                 pass
@@ -292,9 +292,9 @@ class TlsTransport:
 
     def _receive_encrypted(self, deadline_ms: int, bytes_sure: int = 0) -> int:
         """Bytes from below for OpenSSL; ``bytes_sure``: how many will come if the other side does not end."""
-        if bytes_sure > len(self._piece) < LARGE_PIECE_BYTES:
-            self._piece = memoryview(bytearray(LARGE_PIECE_BYTES))
-        if bytes_sure > PIECE_BYTES:
+        if bytes_sure > len(self._piece) < TLS_LARGE_READ_BYTES:
+            self._piece = memoryview(bytearray(TLS_LARGE_READ_BYTES))
+        if bytes_sure > TLS_READ_BYTES:
             received = self._below.fill(self._piece[:bytes_sure], deadline_ms)
         else:
             received = self._below.receive_into(self._piece, deadline_ms)
@@ -315,14 +315,14 @@ class TlsTransport:
         """Who refuses whom and who must act; an end in the middle stays what it is, a broken connection."""
         where = f"{self._host}:{self._port}"
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            return HandshakeBroken("the TLS handshake")
+            return HandshakeClosedError("the TLS handshake")
         if isinstance(error, ssl.SSLCertVerificationError):
             return SslAuthenticationException(f"{where}: {_certificate_message(error, self._host)}")
         reason = error.reason or str(error)
         if "ALERT" in reason:
             return SslAuthenticationException(f"{where}: {_alert_message(reason)}")
         if reason in _NOT_TLS and self._start not in _TLS_STARTS:
-            return NotTls(
+            return NotTlsError(
                 f"{where}: what answers there is not TLS ({reason}); is this a PLAINTEXT port? "
                 "Correct security.protocol, or the port"
             )
@@ -332,7 +332,7 @@ class TlsTransport:
         )
 
 
-class NotTls(SslAuthenticationException):
+class NotTlsError(SslAuthenticationException):
     """The other side does not speak TLS: the port is probably a PLAINTEXT port; correct ``security.protocol``."""
 
 

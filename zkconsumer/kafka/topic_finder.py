@@ -5,8 +5,9 @@
     every metadata.max.age.ms, and when a leader is missing: asked again --> on_change, when something changed
 
 ZooKeeper tells of a change by itself; Kafka must be asked.  And one broker's answer is one broker's knowledge: a topic
-that was known and is missing in an answer counts as deleted only after ``ABSENCES_MIN`` answers in a row, and the
-partitions of a topic never become fewer, unless it has another id, which a topic has that was deleted and made anew.
+that was known and is missing in an answer counts as deleted only after ``MISSING_RESPONSES_MIN`` answers in a row, and
+the partitions of a topic never become fewer, unless it has another id, which a topic has that was deleted and made
+anew.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.errors import AuthenticationException, ConnectorClosed, WorldError
-from zkconsumer.kafka.any_broker import NoBrokerAnswers
-from zkconsumer.kafka.metadata import Topic, fetch_topics
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError
+from zkconsumer.kafka.any_broker import NoBrokerAvailableError
+from zkconsumer.kafka.metadata import TopicDescription, fetch_topics
 from zkconsumer.wire.kinds import NO_UUID
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.any_broker import AnyBroker
+    from zkconsumer.kafka.any_broker import BootstrapClient
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress
 
-ABSENCES_MIN = 3
+MISSING_RESPONSES_MIN = 3
 """How many answers in a row must lack a topic that was known before it counts as deleted."""
 
-ABSENCE_POLL_MS = 1_000
+RETRY_POLL_MS = 1_000
 """How soon brokers are asked again when a known topic is missing in an answer, or when none answered."""
 
 MISSING_POLL_MS = 2_000
 """How often brokers are asked, at least, while a topic that somebody wants does not exist."""
 
-FRESH_MS = 1_000
+FRESH_RESPONSE_MS = 1_000
 """An answer of this age is as good as a new one."""
 
-ASK_LIMIT_MS = 8_000
+METADATA_TIMEOUT_MS = 8_000
 """How long brokers are asked, one after the other, before they are asked anew."""
 
-PATIENCE_MS = 30_000
+TOPIC_REQUEST_TIMEOUT_MS = 30_000
 """How long somebody who wants to know waits for brokers that do not answer before he is told so."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownTopic:
     """``partitions`` None: there is no such topic.
 
     ``generation`` grows when a topic comes into being again; ``absences``: answers in a row that lacked one that was
@@ -68,7 +69,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _TopicRequest:
     """Somebody who wants to know these (None: all topics)."""
 
     since_ms: int
@@ -85,7 +86,7 @@ class TopicFinder:
     def __init__(
         self,
         name: str,
-        brokers: AnyBroker,
+        brokers: BootstrapClient,
         max_age_ms: int,
         clock: Clock,
         *,
@@ -106,21 +107,22 @@ class TopicFinder:
         self._on_death = on_death
         self._changed = threading.Condition()
         # All of these under the lock.
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownTopic] = {}
         self._knows_all = False
         self._wants_all = False
         self._wanted: frozenset[str] = frozenset()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_TopicRequest] = []
         self._answered_at_ms: int | None = None
         self._due_ms: int | None = None
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._is_closed = False
         self._has_logged_failure = False
 
     # --- questions ----------------------------------------------------------------------------------------------
 
     def request_topics(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
-        """Call ``done("")`` once these topics (None: all) are known, or ``done(why)`` after ``PATIENCE_MS``.
+        """Call ``done("")`` once these topics (None: all) are known, or ``done(why)`` after
+        ``TOPIC_REQUEST_TIMEOUT_MS``.
 
         What is wanted now takes the place of what was wanted before; whoever wanted all topics once is told of every
         change for good.
@@ -129,13 +131,13 @@ class TopicFinder:
             if names is None:
                 self._wants_all = True
                 is_known = self._knows_all
-                waiting = _Waiting(self._clock.now_ms(), None, done)
+                waiting = _TopicRequest(self._clock.now_ms(), None, done)
             else:
                 self._wanted = frozenset(names)
                 is_known = all(name in self._known for name in self._wanted)
-                waiting = _Waiting(self._clock.now_ms(), self._wanted, done)
+                waiting = _TopicRequest(self._clock.now_ms(), self._wanted, done)
             if is_known:
-                if self._answered_at_ms is None or self._clock.now_ms() - self._answered_at_ms > FRESH_MS:
+                if self._answered_at_ms is None or self._clock.now_ms() - self._answered_at_ms > FRESH_RESPONSE_MS:
                     self._schedule_request()
             else:
                 self._waiting.append(waiting)
@@ -181,10 +183,10 @@ class TopicFinder:
         """Something does not fit what is known: ask again, soon."""
         with self._changed:
             now_ms = self._clock.now_ms()
-            if self._answered_at_ms is None or now_ms - self._answered_at_ms > FRESH_MS:
+            if self._answered_at_ms is None or now_ms - self._answered_at_ms > FRESH_RESPONSE_MS:
                 self._schedule_request()
             else:
-                self._due_ms = min(self._due_ms or now_ms + FRESH_MS, now_ms + FRESH_MS)
+                self._due_ms = min(self._due_ms or now_ms + FRESH_RESPONSE_MS, now_ms + FRESH_RESPONSE_MS)
                 self._changed.notify_all()
 
     def _schedule_request(self) -> None:
@@ -231,16 +233,16 @@ class TopicFinder:
                 names = None if self._wants_all else sorted(asked)
             self._request_metadata(names, waiting, stop)
 
-    def _request_metadata(self, names: list[str] | None, waiting: list[_Waiting], stop: StopSignal) -> None:
+    def _request_metadata(self, names: list[str] | None, waiting: list[_TopicRequest], stop: StopSignal) -> None:
         try:
             told, brokers = self._brokers.execute(
                 lambda connection, ranges, timeout_ms: fetch_topics(connection, ranges, names, timeout_ms),
                 stop.is_set,
-                limit_ms=ASK_LIMIT_MS,
+                limit_ms=METADATA_TIMEOUT_MS,
             )
         except ConnectorClosed:
             return
-        except WorldError as error:
+        except UnavailableError as error:
             self._handle_failure(error, waiting)
             return
         self._on_brokers(brokers)
@@ -255,27 +257,27 @@ class TopicFinder:
         if has_changed and not first:
             self._on_change()
 
-    def _handle_failure(self, error: WorldError, waiting: list[_Waiting]) -> None:
+    def _handle_failure(self, error: UnavailableError, waiting: list[_TopicRequest]) -> None:
         with self._changed:
             now_ms = self._clock.now_ms()
-            self._waiting += [each for each in waiting if now_ms - each.since_ms < PATIENCE_MS]
+            self._waiting += [each for each in waiting if now_ms - each.since_ms < TOPIC_REQUEST_TIMEOUT_MS]
             self._schedule_next(is_answered=False)
             has_answered = self._answered_at_ms is not None
             # The text names the broker that was asked last, which is another one every time.
             is_news, self._has_logged_failure = not self._has_logged_failure, True
-        if isinstance(error, NoBrokerAnswers) and error.authentication_error is not None and not has_answered:
+        if isinstance(error, NoBrokerAvailableError) and error.authentication_error is not None and not has_answered:
             self._on_refused(error.authentication_error)
         if is_news:
             log.warning("topics-unanswered why=%r", str(error))
         for each in waiting:
-            if now_ms - each.since_ms >= PATIENCE_MS:
+            if now_ms - each.since_ms >= TOPIC_REQUEST_TIMEOUT_MS:
                 each.done(str(error))
 
     def _schedule_next(self, *, is_answered: bool) -> None:
         """When to ask next; with the lock held."""
         pause_ms = self._max_age_ms
         if not is_answered or any(known.missing_responses for known in self._known.values()):
-            pause_ms = min(pause_ms, ABSENCE_POLL_MS)
+            pause_ms = min(pause_ms, RETRY_POLL_MS)
         elif any(self._known[name].partitions is None for name in self._wanted if name in self._known):
             pause_ms = min(pause_ms, MISSING_POLL_MS)
         due_ms = self._clock.now_ms() + pause_ms
@@ -283,7 +285,7 @@ class TopicFinder:
 
     # --- an answer ----------------------------------------------------------------------------------------------
 
-    def _apply_response(self, told: Mapping[str, Topic], names: Collection[str] | None) -> bool:
+    def _apply_response(self, told: Mapping[str, TopicDescription], names: Collection[str] | None) -> bool:
         """Remember an answer; whether it says something new.  With the lock held."""
         wanted = set(told) | set(self._known) | self._wanted if names is None else set(names)
         has_changed = False
@@ -295,8 +297,8 @@ class TopicFinder:
         self._known = {name: known for name, known in self._known.items() if name in kept or known.missing_responses}
         return has_changed
 
-    def _apply_topic(self, name: str, told: Topic | None) -> bool:
-        before = self._known.get(name) or _Known(None, b"")
+    def _apply_topic(self, name: str, told: TopicDescription | None) -> bool:
+        before = self._known.get(name) or _KnownTopic(None, b"")
         is_first = name not in self._known
         self._known[name] = before
         refusal_before, before.final_error = before.final_error, None if told is None else told.final_error
@@ -306,8 +308,8 @@ class TopicFinder:
             if before.partitions is None:
                 return False
             before.missing_responses += 1
-            if before.missing_responses >= ABSENCES_MIN:
-                self._known[name] = _Known(None, b"", before.incarnation, former_id=before.former_id)
+            if before.missing_responses >= MISSING_RESPONSES_MIN:
+                self._known[name] = _KnownTopic(None, b"", before.incarnation, former_id=before.former_id)
                 return True
             return False
         if told.error is not None and not told.partitions:
@@ -327,7 +329,7 @@ class TopicFinder:
         elif not is_first:
             generation += 1
             former_id = former_id if is_same else before.topic_id
-        self._known[name] = _Known(partitions, topic_id, generation, former_id=former_id, racks=racks)
+        self._known[name] = _KnownTopic(partitions, topic_id, generation, former_id=former_id, racks=racks)
         if self._watches_racks and racks != before.racks:
             return True
         return is_first or (before.partitions, before.incarnation) != (partitions, generation)

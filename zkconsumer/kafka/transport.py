@@ -26,11 +26,11 @@ SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
 """``struct timeval``, the value of SO_RCVTIMEO and SO_SNDTIMEO on 64-bit Linux and macOS."""
 
 
-class HandshakeTimedOut(TimeoutError):
+class HandshakeTimeoutError(TimeoutError):
     """The connection came up, and then the other side hung; the text says in what."""
 
 
-class HandshakeBroken(ConnectionResetError):
+class HandshakeClosedError(ConnectionResetError):
     """The connection came up, and ended before both sides had agreed; the text says in what."""
 
 
@@ -70,7 +70,7 @@ def fill_by_receiving(transport: Transport, view: memoryview, deadline_ms: int) 
     return filled
 
 
-class OpenTransport(Protocol):
+class TransportFactory(Protocol):
     """Makes a transport that is not connected yet."""
 
     def __call__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport: ...

@@ -17,17 +17,17 @@ import threading
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 
-REMEMBERED_MS = 10 * 60_000
+ENTRY_TTL_MS = 10 * 60_000
 """How long a broker is taken for one of 0.9 without another sign of it."""
 
-REGISTERED_BY_0_9 = 2
+REGISTRATION_VERSION_0_9 = 2
 """The version of what 0.9 writes below ``/brokers/ids``; 0.10.0 and later write 3 and more, unless they are told to be
 as 0.9 (``inter.broker.protocol.version``)."""
 
-ADDRESSES_MAX = 4_096
+DENY_LIST_ENTRIES_MAX = 4_096
 
 
-class Unasked:
+class ApiVersionsDenyList:
     """Addresses of brokers that are not to be asked; for any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -36,11 +36,11 @@ class Unasked:
         self._lock = threading.Lock()
 
     def add(self, host: str, port: int) -> None:
-        """Do not ask this one for ``REMEMBERED_MS`` from now on."""
+        """Do not ask this one for ``ENTRY_TTL_MS`` from now on."""
         with self._lock:
             self._until_ms.pop((host, port), None)
-            self._until_ms[host, port] = self._clock.now_ms() + REMEMBERED_MS
-            while len(self._until_ms) > ADDRESSES_MAX:
+            self._until_ms[host, port] = self._clock.now_ms() + ENTRY_TTL_MS
+            while len(self._until_ms) > DENY_LIST_ENTRIES_MAX:
                 del self._until_ms[next(iter(self._until_ms))]
 
     def remove(self, host: str, port: int) -> None:
@@ -50,7 +50,7 @@ class Unasked:
 
     def update_from_registration(self, host: str, port: int, version: int) -> None:
         """What a broker's registration in ZooKeeper says (its ``version``)."""
-        if version == REGISTERED_BY_0_9:
+        if version == REGISTRATION_VERSION_0_9:
             self.add(host, port)
         else:
             self.remove(host, port)
@@ -66,5 +66,5 @@ class Unasked:
             self._until_ms.clear()
 
 
-UNASKED = Unasked()
+API_VERSIONS_DENY_LIST = ApiVersionsDenyList()
 """Of this process."""

@@ -24,9 +24,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException
-from zkconsumer.kafka.connection import Connection, ConnectionFailed, Reason
+from zkconsumer.kafka.connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
-from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.kafka.unasked import API_VERSIONS_DENY_LIST
 from zkconsumer.version import __version__
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
@@ -54,13 +54,13 @@ CLIENT_SOFTWARE_VERSION = __version__
 NEGOTIATION_BYTES_MAX = 1024 * 1024
 """The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""
 
-SILENCE_MS = 500
+NO_RESPONSE_MS = 500
 """How long a broker may be silent on ApiVersions before it is asked something that brokers of 0.9 know."""
 
-_QUESTION = ApiVersionsRequest(
+_API_VERSIONS_REQUEST = ApiVersionsRequest(
     client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
 )
-_NOTHING = ListOffsetsRequest(topics=[])
+_EMPTY_LIST_OFFSETS = ListOffsetsRequest(topics=[])
 
 
 class VersionRange(NamedTuple):
@@ -71,7 +71,7 @@ class VersionRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRanges:
+class SupportedVersions:
     """What a broker speaks: API key → versions.  ``is_assumed``: it could not be asked (before 0.10)."""
 
     ranges: Mapping[int, VersionRange]
@@ -103,7 +103,7 @@ class ApiRanges:
         return there is not None and there.lowest <= version <= there.highest
 
 
-ASSUMED_BEFORE_0_10 = ApiRanges(
+ASSUMED_BEFORE_0_10 = SupportedVersions(
     MappingProxyType(
         {
             **{api.key: VersionRange(0, 0) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR)},
@@ -114,7 +114,7 @@ ASSUMED_BEFORE_0_10 = ApiRanges(
 )
 """What brokers from 0.8 to 0.9 speak, none of which can be asked; what concerns groups only from 0.8.2 on."""
 
-ASSUMED_OF_0_9 = ApiRanges(
+ASSUMED_FOR_0_9 = SupportedVersions(
     MappingProxyType(
         {
             **ASSUMED_BEFORE_0_10.ranges,
@@ -129,25 +129,25 @@ ASSUMED_OF_0_9 = ApiRanges(
 """What a broker speaks that cannot be asked, and passed over the question in silence: it knows modern groups."""
 
 
-def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
+def negotiate(connection: Connection, timeout_ms: int) -> SupportedVersions:
     """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
 
-    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``SILENCE_MS`` more, once in
-    ``unasked.REMEMBERED_MS`` for a process, and nothing is asked of it where that is known already.  Raises what
+    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``NO_RESPONSE_MS`` more, once in
+    ``unasked.ENTRY_TTL_MS`` for a process, and nothing is asked of it where that is known already.  Raises what
     ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
     refuses to tell.
     """
-    if UNASKED.contains(connection.host, connection.port):
-        return ASSUMED_OF_0_9
+    if API_VERSIONS_DENY_LIST.contains(connection.host, connection.port):
+        return ASSUMED_FOR_0_9
     try:
         response = _request_or_probe(connection, timeout_ms)
         if response is None:
-            UNASKED.add(connection.host, connection.port)
-            return ASSUMED_OF_0_9
+            API_VERSIONS_DENY_LIST.add(connection.host, connection.port)
+            return ASSUMED_FOR_0_9
         if response.error_code == UNSUPPORTED_VERSION.code:
             response = _request_api_versions(connection, _version_offered(response), timeout_ms)
-    except ConnectionFailed as error:
-        if error.reason is not Reason.CLOSED:
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
             raise
         return _negotiate_legacy(connection, timeout_ms)
     return _supported_versions(connection, response)
@@ -155,10 +155,10 @@ def negotiate(connection: Connection, timeout_ms: int) -> ApiRanges:
 
 def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
     """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
-    asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _QUESTION, timeout_ms)
-    if connection.has_response(min(SILENCE_MS, timeout_ms)):
+    asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _API_VERSIONS_REQUEST, timeout_ms)
+    if connection.has_response(min(NO_RESPONSE_MS, timeout_ms)):
         return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
-    probe = connection.send(LIST_OFFSETS, 0, _NOTHING, timeout_ms)
+    probe = connection.send(LIST_OFFSETS, 0, _EMPTY_LIST_OFFSETS, timeout_ms)
     answered, body = connection.receive_next(timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
     if answered is probe:
         return None
@@ -166,14 +166,16 @@ def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsRes
     try:
         # Only slow, then.  It answers the probe as well, or (from 4.0 on) closes the connection on it.
         connection.receive(probe, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
-    except ConnectionFailed as error:
-        if error.reason is not Reason.CLOSED:
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
             raise
     return response
 
 
 def _request_api_versions(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
-    return connection.request(API_VERSIONS, version, _QUESTION, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    return connection.request(
+        API_VERSIONS, version, _API_VERSIONS_REQUEST, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX
+    )
 
 
 def _version_offered(response: ApiVersionsResponse) -> int:
@@ -184,24 +186,24 @@ def _version_offered(response: ApiVersionsResponse) -> int:
     return 0
 
 
-def _supported_versions(connection: Connection, response: ApiVersionsResponse) -> ApiRanges:
+def _supported_versions(connection: Connection, response: ApiVersionsResponse) -> SupportedVersions:
     if response.error_code != NONE.code:
         raise BrokerError(error_code(response.error_code), f"{connection.host}:{connection.port}: ApiVersions")
     ranges = {api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys}
-    return ApiRanges(MappingProxyType(ranges))
+    return SupportedVersions(MappingProxyType(ranges))
 
 
-def _negotiate_legacy(connection: Connection, timeout_ms: int) -> ApiRanges:
+def _negotiate_legacy(connection: Connection, timeout_ms: int) -> SupportedVersions:
     """The first connection was closed.  Perhaps only by chance, so the simplest form of the question comes first."""
     try:
         return _supported_versions(connection, _request_api_versions(connection, 0, timeout_ms))
-    except ConnectionFailed as error:
-        if error.reason is not Reason.CLOSED:
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
             raise
     try:
-        connection.request(LIST_OFFSETS, 0, _NOTHING, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
-    except ConnectionFailed as error:
-        if error.reason is not Reason.CLOSED:
+        connection.request(LIST_OFFSETS, 0, _EMPTY_LIST_OFFSETS, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
             raise
         raise BrokerUnreachable(
             f"{connection.host}:{connection.port}: closes the connection on every question; "

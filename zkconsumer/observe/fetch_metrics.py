@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress
 
 
-PER_BROKER = (names.FETCHER_REQUESTS, names.FETCHER_BYTES, names.FETCH_TIME, names.FETCH_SIZE, names.THROTTLE)
+ROWS_PER_BROKER = (names.FETCHER_REQUESTS, names.FETCHER_BYTES, names.FETCH_TIME, names.FETCH_SIZE, names.THROTTLE)
 """The rows that have an address among their labels."""
 
 
@@ -28,7 +28,7 @@ class FetchMetrics:
         self.requests = registry.meter(names.FETCHER_REQUESTS, *where)
         self._bytes = registry.meter(names.FETCHER_BYTES, *where)
         self._bytes_all = registry.meter(names.BYTES_ALL)
-        self._held_back = registry.meter(names.HELD_BACK)
+        self._held_back = registry.meter(names.FETCHES_DEFERRED)
         self._topics: dict[str, Meter] = {}
         self._times = (registry.timer(names.FETCH_TIME_ALL), registry.timer(names.FETCH_TIME, *where))
         self._sizes = (registry.histogram(names.FETCH_SIZE_ALL), registry.histogram(names.FETCH_SIZE, *where))
@@ -42,7 +42,7 @@ class FetchMetrics:
 
     def remove(self) -> None:
         """No thread reads from the broker any more: it is gone, or leads nothing of ours.  The totals stay."""
-        for row in PER_BROKER:
+        for row in ROWS_PER_BROKER:
             self._registry.remove(row, *self.address)
 
     def record_response(self, elapsed_ms: int, records_bytes: int, throttle_ms: int) -> None:

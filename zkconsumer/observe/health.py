@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FORMAT_VERSION = 1
-WORDS_CHARS_MAX = 500
-NAMED_MAX = 5
+TEXT_CHARS_MAX = 500
+PARTITIONS_SHOWN_MAX = 5
 """Partitions that are named one by one."""
 
-MEMBERS_MAX = 50
+MEMBERS_SHOWN_MAX = 50
 """Members of one process in an answer; those that are unhealthy come first."""
 
 REGISTERED = "in"
@@ -27,7 +27,7 @@ ZOOKEEPER = "ZooKeeper"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MemberHealthSnapshot:
     """A member as it was at one moment, taken on its control thread.  States are the words of the state machines."""
 
     membership: str
@@ -46,7 +46,6 @@ class Look:
     broker_failures: tuple[str, ...] = ()
     """Why partitions have no leader, or leaders do not answer."""
 
-
     @property
     def is_reading_all(self) -> bool:
         """Whether every topic is there, and every partition of the share has a leader that answers."""
@@ -60,7 +59,7 @@ class MemberHealth:
 
     member: str
     group: str
-    snapshot: Look | None
+    snapshot: MemberHealthSnapshot | None
     waited_ms: int
     failure: str
     last_record_ms_ago: int | None
@@ -114,7 +113,9 @@ class MemberHealth:
         ]
         found += self.snapshot.broker_failures
         if self.snapshot.failed_partitions:
-            named = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.snapshot.failed_partitions.items())[:NAMED_MAX])
+            named = "; ".join(
+                f"{tp}: {why}" for tp, why in sorted(self.snapshot.failed_partitions.items())[:PARTITIONS_SHOWN_MAX]
+            )
             found.append(f"{len(self.snapshot.failed_partitions)} partitions of its share are not read: {named}")
         waiting = self.snapshot.partitions_owned - self.snapshot.partitions_fetching
         if waiting > 0:
@@ -146,7 +147,7 @@ class MemberHealth:
 
 def process_health(pid: int, members: Sequence[MemberHealth]) -> dict[str, Any]:
     """What a process answers: it is healthy, or alive, when each of its members is."""
-    shown = sorted(members, key=lambda each: (each.is_healthy, each.is_alive))[:MEMBERS_MAX]
+    shown = sorted(members, key=lambda each: (each.is_healthy, each.is_alive))[:MEMBERS_SHOWN_MAX]
     return {
         "version": FORMAT_VERSION,
         "pid": pid,
@@ -158,4 +159,4 @@ def process_health(pid: int, members: Sequence[MemberHealth]) -> dict[str, Any]:
 
 
 def _short(words: str) -> str:
-    return words if len(words) <= WORDS_CHARS_MAX else f"{words[:WORDS_CHARS_MAX]}…"
+    return words if len(words) <= TEXT_CHARS_MAX else f"{words[:TEXT_CHARS_MAX]}…"

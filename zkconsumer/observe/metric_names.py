@@ -46,109 +46,201 @@ def _row(
 
 
 KAFKA_COMMITS = _row(
-    CONNECTOR, "KafkaCommitsPerSec", "clientId", MetricKind.METER, "zkconsumer_kafka_commits_total",
+    CONNECTOR,
+    "KafkaCommitsPerSec",
+    "clientId",
+    MetricKind.METER,
+    "zkconsumer_kafka_commits_total",
     "Partitions in commits to Kafka, one a partition and attempt.",
 )
 ZOOKEEPER_COMMITS = _row(
-    CONNECTOR, "ZooKeeperCommitsPerSec", "clientId", MetricKind.METER, "zkconsumer_zookeeper_commits_total",
+    CONNECTOR,
+    "ZooKeeperCommitsPerSec",
+    "clientId",
+    MetricKind.METER,
+    "zkconsumer_zookeeper_commits_total",
     "Offset nodes that were written, in commits and in releases.",
 )
 REBALANCES = _row(
-    CONNECTOR, "RebalanceRateAndTime", "clientId", MetricKind.TIMER, "zkconsumer_rebalance_seconds",
+    CONNECTOR,
+    "RebalanceRateAndTime",
+    "clientId",
+    MetricKind.TIMER,
+    "zkconsumer_rebalance_seconds",
     "From the reading of the group to the whole share, all attempts in between included.",
 )
 OWNED_ALL = _row(
-    CONNECTOR, "OwnedPartitionsCount", "clientId groupId", MetricKind.GAUGE, "",
+    CONNECTOR,
+    "OwnedPartitionsCount",
+    "clientId groupId",
+    MetricKind.GAUGE,
+    "",
     "Partitions that this member holds.",
 )
 OWNED = _row(
-    CONNECTOR, "OwnedPartitionsCount", "clientId groupId topic", MetricKind.GAUGE, "zkconsumer_owned_partitions",
+    CONNECTOR,
+    "OwnedPartitionsCount",
+    "clientId groupId topic",
+    MetricKind.GAUGE,
+    "zkconsumer_owned_partitions",
     "Partitions of a topic that this member holds; there is none when it holds none.",
 )
 QUEUE_SIZE = _row(
-    CONNECTOR, "FetchQueueSize", "clientId topic threadId", MetricKind.GAUGE, "zkconsumer_fetch_queue_chunks",
+    CONNECTOR,
+    "FetchQueueSize",
+    "clientId topic threadId",
+    MetricKind.GAUGE,
+    "zkconsumer_fetch_queue_chunks",
     "Chunks that wait for a stream. Full means that the program is slower than the brokers. The one queue of a "
     "filter's thread has the topic `*`.",
 )
 METRICS_COUNT = _row(
-    CONNECTOR, "yammer-metrics-count", "", MetricKind.GAUGE, "",
+    CONNECTOR,
+    "yammer-metrics-count",
+    "",
+    MetricKind.GAUGE,
+    "",
     "How many metrics this connector has.",
 )
 MAX_LAG = _row(
-    "ConsumerFetcherManager", "MaxLag", "clientId", MetricKind.GAUGE, "zkconsumer_max_lag",
+    "ConsumerFetcherManager",
+    "MaxLag",
+    "clientId",
+    MetricKind.GAUGE,
+    "zkconsumer_max_lag",
     "The largest `ConsumerLag`; -1 when none is above 0 and one is not known, or when the share has not been whole for "
     "30 s. So a member that stands still does not show 0.",
 )
 MIN_FETCH_RATE = _row(
-    "ConsumerFetcherManager", "MinFetchRate", "clientId", MetricKind.GAUGE, "zkconsumer_min_fetch_rate",
+    "ConsumerFetcherManager",
+    "MinFetchRate",
+    "clientId",
+    MetricKind.GAUGE,
+    "zkconsumer_min_fetch_rate",
     "Requests a second of the slowest broker, over the last minute; 0 when nothing is fetched.",
 )
 QUEUED_BYTES = _row(
-    "ConsumerFetcherManager", "QueuedBytes", "clientId", MetricKind.GAUGE, "zkconsumer_queued_bytes",
+    "ConsumerFetcherManager",
+    "QueuedBytes",
+    "clientId",
+    MetricKind.GAUGE,
+    "zkconsumer_queued_bytes",
     "Memory that fetched and decompressed bytes take now; `queued.max.bytes` bounds it. The original has none such.",
 )
-HELD_BACK = _row(
-    "ConsumerFetcherManager", "HeldBackPerSec", "clientId", MetricKind.METER, "zkconsumer_fetches_held_back_total",
+FETCHES_DEFERRED = _row(
+    "ConsumerFetcherManager",
+    "HeldBackPerSec",
+    "clientId",
+    MetricKind.METER,
+    "zkconsumer_fetches_held_back_total",
     "How often a fetcher found no room in `queued.max.bytes`, and asked for nothing. It grows while the program is "
     "slower than the brokers. The original has none such.",
 )
 LAG = _row(
-    "FetcherLagMetrics", "ConsumerLag", "clientId topic partition", MetricKind.GAUGE, "zkconsumer_lag",
+    "FetcherLagMetrics",
+    "ConsumerLag",
+    "clientId topic partition",
+    MetricKind.GAUGE,
+    "zkconsumer_lag",
     "High watermark less the offset that the program has consumed; -1 when nothing is known to be left, and no broker "
     "has answered for this partition for 30 s.",
     "server",
 )
 FETCHER_REQUESTS = _row(
-    "FetcherStats", "RequestsPerSec", "clientId brokerHost brokerPort", MetricKind.METER,
+    "FetcherStats",
+    "RequestsPerSec",
+    "clientId brokerHost brokerPort",
+    MetricKind.METER,
     "zkconsumer_fetch_requests_total",
     "Fetch requests that a broker answered.",
     "server",
 )
 FETCHER_BYTES = _row(
-    "FetcherStats", "BytesPerSec", "clientId brokerHost brokerPort", MetricKind.METER, "zkconsumer_fetched_bytes_total",
+    "FetcherStats",
+    "BytesPerSec",
+    "clientId brokerHost brokerPort",
+    MetricKind.METER,
+    "zkconsumer_fetched_bytes_total",
     "Bytes of complete messages in its answers.",
     "server",
 )
 MESSAGES_ALL = _row(
-    "ConsumerTopicMetrics", "MessagesPerSec", "clientId", MetricKind.METER, "",
+    "ConsumerTopicMetrics",
+    "MessagesPerSec",
+    "clientId",
+    MetricKind.METER,
+    "",
     "Messages that streams have handed out, counted by the dozen.",
 )
 MESSAGES = _row(
-    "ConsumerTopicMetrics", "MessagesPerSec", "clientId topic", MetricKind.METER, "zkconsumer_messages_total",
+    "ConsumerTopicMetrics",
+    "MessagesPerSec",
+    "clientId topic",
+    MetricKind.METER,
+    "zkconsumer_messages_total",
     "Messages of a topic that streams have handed out, counted by the dozen and at the end of each batch.",
 )
 BYTES_ALL = _row(
-    "ConsumerTopicMetrics", "BytesPerSec", "clientId", MetricKind.METER, "",
+    "ConsumerTopicMetrics",
+    "BytesPerSec",
+    "clientId",
+    MetricKind.METER,
+    "",
     "Bytes of complete messages that were put in queues.",
 )
 BYTES = _row(
-    "ConsumerTopicMetrics", "BytesPerSec", "clientId topic", MetricKind.METER, "zkconsumer_bytes_total",
+    "ConsumerTopicMetrics",
+    "BytesPerSec",
+    "clientId topic",
+    MetricKind.METER,
+    "zkconsumer_bytes_total",
     "Bytes of a topic's complete messages that were put in queues.",
 )
 FETCH_TIME_ALL = _row(
-    FETCHES, "FetchRequestRateAndTimeMs", "clientId", MetricKind.TIMER, "",
+    FETCHES,
+    "FetchRequestRateAndTimeMs",
+    "clientId",
+    MetricKind.TIMER,
+    "",
     "How long fetch requests took, the waiting of the broker for data included.",
 )
 FETCH_TIME = _row(
-    FETCHES, "FetchRequestRateAndTimeMs", "clientId brokerHost brokerPort", MetricKind.TIMER,
+    FETCHES,
+    "FetchRequestRateAndTimeMs",
+    "clientId brokerHost brokerPort",
+    MetricKind.TIMER,
     "zkconsumer_fetch_seconds",
     "How long fetch requests to a broker took, its waiting for data included.",
 )
 FETCH_SIZE_ALL = _row(
-    FETCHES, "FetchResponseSize", "clientId", MetricKind.HISTOGRAM, "",
+    FETCHES,
+    "FetchResponseSize",
+    "clientId",
+    MetricKind.HISTOGRAM,
+    "",
     "Bytes of the record sets in an answer.",
 )
 FETCH_SIZE = _row(
-    FETCHES, "FetchResponseSize", "clientId brokerHost brokerPort", MetricKind.HISTOGRAM,
+    FETCHES,
+    "FetchResponseSize",
+    "clientId brokerHost brokerPort",
+    MetricKind.HISTOGRAM,
     "zkconsumer_fetch_response_bytes",
     "Bytes of the record sets in a broker's answer.",
 )
 THROTTLE_ALL = _row(
-    FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId", MetricKind.TIMER, "",
+    FETCHES,
+    "FetchRequestThrottleRateAndTimeMs",
+    "clientId",
+    MetricKind.TIMER,
+    "",
     "How long brokers held answers back because of a quota (Kafka 0.9 and later).",
 )
 THROTTLE = _row(
-    FETCHES, "FetchRequestThrottleRateAndTimeMs", "clientId brokerHost brokerPort", MetricKind.TIMER,
+    FETCHES,
+    "FetchRequestThrottleRateAndTimeMs",
+    "clientId brokerHost brokerPort",
+    MetricKind.TIMER,
     "zkconsumer_fetch_throttle_seconds",
     "How long a broker held answers back because of a quota (Kafka 0.9 and later).",
 )
@@ -164,7 +256,7 @@ ROWS: tuple[MetricRow, ...] = (
     MAX_LAG,
     MIN_FETCH_RATE,
     QUEUED_BYTES,
-    HELD_BACK,
+    FETCHES_DEFERRED,
     LAG,
     FETCHER_REQUESTS,
     FETCHER_BYTES,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.observe.metric_names import ROWS, MetricKind, MetricRow
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
@@ -79,7 +79,7 @@ class Meter:
     def __init__(self, clock: Clock) -> None:
         self._lock = threading.Lock()
         self._count = 0
-        self._counters: list[Tally] = []
+        self._counters: list[RecordCounter] = []
         self._rates = Rates(clock)
 
     def mark(self, by: int = 1) -> None:
@@ -87,7 +87,7 @@ class Meter:
         with self._lock:
             self._count += by
 
-    def add_counter(self, tally: Tally) -> None:
+    def add_counter(self, tally: RecordCounter) -> None:
         """Count this in as well: one thread raises it, without a lock."""
         with self._lock:
             self._counters.append(tally)
@@ -144,7 +144,7 @@ class Histogram:
         return whole | {name: samples[min(len(samples) - 1, int(q * len(samples)))] for name, q in PERCENTILES.items()}
 
 
-class Timer:
+class TimerMetric:
     """How long, in ms, and how often a second."""
 
     def __init__(self, clock: Clock) -> None:
@@ -167,13 +167,13 @@ class Timer:
         return durations | self._rates.values(int(durations["Count"]))
 
 
-Measure: TypeAlias = Meter | Histogram | Timer
+AnyMetric: TypeAlias = Meter | Histogram | TimerMetric
 Gauges: TypeAlias = "Callable[[], Mapping[Labels, float]]"
 """What a gauge shows now: one value for each of its labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """One metric as it is now."""
 
     row: MetricRow
@@ -197,7 +197,7 @@ class Registry:
         self._clock = clock
         self._given = dict(given)
         self._lock = threading.Lock()
-        self._measures: dict[tuple[MetricRow, Labels], Measure] = {}
+        self._measures: dict[tuple[MetricRow, Labels], AnyMetric] = {}
         self._gauges: dict[MetricRow, Gauges] = {}
 
     def meter(self, row: MetricRow, *labels: str) -> Meter:
@@ -207,11 +207,11 @@ class Registry:
         assert isinstance(made, Meter), "one kind a row"
         return made
 
-    def timer(self, row: MetricRow, *labels: str) -> Timer:
+    def timer(self, row: MetricRow, *labels: str) -> TimerMetric:
         """As ``meter``."""
         assert row.kind is MetricKind.TIMER, row.name
-        made = self._measure(row, labels, lambda: Timer(self._clock))
-        assert isinstance(made, Timer), "one kind a row"
+        made = self._measure(row, labels, lambda: TimerMetric(self._clock))
+        assert isinstance(made, TimerMetric), "one kind a row"
         return made
 
     def histogram(self, row: MetricRow, *labels: str) -> Histogram:
@@ -221,7 +221,7 @@ class Registry:
         assert isinstance(made, Histogram), "one kind a row"
         return made
 
-    def _measure(self, row: MetricRow, labels: Labels, make: Callable[[], Measure]) -> Measure:
+    def _measure(self, row: MetricRow, labels: Labels, make: Callable[[], AnyMetric]) -> AnyMetric:
         with self._lock:
             found = self._measures.get((row, labels))
             if found is None:
@@ -246,16 +246,16 @@ class Registry:
         for measure in self._all_measures().values():
             measure.tick()
 
-    def samples(self) -> Iterable[Sample]:
+    def samples(self) -> Iterable[MetricSample]:
         """Everything as it is now, in the order of the table."""
         measures = self._all_measures()
         for row in ROWS:
             for (of, labels), measure in sorted(measures.items(), key=lambda item: item[0][1]):
                 if of is row:
-                    yield Sample(row, self._labelled(row, labels), measure.values())
+                    yield MetricSample(row, self._labelled(row, labels), measure.values())
             if row in self._gauges:
                 for labels, value in sorted(self._gauges[row]().items()):
-                    yield Sample(row, self._labelled(row, labels), {"Value": value})
+                    yield MetricSample(row, self._labelled(row, labels), {"Value": value})
 
     def __len__(self) -> int:
         return len(self._measures) + len(self._gauges)
@@ -264,7 +264,7 @@ class Registry:
         """MBean name -> attribute -> value."""
         return {sample.mbean: dict(sample.values) for sample in self.samples()}
 
-    def _all_measures(self) -> dict[tuple[MetricRow, Labels], Measure]:
+    def _all_measures(self) -> dict[tuple[MetricRow, Labels], AnyMetric]:
         with self._lock:
             return dict(self._measures)
 

@@ -21,7 +21,7 @@ from zkconsumer.observe.metric_names import ROWS, MetricKind, MetricRow
 from zkconsumer.observe.metrics import PERCENTILES
 
 if TYPE_CHECKING:
-    from zkconsumer.observe.metrics import Sample
+    from zkconsumer.observe.metrics import MetricSample
 
 OWN_LABELS = ("member", "group", "client_id")
 """What tells connectors apart; the member's id is never shared, a client id may be."""
@@ -34,7 +34,7 @@ SUM_DIGITS = 3
 """Sums are made of means: what is behind these digits is dust."""
 
 
-COUNTED_FROM_THE_START = (
+COUNTERS_SHOWN_AS_ZERO = (
     "commits_failed", "drain_timeouts", "hooks_dropped", "hooks_failed", "kafka_commits_failed",
     "kafka_release_timeouts", "listener_calls_skipped", "listener_failures", "listener_timeouts",
     "offsets_passed_over", "offsets_reasserted", "offsets_reset", "registrations_left_out",
@@ -43,10 +43,10 @@ COUNTED_FROM_THE_START = (
 series that begins with its first event."""
 
 
-class Connector(Protocol):
+class MetricsProvider(Protocol):
     """What is asked of a ``ZookeeperConsumerConnector``."""
 
-    def metric_samples(self) -> Sequence[Sample]: ...
+    def metric_samples(self) -> Sequence[MetricSample]: ...
 
     def metrics(self) -> Mapping[str, Any]: ...
 
@@ -54,14 +54,14 @@ class Connector(Protocol):
 class ConnectorCollector:
     """Shows the metrics and counters of connectors; one that is gone, or was removed, is shown no more."""
 
-    def __init__(self, *connectors: Connector) -> None:
-        self._connectors: weakref.WeakSet[Connector] = weakref.WeakSet(connectors)
+    def __init__(self, *connectors: MetricsProvider) -> None:
+        self._connectors: weakref.WeakSet[MetricsProvider] = weakref.WeakSet(connectors)
 
-    def add(self, connector: Connector) -> None:
+    def add(self, connector: MetricsProvider) -> None:
         """Show this one, too."""
         self._connectors.add(connector)
 
-    def remove(self, connector: Connector) -> None:
+    def remove(self, connector: MetricsProvider) -> None:
         """Show this one no more: call it after ``close``, unless the connector is forgotten anyway."""
         self._connectors.discard(connector)
 
@@ -79,7 +79,7 @@ class ConnectorCollector:
             for sample in connector.metric_samples():
                 if sample.row in families:
                     _add(families[sample.row], sample, own)
-            for name, count in {**dict.fromkeys(COUNTED_FROM_THE_START, 0), **whole["counters"]}.items():
+            for name, count in {**dict.fromkeys(COUNTERS_SHOWN_AS_ZERO, 0), **whole["counters"]}.items():
                 if name not in counted:
                     counted[name] = CounterMetricFamily(
                         f"zkconsumer_count_{name}", "See the page counters.", labels=OWN_LABELS
@@ -100,7 +100,7 @@ def _family(row: MetricRow) -> Metric:
             return SummaryMetricFamily(row.prometheus, row.sentence, labels=labels)
 
 
-def _add(family: Metric, sample: Sample, own: list[str]) -> None:
+def _add(family: Metric, sample: MetricSample, own: list[str]) -> None:
     values = sample.values
     labels = [*own, *(value for label, value in sample.labels.items() if label in LABELS)]
     match family:

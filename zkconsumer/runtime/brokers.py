@@ -9,12 +9,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zkconsumer.errors import InvalidConfigException, WorldError
-from zkconsumer.kafka.any_broker import AnyBroker, Diagnose, NoBrokerAnswers
+from zkconsumer.errors import InvalidConfigException, UnavailableError
+from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError, PortDiagnosis
 from zkconsumer.kafka.bootstrap import BootstrapBrokers
 from zkconsumer.kafka.metadata import fetch_leaders
 from zkconsumer.kafka.security import connection_factory_from_config
-from zkconsumer.kafka.unasked import UNASKED
+from zkconsumer.kafka.unasked import API_VERSIONS_DENY_LIST
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.config import ConsumerConfig
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress
     from zkconsumer.zk.store import ZkStore
 
-UNREGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot"
-UNREACHABLE = "bootstrap.servers names no broker"
+NO_BROKER_REGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot"
+NO_BOOTSTRAP_SERVER = "bootstrap.servers names no broker"
 
-CHECK_MS = 8_000
+BROKER_CHECK_TIMEOUT_MS = 8_000
 """How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
 
 log = logging.getLogger("zkconsumer.member")
@@ -45,14 +45,14 @@ def no_endpoint_message(protocol: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """``find`` blocks and raises ``WorldError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
+    """``find`` blocks and raises ``UnavailableError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
 
-    connect: Connect
+    connect: ConnectionFactory
     find_brokers: Callable[[], Sequence[BrokerAddress]]
     bootstrap: BootstrapBrokers | None
-    diagnose: Diagnose | None
+    diagnose: PortDiagnosis | None
     metadata_max_age_ms: int
-    no_broker_message: str = UNREGISTERED
+    no_broker_message: str = NO_BROKER_REGISTERED
     """What to say when there is none."""
 
     @classmethod
@@ -63,15 +63,16 @@ class BrokerAccess:
         lookup_timeout_ms: int,
         clock: Clock,
         *,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
         oauth_token: Callable[[], str] | None = None,
     ) -> BrokerAccess:
         """What the configuration says; ``connect`` wins over its security.  Without a ``store`` no ZooKeeper is asked.
 
-        Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connect_of``), and without a store
-        where ``bootstrap.servers`` is missing; ``UnknownHostException`` if none of its host names has an address.
+        Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connection_factory_from_config``),
+        and without a store where ``bootstrap.servers`` is missing; ``UnknownHostException`` if none of its host names
+        has an address.
         """
-        diagnose: Diagnose | None = None
+        diagnose: PortDiagnosis | None = None
         is_real = connect is None
         if connect is None:
             secure = connection_factory_from_config(config, oauth_token, clock)
@@ -80,32 +81,44 @@ class BrokerAccess:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
             if is_real:
                 bootstrap.check()
-            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, UNREACHABLE)
+            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
         if store is None:
             raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
-        directory = BrokerDirectory(store, lookup_timeout_ms, config.security_protocol, registered=UNASKED.update_from_registration)
+        directory = BrokerDirectory(
+            store,
+            lookup_timeout_ms,
+            config.security_protocol,
+            registered=API_VERSIONS_DENY_LIST.update_from_registration,
+        )
         nobody = no_endpoint_message(config.security_protocol)
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
 
-    def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> AnyBroker:
+    def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> BootstrapClient:
         """One more that asks, for a thread of its own."""
-        return AnyBroker(
-            self.connect, self.find_brokers, client_id, timeout_ms, diagnose=self.diagnose, nobody=self.no_broker_message, clock=clock
+        return BootstrapClient(
+            self.connect,
+            self.find_brokers,
+            client_id,
+            timeout_ms,
+            diagnose=self.diagnose,
+            nobody=self.no_broker_message,
+            clock=clock,
         )
 
 
-def check_brokers(brokers: AnyBroker) -> None:
+def check_brokers(brokers: BootstrapClient) -> None:
     """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
 
     Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
     """
     try:
         brokers.execute(
-            lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms), limit_ms=CHECK_MS
+            lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
+            limit_ms=BROKER_CHECK_TIMEOUT_MS,
         )
-    except NoBrokerAnswers as error:
+    except NoBrokerAvailableError as error:
         if error.authentication_error is not None:
             raise error.authentication_error from error
         log.warning("brokers-silent why=%r", str(error))
-    except WorldError as error:
+    except UnavailableError as error:
         log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")

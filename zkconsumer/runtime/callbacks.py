@@ -13,22 +13,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 
 if TYPE_CHECKING:
-    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.base.threads import OnThreadError
 
 
 class CallbackThread:
     """Runs calls in their order; the thread starts with the first one.  A call must not raise."""
 
-    def __init__(self, name: str, calls_max: int, on_death: OnDeath) -> None:
+    def __init__(self, name: str, calls_max: int, on_death: OnThreadError) -> None:
         self._name = name
         self._calls_max = calls_max
         self._on_death = on_death
         self._calls: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._closed = False
         self._ident = 0
 

@@ -12,31 +12,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core.commands import StartTimer, StopTimer
-from zkconsumer.core.events import Event, Timer, TimerFired
-from zkconsumer.runtime.control_thread import ControlThread
+from zkconsumer.core.events import Event, MemberTimer, TimerFired
+from zkconsumer.runtime.control_thread import EventLoop
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.group import Group
+    from zkconsumer.core.group import MemberStateMachine
 
 
-class Performs(Protocol):
+class CommandSink(Protocol):
     """Whoever acts on the commands."""
 
     def execute(self, command: Command) -> None:
         """Do it, or start it; never wait for the world."""
 
 
-class Control(ControlThread[Event, Timer]):
+class MemberEventLoop(EventLoop[Event, MemberTimer]):
     """The thread that owns ``group``; everybody else posts."""
 
-    def __init__(self, group: Group, clock: Clock) -> None:
+    def __init__(self, group: MemberStateMachine, clock: Clock) -> None:
         super().__init__(clock)
         self._group = group
-        self._executor: Performs | None = None
+        self._executor: CommandSink | None = None
 
-    def start(self, name: str, performer: Performs, on_death: Callable[[str, BaseException], None]) -> None:
+    def start(self, name: str, performer: CommandSink, on_death: Callable[[str, BaseException], None]) -> None:
         """Run from now on; commands go to ``performer``."""
         self._executor = performer
         self.start_thread(name, on_death)
@@ -52,6 +52,6 @@ class Control(ControlThread[Event, Timer]):
             else:
                 self._executor.execute(command)
 
-    def handle_timer(self, timer: Timer, due_ms: int) -> None:
-        """See ``ControlThread``."""
+    def handle_timer(self, timer: MemberTimer, due_ms: int) -> None:
+        """See ``EventLoop``."""
         self.handle_event(TimerFired(timer))

@@ -14,18 +14,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
-IDLE_WAIT_MS = 1_000
+IDLE_WAIT_MAX_MS = 1_000
 
 E = TypeVar("E")
 T = TypeVar("T", bound=Hashable)
 
 
-class ControlThread(ABC, Generic[E, T]):
+class EventLoop(ABC, Generic[E, T]):
     """Events of type ``E``, timers of type ``T``; everybody but the thread itself posts."""
 
     def __init__(self, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class ControlThread(ABC, Generic[E, T]):
         self._timers: dict[T, int] = {}
         self._periodic_actions: list[tuple[int, Callable[[], None]]] = []
         self._periodic_due_ms: list[int] = []
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
 
     @abstractmethod
     def handle_event(self, event: E) -> None:
@@ -85,9 +85,9 @@ class ControlThread(ABC, Generic[E, T]):
 
     def _next(self) -> E | Callable[[], None] | None:
         due_ms = min((*self._timers.values(), *self._periodic_due_ms), default=None)
-        wait_ms = IDLE_WAIT_MS if due_ms is None else max(0, due_ms - self._clock.now_ms())
+        wait_ms = IDLE_WAIT_MAX_MS if due_ms is None else max(0, due_ms - self._clock.now_ms())
         try:
-            return self._queue.get(timeout=min(wait_ms, IDLE_WAIT_MS) / 1000)
+            return self._queue.get(timeout=min(wait_ms, IDLE_WAIT_MAX_MS) / 1000)
         except queue.Empty:
             return None
 

@@ -7,16 +7,16 @@ import uuid
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.group import GroupSettings
-from zkconsumer.core.planner import SharePlanner
-from zkconsumer.core.stores import Stores
+from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
+from zkconsumer.core.stores import OffsetStoreSelection
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.config import ConsumerConfig
 
-CLOSE_IN_KAFKA_MS_MAX = 10_000
+KAFKA_CLOSE_TIMEOUT_MAX_MS = 10_000
 """How long the last commit may wait for Kafka when a member leaves, however often it may be tried."""
 
 
@@ -51,15 +51,14 @@ def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: 
         offset_stores=offset_stores_of(config),
         kafka_timeout_ms=config.rebalance_offsets_timeout_ms,
         kafka_close_timeout_ms=min(
-            config.rebalance_offsets_timeout_ms
-            + config.offsets_commit_max_retries * config.offsets_channel_backoff_ms,
-            CLOSE_IN_KAFKA_MS_MAX,
+            config.rebalance_offsets_timeout_ms + config.offsets_commit_max_retries * config.offsets_channel_backoff_ms,
+            KAFKA_CLOSE_TIMEOUT_MAX_MS,
         ),
         kafka_close_attempts=1 + config.offsets_commit_max_retries,
     )
 
 
-def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlanner:
+def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> ZooKeeperAssignmentPlanner:
     """Who computes this member's share.
 
     Raises ``InvalidConfigException`` for a strategy that only a coordinator's group has.
@@ -69,7 +68,7 @@ def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlan
             f"partition.assignment.strategy={config.partition_assignment_strategy}: a group in ZooKeeper is divided by "
             "range or by roundrobin; set it to one of them"
         )
-    return SharePlanner(
+    return ZooKeeperAssignmentPlanner(
         consumer_id,
         config.partition_assignment_strategy,
         config.roundrobin_compatibility,
@@ -77,18 +76,18 @@ def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> SharePlan
     )
 
 
-def offset_stores_of(config: ConsumerConfig) -> Stores:
+def offset_stores_of(config: ConsumerConfig) -> OffsetStoreSelection:
     """Where the group's offsets are kept."""
     if config.offsets_storage == "zookeeper":
-        return Stores.ZOOKEEPER
-    return Stores.BOTH if config.dual_commit_enabled else Stores.KAFKA
+        return OffsetStoreSelection.ZOOKEEPER
+    return OffsetStoreSelection.BOTH if config.dual_commit_enabled else OffsetStoreSelection.KAFKA
 
 
-def channel_settings_of(config: ConsumerConfig) -> ChannelSettings | None:
+def channel_settings_of(config: ConsumerConfig) -> OffsetsChannelSettings | None:
     """How the group's coordinator is asked, where it keeps offsets."""
     if not offset_stores_of(config).uses_kafka:
         return None
-    return ChannelSettings(
+    return OffsetsChannelSettings(
         config.group_id,
         config.client_id,
         config.offsets_channel_socket_timeout_ms,

@@ -5,7 +5,7 @@
 
 A member that does not answer is what the answer says; nothing here waits for a supervisor, and no supervisor can make a
 member wait: a look is one short piece of work on the control thread, and an answer serves whoever asks within
-``FRESH_MS``.
+``CACHED_ANSWER_MAX_AGE_MS``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Protocol
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.observe.health import MemberHealth, process_health
-from zkconsumer.runtime.health_socket import socket_identity, open_listening_socket, socket_path
+from zkconsumer.runtime.health_socket import open_listening_socket, socket_identity, socket_path
 
-LOOK_TIMEOUT_MS = 1_000
+SNAPSHOT_TIMEOUT_MS = 1_000
 """How long the members of a process may take to answer, all together."""
 
-FRESH_MS = 200
+CACHED_ANSWER_MAX_AGE_MS = 200
 SEND_TIMEOUT_MS = 500
 """How long a supervisor may take to read."""
 
@@ -38,7 +38,7 @@ STOP_TIMEOUT_MS = 1_000
 log = logging.getLogger("zkconsumer.health")
 
 
-class Watched(Protocol):
+class HealthSource(Protocol):
     """A member that can be looked at."""
 
     def request_snapshot(self) -> None:
@@ -53,14 +53,14 @@ class HealthServer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.members: list[Watched] = []
+        self.members: list[HealthSource] = []
         self._socket = open_listening_socket(path)
         self._identity = socket_identity(path)
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
         self._answer = b""
-        self._answered_at_ms = -FRESH_MS
-        self._worker: Worker | None = None
+        self._answered_at_ms = -CACHED_ANSWER_MAX_AGE_MS
+        self._worker: WorkerThread | None = None
 
     def start(self) -> None:
         """Begin to answer."""
@@ -116,11 +116,11 @@ class HealthServer:
             log.debug("health-not-told why=%s", error)
 
     def _current(self) -> bytes:
-        if SYSTEM_CLOCK.now_ms() - self._answered_at_ms >= FRESH_MS:
+        if SYSTEM_CLOCK.now_ms() - self._answered_at_ms >= CACHED_ANSWER_MAX_AGE_MS:
             members = list(self.members)
             for member in members:
                 member.request_snapshot()
-            end_ms = SYSTEM_CLOCK.now_ms() + LOOK_TIMEOUT_MS
+            end_ms = SYSTEM_CLOCK.now_ms() + SNAPSHOT_TIMEOUT_MS
             healths = [member.health(max(0, end_ms - SYSTEM_CLOCK.now_ms())) for member in members]
             self._answer = json.dumps(process_health(os.getpid(), healths)).encode() + b"\n"
             self._answered_at_ms = SYSTEM_CLOCK.now_ms()
@@ -131,7 +131,7 @@ _servers: dict[Path, HealthServer] = {}
 _lock = threading.Lock()
 
 
-def register_health_source(member: Watched, setting: str) -> HealthServer:
+def register_health_source(member: HealthSource, setting: str) -> HealthServer:
     """Let supervisors ask for this member at the path of ``health.socket``.  Raises ``UsageError``."""
     path = socket_path(setting)
     with _lock:
@@ -146,7 +146,7 @@ def register_health_source(member: Watched, setting: str) -> HealthServer:
     return server
 
 
-def unregister_health_source(member: Watched, server: HealthServer) -> None:
+def unregister_health_source(member: HealthSource, server: HealthServer) -> None:
     """The member is closed; with the last one the socket goes.
 
     Under the lock, or a connector that is just being made would find somebody at its path.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.errors import HealthUnknown, UsageError
+from zkconsumer.errors import HealthUnavailable, UsageError
 
 AUTO = "auto"
 PATH_BYTES_MAX = 107
@@ -82,29 +82,31 @@ def query_health(path: Path, timeout_ms: int, *, owner: int | None = None, pid: 
     """The answer of whoever listens there.
 
     ``owner`` and ``pid``: whose socket it must be, and which process must answer, when that is to be checked.
-    Raises ``HealthUnknown`` when nobody answers in time, or what answers is something else.
+    Raises ``HealthUnavailable`` when nobody answers in time, or what answers is something else.
     """
     try:
         found = path.lstat()
         if not stat.S_ISSOCK(found.st_mode):
-            raise HealthUnknown(f"{path} is no socket")
+            raise HealthUnavailable(f"{path} is no socket")
         if owner is not None and found.st_uid != owner:
-            raise HealthUnknown(f"{path} belongs to user {found.st_uid} and not to user {owner}: it is not believed")
+            raise HealthUnavailable(
+                f"{path} belongs to user {found.st_uid} and not to user {owner}: it is not believed"
+            )
         heard = _receive_answer(path, timeout_ms, pid)
     except OSError as error:
-        raise HealthUnknown(f"{path}: {error.strerror or error}") from error
+        raise HealthUnavailable(f"{path}: {error.strerror or error}") from error
     try:
         answer = json.loads(heard)
     except ValueError as error:
-        raise HealthUnknown(f"{path}: what answers there is no member: {heard[:80]!r}") from error
+        raise HealthUnavailable(f"{path}: what answers there is no member: {heard[:80]!r}") from error
     known = isinstance(answer, dict) and all(isinstance(answer.get(key), bool) for key in ("healthy", "alive"))
     if not known or not isinstance(answer.get("members"), list):
-        raise HealthUnknown(f"{path}: what answers there is no member: {heard[:80]!r}")
+        raise HealthUnavailable(f"{path}: what answers there is no member: {heard[:80]!r}")
     return dict(answer)
 
 
 def query_process_health(pid: int, timeout_ms: int) -> dict[str, Any]:
-    """The answer of a process with ``health.socket=auto``.  Raises ``HealthUnknown``."""
+    """The answer of a process with ``health.socket=auto``.  Raises ``HealthUnavailable``."""
     owner = _user_of(pid)
     folders = _folders(owner)
     for folder in folders:
@@ -112,7 +114,7 @@ def query_process_health(pid: int, timeout_ms: int) -> dict[str, Any]:
         if socket_identity(path) is not None:
             return query_health(path, timeout_ms, owner=owner, pid=pid)
     places = " or ".join(str(folder) for folder in folders)
-    raise HealthUnknown(f"there is no {pid}.sock in {places}: is health.socket=auto set in that process?")
+    raise HealthUnavailable(f"there is no {pid}.sock in {places}: is health.socket=auto set in that process?")
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def _user_of(pid: int) -> int:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError as error:
         if error.errno == errno.ENOENT and os.path.exists("/proc/self"):
-            raise HealthUnknown(f"there is no process {pid}") from error
+            raise HealthUnavailable(f"there is no process {pid}") from error
         return os.getuid()
 
 
@@ -182,25 +184,25 @@ def _receive_answer(path: Path, timeout_ms: int, pid: int | None) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         while not _connected(asked, path):
             if SYSTEM_CLOCK.now_ms() >= end_ms:
-                raise HealthUnknown(f"{path}: nobody takes the connection within {timeout_ms} ms")
+                raise HealthUnavailable(f"{path}: nobody takes the connection within {timeout_ms} ms")
             threading.Event().wait(CONNECT_PAUSE_S)
         peer = _peer_pid(asked)
         if pid and peer and peer != pid:
-            raise HealthUnknown(f"{path} is served by process {peer} and not by {pid}: it is not believed")
+            raise HealthUnavailable(f"{path} is served by process {peer} and not by {pid}: it is not believed")
         while True:
             left_ms = end_ms - SYSTEM_CLOCK.now_ms()
             if left_ms <= 0:
-                raise HealthUnknown(f"{path}: no whole answer within {timeout_ms} ms")
+                raise HealthUnavailable(f"{path}: no whole answer within {timeout_ms} ms")
             asked.settimeout(left_ms / 1000)
             try:
                 more = asked.recv(65_536)
             except TimeoutError as error:
-                raise HealthUnknown(f"{path}: no whole answer within {timeout_ms} ms") from error
+                raise HealthUnavailable(f"{path}: no whole answer within {timeout_ms} ms") from error
             if not more:
                 return heard
             heard += more
             if len(heard) > ANSWER_BYTES_MAX:
-                raise HealthUnknown(f"{path}: an answer of more than {ANSWER_BYTES_MAX} bytes")
+                raise HealthUnavailable(f"{path}: an answer of more than {ANSWER_BYTES_MAX} bytes")
 
 
 def _connected(asked: socket.socket, path: Path) -> bool:

@@ -4,7 +4,7 @@
                 <--drained, collected, reset      (values of ``core.events``) ----
 
 A *membership* knows the group: who has which partition, which offsets are stored, when to give something back.  A
-*holder* knows what is done with a partition meanwhile: ``StreamHolder`` fetches it for the streams of a connector, the
+*holder* knows what is done with a partition meanwhile: ``StreamFetcher`` fetches it for the streams of a connector, the
 keeper of a Spark query lends it to micro-batches.  Neither knows how the other works, so each can be replaced:
 ``membership.ZooKeeperMembership`` is one membership, ``bridge.client.membership.CoordinatorMembership`` another.
 
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
     from zkconsumer.base.lease import Lease
     from zkconsumer.core import commands as do
     from zkconsumer.core import events as ev
-    from zkconsumer.core.stores import NotWritten
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.stores import CommitFailure
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.types import TopicPartition
 
-    Told: TypeAlias = "ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsPlaced"
+    PartitionProcessorEvent: TypeAlias = (
+        "ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsOverwritten"
+    )
     """What a holder tells its membership."""
 
 
-class Busy(NamedTuple):
+class BusyStream(NamedTuple):
     """``since_ms``: when the program got its record, in ms of the lease's clock; ``stream``: the stream's thread id."""
 
     since_ms: int
     stream: str
 
 
-class Holder(Protocol):
+class PartitionProcessor(Protocol):
     """Whoever works on partitions.  The six calls are made on the membership's own thread, in the order of
     ``core.commands``, and never wait for the world; everything else may be called on any thread.
     """
@@ -52,13 +54,13 @@ class Holder(Protocol):
     def drain(self, command: do.Drain) -> None:
         """Stop working on these; say ``PartitionsDrained`` once each is at rest."""
 
-    def force_drain(self, command: do.GiveUpDrain) -> None:
+    def force_drain(self, command: do.ForceDrain) -> None:
         """They were waited for long enough: say ``PartitionsDrained`` with what is certain now."""
 
-    def drop_partitions(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.DropPartitions) -> None:
         """These are not ours any more."""
 
-    def move_to_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveToThread) -> None:
         """These stay ours, under the id of another thread; they are worked on again."""
 
     def collect_positions(self) -> None:
@@ -73,7 +75,7 @@ class Holder(Protocol):
         """Whether nothing is ours, what is on its way out included."""
 
     @property
-    def busy_stream(self) -> Busy | None:
+    def busy_stream(self) -> BusyStream | None:
         """The stream whose program has been working on one record for the longest time; None: no program has one.
 
         A program that waits for a record has none, and neither has one that came back from its record.
@@ -89,13 +91,13 @@ class Holder(Protocol):
         """Wait for their end; False: one still runs."""
 
 
-class Inbox(Protocol):
+class MembershipEventLoop(Protocol):
     """How a holder speaks to its membership, whose thread handles one thing after the other."""
 
-    def submit(self, event: Told) -> None:
+    def submit(self, event: PartitionProcessorEvent) -> None:
         """Tell this, from any thread; it is handled in its turn."""
 
-    def handle_event(self, event: Told) -> None:
+    def handle_event(self, event: PartitionProcessorEvent) -> None:
         """Tell this and have it handled now: only inside of ``call``."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
@@ -106,7 +108,7 @@ class Membership(Protocol):
     """Being a member of a group, whoever keeps the group."""
 
     @property
-    def event_loop(self) -> Inbox:
+    def event_loop(self) -> MembershipEventLoop:
         """Where a holder tells what it has to tell."""
 
     @property
@@ -117,19 +119,19 @@ class Membership(Protocol):
     def failure(self) -> ZkConsumerError | None:
         """The error that ended this membership, if one did."""
 
-    def attach_processor(self, holder: Holder) -> None:
+    def attach_processor(self, holder: PartitionProcessor) -> None:
         """Begin to work, with this holder; nothing is asked of the world before ``start``."""
 
     def start(self, timeout_ms: int) -> None:
         """Connect; raises with nothing left running when that cannot be done."""
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription."""
 
     def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the membership, if one did."""
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions of what is ours; gives back what was not written, with the reason."""
 
     def leave(self) -> bool:

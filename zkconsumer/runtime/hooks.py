@@ -1,7 +1,7 @@
 """The program's hooks: what happens to a member becomes calls on a thread of their own.
 
-A hook that is slow delays those behind it and nothing else; when ``CALLS_MAX`` wait, what comes then is dropped and
-counted (``hooks_dropped``).  One that raises is reported once for each hook, and counted.
+A hook that is slow delays those behind it and nothing else; when ``HOOK_CALLS_QUEUED_MAX`` wait, what comes then is
+dropped and counted (``hooks_dropped``).  One that raises is reported once for each hook, and counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from zkconsumer.runtime.callbacks import CallbackThread
 
 if TYPE_CHECKING:
-    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.base.threads import OnThreadError
     from zkconsumer.observe.counters import Counters
     from zkconsumer.types import Hooks
 
-CALLS_MAX = 1_000
+HOOK_CALLS_QUEUED_MAX = 1_000
 """Calls that may wait for a slow hook."""
 
 log = logging.getLogger("zkconsumer.member")
@@ -26,11 +26,11 @@ log = logging.getLogger("zkconsumer.member")
 class HookCalls:
     """Calls the hooks, if there are any."""
 
-    def __init__(self, member: str, hooks: Hooks | None, counters: Counters, on_death: OnDeath) -> None:
+    def __init__(self, member: str, hooks: Hooks | None, counters: Counters, on_death: OnThreadError) -> None:
         self._member = member
         self._hooks = hooks
         self._counters = counters
-        self._thread = CallbackThread(f"{member}-hooks", CALLS_MAX, on_death)
+        self._thread = CallbackThread(f"{member}-hooks", HOOK_CALLS_QUEUED_MAX, on_death)
         self._logged_hooks: set[str] = set()
 
     def __bool__(self) -> bool:

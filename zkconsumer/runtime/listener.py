@@ -17,19 +17,19 @@ from zkconsumer.runtime.callbacks import CallbackThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.base.threads import OnThreadError
     from zkconsumer.core import commands as do
     from zkconsumer.core.listener import ConsumerRebalanceListener
     from zkconsumer.core.subscription import ConsumerThreadId
     from zkconsumer.types import TopicPartition
 
-CALLS_MAX = 2
+LISTENER_CALLS_QUEUED_MAX = 2
 """The core asks only what has returned; besides, one call about what was lost may wait."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
-class Posts(Protocol):
+class ListenerEventSink(Protocol):
     """Who is told what becomes of the listener: a control thread."""
 
     def submit(self, event: ev.ListenerSet | ev.ListenerReturned) -> None:
@@ -39,11 +39,11 @@ class Posts(Protocol):
 class ListenerCalls:
     """Calls ``listener``, and tells the core when it came back."""
 
-    def __init__(self, member: str, control: Posts, on_death: OnDeath) -> None:
+    def __init__(self, member: str, control: ListenerEventSink, on_death: OnThreadError) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self.member = member
         self._control = control
-        self._thread = CallbackThread(f"{member}-listener", CALLS_MAX, on_death)
+        self._thread = CallbackThread(f"{member}-listener", LISTENER_CALLS_QUEUED_MAX, on_death)
         self._running: ev.ListenerReturned | None = None
         self._closed = False
         self._lost: set[TopicPartition] = set()
@@ -67,7 +67,7 @@ class ListenerCalls:
         call = partial(self.listener.before_starting_fetchers, self.member, assignment)
         self._enqueue(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
 
-    def call_partitions_lost(self, command: do.CallLost) -> None:
+    def call_partitions_lost(self, command: do.CallPartitionsLost) -> None:
         """Nothing waits for this call; it names everything that is lost before it is made."""
         if isinstance(self.listener, PartitionsLostListener):
             with self._lock:

@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from zkconsumer.core.partition import PartitionState
-from zkconsumer.observe.health import ZOOKEEPER, Look, MemberHealth
+from zkconsumer.observe.health import ZOOKEEPER, MemberHealth, MemberHealthSnapshot
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
-    from zkconsumer.runtime.member import Member
-    from zkconsumer.runtime.streams_member import StreamsMember
+    from zkconsumer.runtime.member import ZooKeeperConnectorMember
+    from zkconsumer.runtime.streams_member import ConnectorMember
 
-NOT_OWNED = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
-UNREADABLE = "it is held and not read: its stored offset cannot be read"
+NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
+UNREADABLE_OFFSET_MESSAGE = "it is held and not read: its stored offset cannot be read"
 
 
-class Looker:
+class MemberHealthSource:
     """``Watched``: at most one look is on its way, however often supervisors ask."""
 
     def __init__(
         self,
-        member: StreamsMember[Any],
-        look: Callable[[], Look],
+        member: ConnectorMember[Any],
+        look: Callable[[], MemberHealthSnapshot],
         group: str,
         handed_out_at_ms: Callable[[], Iterable[int | None]],
         clock: Clock,
@@ -36,7 +36,7 @@ class Looker:
         self._group = group
         self._handed_out_at_ms = handed_out_at_ms
         self._clock = clock
-        self._snapshot: Look | None = None
+        self._snapshot: MemberHealthSnapshot | None = None
         self._done = threading.Event()
         self._done.set()
         self._asked_at_ms = 0
@@ -46,7 +46,7 @@ class Looker:
         if self._done.is_set():
             self._done.clear()
             self._asked_at_ms = self._clock.now_ms()
-            self._member.membership.inbox.call(self._on_event_loop)
+            self._member.membership.event_loop.call_soon(self._on_event_loop)
 
     def health(self, timeout_ms: int) -> MemberHealth:
         """What the control thread said; without a look when it did not in time."""
@@ -70,20 +70,24 @@ class Looker:
         self._done.set()
 
 
-def take_member_snapshot(member: Member, clock: Clock) -> Look:
+def take_member_snapshot(member: ZooKeeperConnectorMember, clock: Clock) -> MemberHealthSnapshot:
     """A member of a ZooKeeper group as it is now; on its control thread."""
     group, infos = member.state_machine, member.streams.partition_infos
     live = {tp for tp, info in infos.items() if info.is_live}
     session = group.session
     missing = {str(tp): why for tp, why in group.not_acquired.items()}
-    missing |= {str(tp): UNREADABLE for tp, p in group.partitions.items() if p.state is PartitionState.POSITION_UNREADABLE}
-    return Look(
+    missing |= {
+        str(tp): UNREADABLE_OFFSET_MESSAGE
+        for tp, p in group.partitions.items()
+        if p.state is PartitionState.POSITION_UNREADABLE
+    }
+    return MemberHealthSnapshot(
         membership=group.membership.state.value,
         session=session.state.value,
         session_id=session.live.session_id if session.live else None,
         lease_ms_left=member.lease.until_ms - clock.now_ms(),
         rebalance=group.rebalance.state.value,
-        partitions_owned=sum(p.state not in NOT_OWNED for p in group.partitions.values()),
+        partitions_owned=sum(p.state not in NOT_OWNED_STATES for p in group.partitions.values()),
         partitions_fetching=len(live - member.fetchers.leaderless()),
         failed_partitions=missing,
         missing_topics=tuple(sorted(group.missing_topics)),

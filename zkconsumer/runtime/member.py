@@ -1,6 +1,6 @@
 """One member of a ZooKeeper group: its membership, and the streams and fetchers that work on its partitions.
 
-``Member`` is what ``connector`` holds; it knows no message, no decoder and no configuration file.
+``ZooKeeperConnectorMember`` is what ``connector`` holds; it knows no message, no decoder and no configuration file.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.runtime.membership import ZooKeeperMembership
 from zkconsumer.runtime.stream_holder import ANY_TOPIC, QueueKey
-from zkconsumer.runtime.streams_member import StreamsMember
-from zkconsumer.zk.security import OPEN, ZkSecurity
+from zkconsumer.runtime.streams_member import ConnectorMember
+from zkconsumer.zk.security import NO_SECURITY, ZkSecurity
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.core.group import GroupSettings
-    from zkconsumer.core.planner import SharePlanner
-    from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+    from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
+    from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
     from zkconsumer.kafka.fetcher_thread import FetchSettings
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
 
-__all__ = ["ANY_TOPIC", "Member", "QueueKey"]
+__all__ = ["ANY_TOPIC", "QueueKey", "ZooKeeperConnectorMember"]
 
 
-class Member(StreamsMember[ZooKeeperMembership]):
+class ZooKeeperConnectorMember(ConnectorMember[ZooKeeperMembership]):
     """A member of a group, from its first connection to its last."""
 
     def __init__(
         self,
         group: str,
         settings: GroupSettings,
-        planner: SharePlanner,
+        planner: ZooKeeperAssignmentPlanner,
         fetch: FetchSettings,
         *,
         num_fetchers: int,
         store: ZkStore,
         brokers: BrokerAccess,
         clock: Clock,
-        security: ZkSecurity = OPEN,
-        channel: ChannelSettings | None = None,
+        security: ZkSecurity = NO_SECURITY,
+        channel: OffsetsChannelSettings | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         super().__init__(

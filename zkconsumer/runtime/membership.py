@@ -1,7 +1,7 @@
 """A membership in a ZooKeeper group, put together: session, core, control thread, both offset stores, rights.
 
-``ZooKeeperMembership`` is a ``Membership``: what is done with the partitions is its ``Holder``'s business.  Everything
-that waits here waits with a deadline.
+``ZooKeeperMembership`` is a ``Membership``: what is done with the partitions is its ``PartitionProcessor``'s business.
+Everything that waits here waits with a deadline.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer import errors
 from zkconsumer.base.lease import Lease
-from zkconsumer.base.threads import Worker, spawn
+from zkconsumer.base.threads import WorkerThread, spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.group import Group, GroupSettings
-from zkconsumer.core.stores import NotWritten
-from zkconsumer.errors import ThreadDied, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.core.group import GroupSettings, MemberStateMachine
+from zkconsumer.core.stores import CommitFailure
+from zkconsumer.errors import ThreadFailedError, UnavailableError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.kafka.offsets_channel import OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.brokers import check_brokers
-from zkconsumer.runtime.control import Control
+from zkconsumer.runtime.control import MemberEventLoop
 from zkconsumer.runtime.hooks import HookCalls
 from zkconsumer.runtime.listener import ListenerCalls
-from zkconsumer.runtime.observing import Observing
-from zkconsumer.runtime.offsets import KafkaHalf
-from zkconsumer.runtime.perform import Performer, ZooKeeperHalf
-from zkconsumer.runtime.rights import Rights
-from zkconsumer.runtime.topic_refusals import TopicRefusals
-from zkconsumer.runtime.topics import KafkaTopics
+from zkconsumer.runtime.observing import MemberObserver
+from zkconsumer.runtime.offsets import KafkaOffsetStore
+from zkconsumer.runtime.perform import CommandExecutor, ZooKeeperExecutor
+from zkconsumer.runtime.rights import MemberAuthorization
+from zkconsumer.runtime.topic_refusals import TopicErrorHandler
+from zkconsumer.runtime.topics import KafkaTopicSource
 from zkconsumer.zk.group_reader import GroupReader
-from zkconsumer.zk.security import OPEN, ZkSecurity
+from zkconsumer.zk.security import NO_SECURITY, ZkSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.core.group import Planner
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.group import AssignmentPlanner
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import AuthenticationException
-    from zkconsumer.kafka.coordinator_lookup import ChannelSettings
+    from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.brokers import BrokerAccess
-    from zkconsumer.runtime.holder import Holder, Membership
-    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.runtime.holder import Membership, PartitionProcessor
+    from zkconsumer.runtime.observing import MembershipMeters
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.procedures import Procedure
     from zkconsumer.zk.store import ZkStore
@@ -62,13 +62,13 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class ZooKeeperMembership:
-    """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
+    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
 
     def __init__(
         self,
         group: str,
         settings: GroupSettings,
-        planner: Planner,
+        planner: AssignmentPlanner,
         *,
         client_id: str,
         socket_timeout_ms: int,
@@ -76,9 +76,9 @@ class ZooKeeperMembership:
         brokers: BrokerAccess,
         clock: Clock,
         lease: Lease,
-        meters: Meters,
-        security: ZkSecurity = OPEN,
-        channel: ChannelSettings | None = None,
+        meters: MembershipMeters,
+        security: ZkSecurity = NO_SECURITY,
+        coordinator_channel: OffsetsChannelSettings | None = None,
         hooks: Hooks | HookCalls | None = None,
         counters: Counters | None = None,
     ) -> None:
@@ -88,21 +88,21 @@ class ZooKeeperMembership:
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observer = Observing(meters, self.hooks, lambda: self._holder.assignment)
-        self.state_machine = Group(settings, planner)
+        self.observer = MemberObserver(meters, self.hooks, lambda: self._holder.assignment)
+        self.state_machine = MemberStateMachine(settings, planner)
         self.bootstrap_client = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
-        self.event_loop = self.event_loop = Control(self.state_machine, clock)
+        self.event_loop = MemberEventLoop(self.state_machine, clock)
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._holder: Holder
+        self._holder: PartitionProcessor
         self._assignment_known = threading.Event()
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
         self._failure: ZkConsumerError | None = None
         self._end_handled = threading.Event()
-        self._closing_worker: Worker | None = None
-        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, NotWritten]]] = {}
+        self._closing_worker: WorkerThread | None = None
+        self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, CommitFailure]]] = {}
         self._calls_made = 0
         self._calls_lock = threading.Lock()
         self.topic_finder: TopicFinder | None = None
@@ -118,29 +118,35 @@ class ZooKeeperMembership:
                 on_refused=self.authentication_failed,
                 on_death=self.thread_died,
             )
-        self._topic_errors = TopicRefusals(self.id, clock, self.hooks, self._on_topic_error)
-        topics = None if self.topic_finder is None else KafkaTopics(self.topic_finder, self.topics_rejected)
-        rights = Rights(security.acl, security.user_description, lambda: self._holder.has_no_partitions, self._not_authorized)
-        self._zookeeper = ZooKeeperHalf(
+        self._topic_errors = TopicErrorHandler(self.id, clock, self.hooks, self._on_topic_error)
+        topics = None if self.topic_finder is None else KafkaTopicSource(self.topic_finder, self.topics_rejected)
+        rights = MemberAuthorization(
+            security.acl, security.user_description, lambda: self._holder.has_no_partitions, self._not_authorized
+        )
+        self._zookeeper = ZooKeeperExecutor(
             group, self.id, store, GroupReader(group, topics), self.event_loop, clock, self.observer, rights
         )
         self.listener = ListenerCalls(self.id, self.event_loop, self.thread_died)
         self.coordinator_channel: OffsetsChannel | None = None
-        self._kafka: KafkaHalf | None = None
-        if channel is not None:
-            self.coordinator_channel = OffsetsChannel(self.id, channel, brokers.connect, brokers.find_brokers, clock, self.thread_died)
-            self._kafka = KafkaHalf(group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer)
+        self._kafka: KafkaOffsetStore | None = None
+        if coordinator_channel is not None:
+            self.coordinator_channel = OffsetsChannel(
+                self.id, coordinator_channel, brokers.connect, brokers.find_brokers, clock, self.thread_died
+            )
+            self._kafka = KafkaOffsetStore(
+                group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer
+            )
 
-    def attach_processor(self, holder: Holder) -> None:
+    def attach_processor(self, holder: PartitionProcessor) -> None:
         """Start the control thread; ``holder`` is told what is ours."""
         self._holder = holder
         halves = self._zookeeper, self._kafka, holder
-        performer = Performer(self.id, *halves, self.lease, self.listener, self.counters, self.observer, self)
+        performer = CommandExecutor(self.id, *halves, self.lease, self.listener, self.counters, self.observer, self)
         self.event_loop.start(f"{self.id}-control", performer, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``run_with``."""
+        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
         self.event_loop.call_every(interval_ms, action)
 
     # --- what the program asks for ------------------------------------------------------------------------------
@@ -159,9 +165,9 @@ class ZooKeeperMembership:
         """See ``brokers.check_brokers``."""
         check_brokers(self.bootstrap_client)
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription; asked again, the next registration has the new one."""
-        self.event_loop.submit(ev.JoinWanted(subscription))
+        self.event_loop.submit(ev.JoinRequested(subscription))
 
     def wait_for_assignment(self, timeout_ms: int) -> bool:
         """Wait for the first whole share; raises the error that ended the member, if one did."""
@@ -170,7 +176,7 @@ class ZooKeeperMembership:
             raise self._failure
         return known
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions; gives back what was not written, with the reason.
 
         Raises the error that ended the member, if one did.
@@ -178,17 +184,17 @@ class ZooKeeperMembership:
         if self._failure is not None:
             raise self._failure
         done = threading.Event()
-        refused: dict[TopicPartition, NotWritten] = {}
+        refused: dict[TopicPartition, CommitFailure] = {}
         with self._calls_lock:
             self._calls_made += 1
             number = self._calls_made
             self._calls[number] = (done, refused)
-        self.event_loop.submit(ev.CommitWanted(number, dict(positions), self._clock.now_ms() + timeout_ms))
+        self.event_loop.submit(ev.CommitRequested(number, dict(positions), self._clock.now_ms() + timeout_ms))
         if not done.wait(timeout_ms / 1000):
             with self._calls_lock:
                 self._calls.pop(number, None)
             asked = "ZooKeeper" if self.coordinator_channel is None else "ZooKeeper, or the group's coordinator,"
-            return dict.fromkeys(positions, NotWritten(f"{asked} did not answer within {timeout_ms} ms"))
+            return dict.fromkeys(positions, CommitFailure(f"{asked} did not answer within {timeout_ms} ms"))
         if self._failure is not None:
             raise self._failure
         return refused
@@ -198,7 +204,7 @@ class ZooKeeperMembership:
         with self._calls_lock:
             self._calls_made += 1
             number = self._calls_made
-        self.event_loop.submit(ev.CommitWanted(number, dict(positions)))
+        self.event_loop.submit(ev.CommitRequested(number, dict(positions)))
 
     def leave(self) -> bool:
         """Give everything back and leave the group; False when that could not be done in time.
@@ -206,7 +212,7 @@ class ZooKeeperMembership:
         A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
         """
         self.listener.report_early_return()
-        self.event_loop.submit(ev.LeaveWanted())
+        self.event_loop.submit(ev.LeaveRequested())
         patience_ms = self._settings.drain_timeout_ms + self._settings.release_settle_ms + LEAVE_GRACE_MS
         if self.listener.listener is not None:
             patience_ms += self._settings.listener_timeout_ms
@@ -264,7 +270,7 @@ class ZooKeeperMembership:
             waiting[1].update(command.failures)
             waiting[0].set()
 
-    def assignment_complete(self, _: do.AnnounceShare) -> None:
+    def assignment_complete(self, _: do.AnnounceAssignment) -> None:
         self._assignment_known.set()
 
     def left(self, command: do.AnnounceLeft) -> None:
@@ -272,10 +278,10 @@ class ZooKeeperMembership:
         self._has_left.set()
 
     def control_changed(self, command: do.AnnounceControl) -> None:
-        """For members that follow it (``GroupSettings.follows_control``), who say what is to be done."""
+        """For members that follow it (``GroupSettings.follows_control_znode``), who say what is to be done."""
 
     def failed(self, command: do.Fail) -> None:
-        kind = getattr(errors, command.error_class, WorldError)
+        kind = getattr(errors, command.error_class, UnavailableError)
         self._end(kind(command.message))
 
     def authentication_failed(self, error: AuthenticationException) -> None:
@@ -300,7 +306,7 @@ class ZooKeeperMembership:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        self._end(ThreadDied.of(self.id, name, error))
+        self._end(ThreadFailedError.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
         """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
@@ -311,7 +317,7 @@ class ZooKeeperMembership:
         if is_first:
             self.hooks.call("member_failed", error)
             self._ask_to_stop()
-            self.event_loop.submit(ev.Ended(str(error)))
+            self.event_loop.submit(ev.MembershipEnded(str(error)))
             self.event_loop.call_soon(self._end_handled.set)
             self._closing_worker = spawn(f"{self.id}-give-up", lambda _: self._close_session(), self.thread_died)
         self._assignment_known.set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.kafka.chunks import INVALID_OFFSET, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.chunks import ChunkQueue
     from zkconsumer.observe.metrics import Labels, Registry
 
-KNOWN_MS = 30_000
+LAG_VALID_MS = 30_000
 """For how long an answer of a broker tells the lag of a partition, and how long a share may be less than whole, before
 the lag of the member counts as not known."""
 
-UNKNOWN = -1
+LAG_UNKNOWN = -1
 EVERY_TOPIC = "*"
 
 
@@ -43,7 +43,7 @@ class MemberMetrics:
         self._lease = lease
         self._infos = infos
         self._queues = queues
-        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._tallies: dict[tuple[str, str], RecordCounter] = {}
         self._rebalance_since_ms: int | None = None
         self._rebalances = registry.timer(names.REBALANCES)
         self.zookeeper_commits = registry.meter(names.ZOOKEEPER_COMMITS)
@@ -61,10 +61,10 @@ class MemberMetrics:
 
     # --- what is told -------------------------------------------------------------------------------------------
 
-    def tally_of(self, topic: str, thread: str) -> Tally:
+    def tally_of(self, topic: str, thread: str) -> RecordCounter:
         """The count of messages that this stream raises; the same one for every ownership."""
         if (topic, thread) not in self._tallies:
-            tally = self._tallies[topic, thread] = Tally()
+            tally = self._tallies[topic, thread] = RecordCounter()
             for meter in (self._messages, self.registry.meter(names.MESSAGES, topic)):
                 meter.add_counter(tally)
         return self._tallies[topic, thread]
@@ -101,11 +101,11 @@ class MemberMetrics:
         if largest > 0:
             return largest
         since_ms = self._rebalance_since_ms
-        stands_still = since_ms is not None and now_ms - since_ms > KNOWN_MS
+        stands_still = since_ms is not None and now_ms - since_ms > LAG_VALID_MS
         # Without a lease nothing is handed out, though the session may seem to live.
         is_joined = bool(self._queues())
-        has_no_lease = is_joined and now_ms - self._lease.until_ms > KNOWN_MS
-        return UNKNOWN if stands_still or has_no_lease or UNKNOWN in lags else 0
+        has_no_lease = is_joined and now_ms - self._lease.until_ms > LAG_VALID_MS
+        return LAG_UNKNOWN if stands_still or has_no_lease or LAG_UNKNOWN in lags else 0
 
 
 def _lag(info: PartitionTopicInfo, now_ms: int) -> int:
@@ -113,7 +113,7 @@ def _lag(info: PartitionTopicInfo, now_ms: int) -> int:
     consumed = info.consumed_offset
     lag = info.high_watermark - consumed
     if info.high_watermark == INVALID_OFFSET or consumed < 0:
-        return UNKNOWN
-    if lag <= 0 and now_ms - info.last_response_ms > KNOWN_MS:
-        return UNKNOWN
+        return LAG_UNKNOWN
+    if lag <= 0 and now_ms - info.last_response_ms > LAG_VALID_MS:
+        return LAG_UNKNOWN
     return max(0, lag)

@@ -9,27 +9,27 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.core import commands as do
-from zkconsumer.core.events import Outcome
-from zkconsumer.core.releases import RELEASED
+from zkconsumer.core.events import WriteOutcome
+from zkconsumer.core.releases import DROP_REASON_RELEASED
 from zkconsumer.core.session import NO_LEASE_MS
-from zkconsumer.zk.requests import SessionConnected, SessionLost, SessionSuspended
+from zkconsumer.zk.requests import ZkSessionConnected, ZkSessionLost, ZkSessionSuspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from zkconsumer.core.commands import Command
-    from zkconsumer.core.events import KafkaWritten, Written
+    from zkconsumer.core.events import KafkaCommitResult, ZooKeeperWriteResult
     from zkconsumer.observe.metrics import Meter
     from zkconsumer.runtime.hooks import HookCalls
     from zkconsumer.types import BrokerAddress, TopicPartition
     from zkconsumer.zk.requests import StoreEvent
 
-NO_ANSWER = "it was not answered"
-ZOOKEEPER, KAFKA = "zookeeper", "kafka"
+NOT_ANSWERED = "it was not answered"
+ZOOKEEPER_STORE, KAFKA_STORE = "zookeeper", "kafka"
 """The two offset stores, as hooks call them."""
 
 
-class Meters(Protocol):
+class MembershipMeters(Protocol):
     """What is measured of a membership, whatever is done with its partitions; told on the control thread."""
 
     @property
@@ -47,11 +47,11 @@ class Meters(Protocol):
         """The end of a rebalance."""
 
 
-class Observing:
+class MemberObserver:
     """Sorts what happened."""
 
     def __init__(
-        self, metrics: Meters, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
+        self, metrics: MembershipMeters, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
     ) -> None:
         self.metrics = metrics
         self.hooks = hooks
@@ -66,7 +66,7 @@ class Observing:
             case do.SetLease(until_ms) if until_ms == NO_LEASE_MS and self._reported_assignment is not None:
                 self._reported_assignment = None
                 self.metrics.rebalance_started()
-            case do.AnnounceShare():
+            case do.AnnounceAssignment():
                 self.metrics.rebalance_completed()
                 self._share_held()
             case _ if self.hooks:
@@ -76,20 +76,20 @@ class Observing:
         share = self._assignment()
         if share != self._reported_assignment:
             self._reported_assignment = share
-            self.hooks.call("share_held", dict(share))
+            self.hooks.call("assignment_complete", dict(share))
 
     def _call_hooks(self, command: Command) -> None:
         match command:
-            case do.Drop(partitions, why) if why == RELEASED:
+            case do.DropPartitions(partitions, why) if why == DROP_REASON_RELEASED:
                 self.hooks.call("partitions_revoked", partitions)
-            case do.Drop(partitions, why):
+            case do.DropPartitions(partitions, why):
                 self._reported_assignment = None
                 self.hooks.call("partitions_lost", partitions, why)
-            case do.GiveUpDrain(partitions):
+            case do.ForceDrain(partitions):
                 self.hooks.call("drain_timed_out", partitions)
-            case do.Tell(level, name, words, about):
+            case do.LogEvent(level, name, words, about):
                 if logging.getLevelName(level) >= logging.WARNING:
-                    self.hooks.call("told", level, name, words)
+                    self.hooks.call("warning_logged", level, name, words)
                 if name in ("offset-reset", "offset-rewound"):
                     self.hooks.call(name.replace("-", "_"), *about)
 
@@ -97,27 +97,29 @@ class Observing:
         self,
         store: str,
         asked: Mapping[TopicPartition, int | None],
-        results: Mapping[TopicPartition, Written] | Mapping[TopicPartition, KafkaWritten],
+        results: Mapping[TopicPartition, ZooKeeperWriteResult] | Mapping[TopicPartition, KafkaCommitResult],
     ) -> None:
         """A commit, or a release with its last commit, came back; ``asked`` None where there was nothing to commit."""
         offsets = {tp: offset for tp, offset in asked.items() if offset is not None}
-        answered: Mapping[TopicPartition, Written | KafkaWritten] = {tp: results[tp] for tp in offsets if tp in results}
+        answered: Mapping[TopicPartition, ZooKeeperWriteResult | KafkaCommitResult] = {
+            tp: results[tp] for tp in offsets if tp in results
+        }
         written = {tp: offsets[tp] for tp, result in answered.items() if _is_written(result)}
-        meter = self.metrics.zookeeper_commits if store == ZOOKEEPER else self.metrics.kafka_commits
+        meter = self.metrics.zookeeper_commits if store == ZOOKEEPER_STORE else self.metrics.kafka_commits
         # The original counts what it wrote to ZooKeeper, and what it tried to write to Kafka.
-        meter.mark(len(written if store == ZOOKEEPER else offsets))
+        meter.mark(len(written if store == ZOOKEEPER_STORE else offsets))
         if offsets:
-            refused = {tp: answered[tp].why if tp in answered else NO_ANSWER for tp in offsets if tp not in written}
-            self.hooks.call("commit_settled", store, written, refused)
+            refused = {tp: answered[tp].why if tp in answered else NOT_ANSWERED for tp in offsets if tp not in written}
+            self.hooks.call("commit_completed", store, written, refused)
 
     def session_changed(self, event: StoreEvent) -> None:
         """The store says how the session stands; on the control thread."""
         match event:
-            case SessionConnected(session_id, timeout_ms):
+            case ZkSessionConnected(session_id, timeout_ms):
                 self.hooks.call("session_connected", session_id, timeout_ms)
-            case SessionSuspended():
+            case ZkSessionSuspended():
                 self.hooks.call("session_suspended")
-            case SessionLost(session_id):
+            case ZkSessionLost(session_id):
                 self.hooks.call("session_lost", session_id)
 
     def fetch_failed(self, broker: BrokerAddress, partitions: tuple[TopicPartition, ...], why: str) -> None:
@@ -126,9 +128,9 @@ class Observing:
 
     def poison_record_found(self, partition: TopicPartition, why: str) -> None:
         """A stream cannot hand out what comes next; on the thread of the program that reads it."""
-        self.hooks.call("record_poisoned", partition, why)
+        self.hooks.call("poison_record_found", partition, why)
 
 
-def _is_written(result: Written | KafkaWritten) -> bool:
+def _is_written(result: ZooKeeperWriteResult | KafkaCommitResult) -> bool:
     """Whether the offset stands there now; a partition may be given back without (``why``)."""
-    return result.outcome is Outcome.DONE and not result.why
+    return result.outcome is WriteOutcome.DONE and not result.why

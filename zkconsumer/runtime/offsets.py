@@ -1,4 +1,4 @@
-"""``KafkaHalf``: does what the core says about offsets in Kafka, beside ``ZooKeeperHalf``.
+"""``KafkaOffsetStore``: does what the core says about offsets in Kafka, beside ``ZooKeeperExecutor``.
 
 A commit to Kafka cannot have a condition, so what it would have said is looked at immediately before each request: that
 the lease holds, that the owner nodes are of the session in which the commit was decided, and that the group's control
@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.commits import CONTROL_CHANGED
-from zkconsumer.core.events import KafkaWritten, Outcome
-from zkconsumer.runtime.observing import KAFKA
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.runtime.observing import KAFKA_STORE
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import GetMany, Node, NoNode
+from zkconsumer.zk.requests import GetMany, NoNode, ZnodeData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.base.lease import Lease
-    from zkconsumer.kafka.offsets_channel import Fetched, Job, OffsetsChannel
-    from zkconsumer.runtime.control import Control
-    from zkconsumer.runtime.observing import Observing
+    from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel, OffsetsChannelJob
+    from zkconsumer.runtime.control import MemberEventLoop
+    from zkconsumer.runtime.observing import MemberObserver
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Result
     from zkconsumer.zk.store import ZkStore
 
-LOOK_TIMEOUT_MS = 2_000
+OWNERSHIP_CHECK_TIMEOUT_MS = 2_000
 """How long ZooKeeper may take to show the owner nodes before a commit is put off."""
 
 
-class KafkaHalf:
+class KafkaOffsetStore:
     """Fetches and commits offsets at the group's coordinator; one group, one member."""
 
     def __init__(
@@ -44,8 +44,8 @@ class KafkaHalf:
         store: ZkStore,
         channel: OffsetsChannel,
         lease: Lease,
-        control: Control,
-        observing: Observing,
+        control: MemberEventLoop,
+        observing: MemberObserver,
     ) -> None:
         self._observing = observing
         self._group = group
@@ -53,27 +53,27 @@ class KafkaHalf:
         self._channel = channel
         self._lease = lease
         self._control = control
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, OffsetsChannelJob] = {}
 
     def fetch(self, command: do.FetchOffsets) -> None:
-        def done(fetched: Fetched) -> None:
+        def done(fetched: OffsetFetchOutcome) -> None:
             event = ev.OffsetsFetched(command.ticket, fetched.offsets, fetched.failed, fetched.unsupported)
             self._control.call_soon(partial(self._completed, command.ticket, event))
 
         self._jobs[command.ticket] = self._channel.fetch(command.partitions, command.timeout_ms, done)
 
     def commit(self, command: do.CommitToKafka) -> None:
-        def done(results: Mapping[TopicPartition, KafkaWritten]) -> None:
+        def done(results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
             self._control.call_soon(partial(self._committed, command, results))
 
         check = partial(self._check_ownership, command.session_id, command.control_version)
         self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
 
-    def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaWritten]) -> None:
-        self._observing.commit_completed(KAFKA, command.offsets, results)
-        self._completed(command.ticket, ev.KafkaCommitSettled(command.ticket, results))
+    def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
+        self._observing.commit_completed(KAFKA_STORE, command.offsets, results)
+        self._completed(command.ticket, ev.CommitToKafkaCompleted(command.ticket, results))
 
-    def cancel(self, command: do.CancelKafka) -> None:
+    def cancel(self, command: do.CancelKafkaRequest) -> None:
         job = self._jobs.pop(command.cancelled_ticket, None)
         if job is not None:
             self._channel.cancel(job)
@@ -84,7 +84,7 @@ class KafkaHalf:
 
     def _check_ownership(
         self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, KafkaWritten]:
+    ) -> dict[TopicPartition, KafkaCommitResult]:
         """What must not be committed, and why; on the channel's thread."""
         wanted = list(partitions)
         answers: list[list[Result]] = []
@@ -97,26 +97,32 @@ class KafkaHalf:
         control = () if control_version is None else (paths.control(self._group),)
         asked = (*control, *(paths.owner(self._group, tp) for tp in wanted))
         self._store.submit(session_id, [GetMany(asked)], done)
-        if not settled.wait(LOOK_TIMEOUT_MS / 1000):
-            silent = KafkaWritten(Outcome.FAILED, f"ZooKeeper did not show the owner nodes within {LOOK_TIMEOUT_MS} ms")
+        if not settled.wait(OWNERSHIP_CHECK_TIMEOUT_MS / 1000):
+            silent = KafkaCommitResult(
+                WriteOutcome.FAILED, f"ZooKeeper did not show the owner nodes within {OWNERSHIP_CHECK_TIMEOUT_MS} ms"
+            )
             return dict.fromkeys(wanted, silent)
         [[nodes]] = answers
         assert isinstance(nodes, list), "reading many gives a list"
         if not self._lease.is_valid:
-            return dict.fromkeys(wanted, KafkaWritten(Outcome.FAILED, "the ZooKeeper session is in doubt"))
+            return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper session is in doubt"))
         if control_version is not None:
             told, *nodes = nodes
-            if not isinstance(told, Node) or told.stat.version != control_version:
-                changed = KafkaWritten(Outcome.FAILED, CONTROL_CHANGED)
+            if not isinstance(told, ZnodeData) or told.stat.version != control_version:
+                changed = KafkaCommitResult(WriteOutcome.FAILED, CONTROL_CHANGED)
                 return dict.fromkeys(wanted, changed)
-        found: dict[TopicPartition, KafkaWritten] = {}
+        found: dict[TopicPartition, KafkaCommitResult] = {}
         for tp, node in zip(wanted, nodes, strict=True):
-            if isinstance(node, Node) and node.stat.ephemeral_owner == session_id:
+            if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == session_id:
                 continue
-            if isinstance(node, Node):
-                found[tp] = KafkaWritten(Outcome.NOT_OWNER, f"the owner node is another's: {node.data[:200]!r}")
+            if isinstance(node, ZnodeData):
+                found[tp] = KafkaCommitResult(
+                    WriteOutcome.NOT_OWNER, f"the owner node is another's: {node.data[:200]!r}"
+                )
             elif isinstance(node, NoNode):
-                found[tp] = KafkaWritten(Outcome.NOT_OWNER, "the owner node is gone")
+                found[tp] = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is gone")
             else:
-                found[tp] = KafkaWritten(Outcome.FAILED, f"the owner node could not be read: {type(node).__name__}")
+                found[tp] = KafkaCommitResult(
+                    WriteOutcome.FAILED, f"the owner node could not be read: {type(node).__name__}"
+                )
         return found

@@ -1,8 +1,8 @@
 """Does what the core says: one small function a command.
 
-``ZooKeeperHalf`` runs the procedures of ``zk`` and turns their results into events; the ``Holder`` (in ``holder``)
-starts and stops partitions; ``KafkaHalf`` (in ``offsets``) asks the group's coordinator where offsets are kept in
-Kafka.  None decides, and none waits: the answers come back as events.
+``ZooKeeperExecutor`` runs the procedures of ``zk`` and turns their results into events; the ``PartitionProcessor`` (in
+``holder``) starts and stops partitions; ``KafkaOffsetStore`` (in ``offsets``) asks the group's coordinator where
+offsets are kept in Kafka.  None decides, and none waits: the answers come back as events.
 """
 
 from __future__ import annotations
@@ -14,22 +14,29 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
-from zkconsumer.runtime.observing import ZOOKEEPER
+from zkconsumer.core.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.runtime.observing import ZOOKEEPER_STORE
 from zkconsumer.zk import paths, writes
-from zkconsumer.zk.denials import Denials
-from zkconsumer.zk.procedures import Claims, Elsewhere, deregister_member, list_owners, read_positions, register_member
+from zkconsumer.zk.denials import DenialCollector
+from zkconsumer.zk.procedures import (
+    AcquireOwnershipProcedure,
+    AwaitExternal,
+    deregister_member,
+    list_owners,
+    read_positions,
+    register_member,
+)
 from zkconsumer.zk.registration import format_registration, registration_of
 from zkconsumer.zk.requests import (
     Exists,
-    Node,
-    SessionConnected,
-    SessionLost,
-    SessionSuspended,
     StoreError,
     WatchFired,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
+    ZnodeData,
 )
-from zkconsumer.zk.watched_owners import WatchedOwners
+from zkconsumer.zk.watched_owners import OwnerListCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,12 +46,12 @@ if TYPE_CHECKING:
     from zkconsumer.core.commands import Command
     from zkconsumer.core.view import GroupView
     from zkconsumer.observe.counters import Counters
-    from zkconsumer.runtime.control import Control
-    from zkconsumer.runtime.holder import Holder
+    from zkconsumer.runtime.control import MemberEventLoop
+    from zkconsumer.runtime.holder import PartitionProcessor
     from zkconsumer.runtime.listener import ListenerCalls
-    from zkconsumer.runtime.observing import Observing
-    from zkconsumer.runtime.offsets import KafkaHalf
-    from zkconsumer.runtime.rights import Rights
+    from zkconsumer.runtime.observing import MemberObserver
+    from zkconsumer.runtime.offsets import KafkaOffsetStore
+    from zkconsumer.runtime.rights import MemberAuthorization
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.group_reader import GroupReader
     from zkconsumer.zk.procedures import Procedure
@@ -53,13 +60,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HOST_LOOKUP_MS = 1_000
-NO_SERVER_TELLS = "unknown: no server answers the four-letter word cons"
+HOST_LOOKUP_TIMEOUT_MS = 1_000
+HOST_UNKNOWN = "unknown: no server answers the four-letter word cons"
 
 log = logging.getLogger("zkconsumer.group")
 
 
-class ZooKeeperHalf:
+class ZooKeeperExecutor:
     """Registers, reads, claims, commits and releases; one group, one member."""
 
     def __init__(
@@ -68,10 +75,10 @@ class ZooKeeperHalf:
         member: str,
         store: ZkStore,
         reader: GroupReader,
-        control: Control,
+        control: MemberEventLoop,
         clock: Clock,
-        observing: Observing,
-        rights: Rights,
+        observing: MemberObserver,
+        rights: MemberAuthorization,
     ) -> None:
         self._observing = observing
         self._rights = rights
@@ -85,7 +92,7 @@ class ZooKeeperHalf:
         self._ids = paths.ids(group)
         self._owners = paths.owners(group)
         self._control_path = paths.control(group)
-        self._owner_lists = WatchedOwners()
+        self._owner_lists = OwnerListCache()
 
     # --- what the store tells -----------------------------------------------------------------------------------
 
@@ -96,13 +103,13 @@ class ZooKeeperHalf:
     def _store_event(self, event: StoreEvent) -> None:
         self._observing.session_changed(event)
         match event:
-            case SessionConnected(session_id, timeout_ms):
+            case ZkSessionConnected(session_id, timeout_ms):
                 self._forget_watches()
                 self._control.handle_event(ev.SessionConnected(session_id, timeout_ms))
-            case SessionSuspended():
+            case ZkSessionSuspended():
                 self._forget_watches()
                 self._control.handle_event(ev.SessionSuspended())
-            case SessionLost(session_id):
+            case ZkSessionLost(session_id):
                 self._forget_watches()
                 self._control.handle_event(ev.SessionLost(session_id))
             case WatchFired(path):
@@ -123,7 +130,7 @@ class ZooKeeperHalf:
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def probe_session(self, command: do.Probe) -> None:
+    def probe_session(self, command: do.ProbeSession) -> None:
         """A cheap read, stamped before it is written: the lease is counted from the stamp."""
         sent_at_ms = self._clock.now_ms()
 
@@ -137,16 +144,18 @@ class ZooKeeperHalf:
         wall_ms = self._clock.wall_ms()
         data = format_registration(registration_of(command.subscription, str(wall_ms)))
 
-        def finish(held: Node | StoreError | None) -> ev.Event:
+        def finish(held: ZnodeData | StoreError | None) -> ev.Event:
             if held is None:
                 return ev.Registered(command.ticket)
-            if isinstance(held, Node):
+            if isinstance(held, ZnodeData):
                 age_ms = max(0, self._clock.wall_ms() - held.stat.ctime_ms)
                 session_id = held.stat.ephemeral_owner
-                return ev.RegistrationHeld(command.ticket, session_id, age_ms, self._host_of(session_id))
+                return ev.RegistrationConflict(command.ticket, session_id, age_ms, self._host_of(session_id))
             return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
 
-        self._run_and_handle(register_member(self._group, self._member, data, command.session_id), command.session_id, finish)
+        self._run_and_handle(
+            register_member(self._group, self._member, data, command.session_id), command.session_id, finish
+        )
 
     def _host_of(self, session_id: int) -> str:
         """Where the session that holds our id comes from, as far as that is known by now; asks the servers once."""
@@ -154,7 +163,7 @@ class ZooKeeperHalf:
             self._hosts[session_id] = "unknown"
 
             def look(_: StopSignal) -> None:
-                self._hosts[session_id] = self._store.host_of(session_id, HOST_LOOKUP_MS) or NO_SERVER_TELLS
+                self._hosts[session_id] = self._store.host_of(session_id, HOST_LOOKUP_TIMEOUT_MS) or HOST_UNKNOWN
 
             spawn(f"{self._member}-who-is-it", look, lambda *_: None)
         return self._hosts[session_id]
@@ -164,7 +173,9 @@ class ZooKeeperHalf:
             why = "" if error is None else f"{type(error).__name__} {error.path}"
             return ev.Deregistered(command.ticket, why)
 
-        self._run_and_handle(deregister_member(self._group, self._member, command.session_id), command.session_id, finish)
+        self._run_and_handle(
+            deregister_member(self._group, self._member, command.session_id), command.session_id, finish
+        )
 
     def read_group(self, command: do.ReadGroup) -> None:
         def finish(view: GroupView | str) -> ev.Event:
@@ -184,21 +195,30 @@ class ZooKeeperHalf:
         def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
             return ev.OwnersListed(command.ticket, owned)
 
-        procedure = list_owners(self._group, command.topics, command.own_partitions, command.session_id, self._owner_lists)
+        procedure = list_owners(
+            self._group, command.topics, command.own_partitions, command.session_id, self._owner_lists
+        )
         self._run_and_handle(procedure, command.session_id, finish)
 
-    def acquire_ownership(self, command: do.Claim) -> None:
-        claims = Claims(
-            self._group, command.session_id, command.owners, command.control_version, self._rights.acl, self._owner_lists
+    def acquire_ownership(self, command: do.AcquireOwnership) -> None:
+        claims = AcquireOwnershipProcedure(
+            self._group,
+            command.session_id,
+            command.owners,
+            command.control_version,
+            self._rights.acl,
+            self._owner_lists,
         )
 
         def finish(_: None) -> ev.Event:
             self._rights.on_acquired(claims)
-            unsettled = {tp: Claimed(Outcome.FAILED, why="not tried") for tp in command.owners}
-            return ev.ClaimSettled(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
+            unsettled = {tp: AcquireResult(WriteOutcome.FAILED, why="not tried") for tp in command.owners}
+            return ev.AcquireOwnershipCompleted(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
 
         self._run_and_handle(
-            claims.run(look_first=command.list_owners_first, look_closely=command.identify_owners), command.session_id, finish
+            claims.run(look_first=command.list_owners_first, look_closely=command.identify_owners),
+            command.session_id,
+            finish,
         )
 
     def read_positions(self, command: do.ReadPositions) -> None:
@@ -209,28 +229,28 @@ class ZooKeeperHalf:
 
         self._run_and_handle(read_positions(self._group, command.partitions), command.session_id, finish)
 
-    def commit(self, command: do.Commit) -> None:
-        denials = Denials()
+    def commit(self, command: do.CommitToZooKeeper) -> None:
+        denials = DenialCollector()
 
-        def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+        def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
             self._rights.report_denials(denials)
             asked = {tp: of.offset for tp, of in command.offsets.items()}
-            self._observing.commit_completed(ZOOKEEPER, asked, results)
-            return ev.CommitSettled(command.ticket, results)
+            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
+            return ev.CommitToZooKeeperCompleted(command.ticket, results)
 
         procedure = writes.commit_partitions(
             self._group, command.session_id, command.offsets, command.control_version, self._rights.acl, denials
         )
         self._run_and_handle(procedure, command.session_id, finish)
 
-    def release_ownership(self, command: do.Release) -> None:
-        denials = Denials()
+    def release_ownership(self, command: do.ReleaseOwnership) -> None:
+        denials = DenialCollector()
 
-        def finish(results: dict[TopicPartition, Written]) -> ev.Event:
+        def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
             self._rights.report_denials(denials)
             asked = {tp: part.offset for tp, part in command.partitions.items()}
-            self._observing.commit_completed(ZOOKEEPER, asked, results)
-            return ev.ReleaseSettled(command.ticket, results)
+            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
+            return ev.ReleaseOwnershipCompleted(command.ticket, results)
 
         procedure = writes.release_partitions(
             self._group, command.session_id, command.partitions, command.control_version, self._rights.acl, denials
@@ -249,23 +269,25 @@ class ZooKeeperHalf:
             except StopIteration as end:
                 then(end.value)
                 return
-            if isinstance(requests, Elsewhere):
+            if isinstance(requests, AwaitExternal):
                 requests.start(lambda: self._control.call_soon(partial(step, [])))
             elif requests:
-                self._store.submit(session_id, requests, lambda answers: self._control.call_soon(partial(step, answers)))
+                self._store.submit(
+                    session_id, requests, lambda answers: self._control.call_soon(partial(step, answers))
+                )
             else:
                 step([])
 
         self._control.call_soon(partial(step, None))
 
 
-class Outcomes(Protocol):
+class MembershipCallbacks(Protocol):
     """What the program waits for; the membership takes it."""
 
     def commit_completed(self, command: do.CompleteCommit) -> None:
         """A call of ``commit_offsets`` is answered."""
 
-    def assignment_complete(self, command: do.AnnounceShare) -> None:
+    def assignment_complete(self, command: do.AnnounceAssignment) -> None:
         """The member holds its share."""
 
     def left(self, command: do.AnnounceLeft) -> None:
@@ -278,48 +300,48 @@ class Outcomes(Protocol):
         """The member cannot go on."""
 
 
-class Performer:
+class CommandExecutor:
     """Which command goes where; the rest of the world is told through ``outcome``."""
 
     def __init__(
         self,
         member: str,
-        zookeeper: ZooKeeperHalf,
-        kafka: KafkaHalf | None,
-        holder: Holder,
+        zookeeper: ZooKeeperExecutor,
+        kafka: KafkaOffsetStore | None,
+        holder: PartitionProcessor,
         lease: Lease,
         listener: ListenerCalls,
         counters: Counters,
-        observing: Observing,
-        outcome: Outcomes,
+        observing: MemberObserver,
+        outcome: MembershipCallbacks,
     ) -> None:
         self._member = member
         self._observing = observing
         self._counters = counters
         self._handlers: dict[type, Callable[[Any], None]] = {
-            do.Probe: zookeeper.probe_session,
+            do.ProbeSession: zookeeper.probe_session,
             do.Register: zookeeper.register,
             do.Deregister: zookeeper.deregister,
             do.ReadGroup: zookeeper.read_group,
             do.ListOwners: zookeeper.list_owners,
-            do.Claim: zookeeper.acquire_ownership,
+            do.AcquireOwnership: zookeeper.acquire_ownership,
             do.ReadPositions: zookeeper.read_positions,
-            do.Commit: zookeeper.commit,
-            do.Release: zookeeper.release_ownership,
+            do.CommitToZooKeeper: zookeeper.commit,
+            do.ReleaseOwnership: zookeeper.release_ownership,
             do.SetLease: lambda command: lease.set_until(command.until_ms),
             do.StartFetching: holder.start_fetching,
             do.Drain: holder.drain,
-            do.GiveUpDrain: holder.force_drain,
-            do.Drop: holder.drop_partitions,
-            do.MoveThread: holder.move_to_thread,
+            do.ForceDrain: holder.force_drain,
+            do.DropPartitions: holder.drop_partitions,
+            do.MoveToThread: holder.move_to_thread,
             do.CollectPositions: lambda _: holder.collect_positions(),
             do.CallBeforeReleasing: listener.call_before_releasing,
             do.CallBeforeStarting: listener.call_before_starting,
-            do.CallLost: listener.call_partitions_lost,
-            do.Tell: self._log_event,
-            do.Count: lambda command: counters.add(command.name, command.by),
+            do.CallPartitionsLost: listener.call_partitions_lost,
+            do.LogEvent: self._log_event,
+            do.IncrementCounter: lambda command: counters.add(command.name, command.amount),
             do.CompleteCommit: outcome.commit_completed,
-            do.AnnounceShare: outcome.assignment_complete,
+            do.AnnounceAssignment: outcome.assignment_complete,
             do.AnnounceLeft: outcome.left,
             do.AnnounceControl: outcome.control_changed,
             do.Fail: outcome.failed,
@@ -328,13 +350,13 @@ class Performer:
             self._handlers |= {
                 do.FetchOffsets: kafka.fetch,
                 do.CommitToKafka: kafka.commit,
-                do.CancelKafka: kafka.cancel,
+                do.CancelKafkaRequest: kafka.cancel,
             }
 
-    def perform(self, command: Command) -> None:
+    def execute(self, command: Command) -> None:
         """Do it, or start it."""
         self._handlers[type(command)](command)
         self._observing.command_executed(command)
 
-    def _log_event(self, command: do.Tell) -> None:
+    def _log_event(self, command: do.LogEvent) -> None:
         log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.message)

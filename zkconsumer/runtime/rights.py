@@ -10,19 +10,21 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.events import Outcome
+from zkconsumer.core.events import WriteOutcome
 
 if TYPE_CHECKING:
-    from zkconsumer.zk.denials import Denials
-    from zkconsumer.zk.procedures import Claims
+    from zkconsumer.zk.denials import DenialCollector
+    from zkconsumer.zk.procedures import AcquireOwnershipProcedure
     from zkconsumer.zk.requests import Acl
 
-ADVICE = "log in as one of these (zookeeper.auth), or let one of them open the nodes of the group (setAcl)"
+AUTHORIZATION_ADVICE = (
+    "log in as one of these (zookeeper.auth), or let one of them open the nodes of the group (setAcl)"
+)
 
 log = logging.getLogger("zkconsumer.group")
 
 
-class Rights:
+class MemberAuthorization:
     """Of one member; used on its control thread alone."""
 
     def __init__(
@@ -34,18 +36,26 @@ class Rights:
         self._end = end
         self._logged: set[str] = set()
 
-    def on_acquired(self, claims: Claims) -> None:
+    def on_acquired(self, claims: AcquireOwnershipProcedure) -> None:
         """Claims were settled."""
         self.report_denials(claims.denials)
         results = claims.results.values()
         words = [denial.message for denial in claims.denials.by_path.values()]
-        is_hopeless = words and all(claimed.outcome is Outcome.FAILED for claimed in results)
+        is_hopeless = words and all(claimed.outcome is WriteOutcome.FAILED for claimed in results)
         if is_hopeless and self._holds_nothing():
-            self._end(f"{words[0]}; we are {self._user}, and leave the group so that others may read: {ADVICE}")
+            self._end(
+                f"{words[0]}; we are {self._user}, and leave the group so that others may read: {AUTHORIZATION_ADVICE}"
+            )
 
-    def report_denials(self, denials: Denials) -> None:
+    def report_denials(self, denials: DenialCollector) -> None:
         """Say what was refused for want of rights, each once."""
         for denial in denials.by_path.values():
             if denial.message and denial.message not in self._logged:
                 self._logged.add(denial.message)
-                log.warning("not-authorized path=%s who=%r why=%r: %s", denial.path, self._user, denial.message, ADVICE)
+                log.warning(
+                    "not-authorized path=%s who=%r why=%r: %s",
+                    denial.path,
+                    self._user,
+                    denial.message,
+                    AUTHORIZATION_ADVICE,
+                )

@@ -1,6 +1,6 @@
 """What a connector does with its partitions: fetchers fill queues, streams empty them.
 
-``StreamHolder`` is a ``Holder``: it knows no group and no ZooKeeper.
+``StreamFetcher`` is a ``Holder``: it knows no group and no ZooKeeper.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.core import events as ev
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
-from zkconsumer.runtime.holder import Busy
+from zkconsumer.runtime.holder import BusyStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.lease import Lease
     from zkconsumer.core import commands as do
-    from zkconsumer.core.stores import Source
+    from zkconsumer.core.stores import OffsetSource
     from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
-    from zkconsumer.runtime.holder import Inbox
-    from zkconsumer.types import Tally, TopicPartition
+    from zkconsumer.runtime.holder import MembershipEventLoop
+    from zkconsumer.types import RecordCounter, TopicPartition
 
 ANY_TOPIC = None
 """Stands for the topic where a queue takes the chunks of every topic."""
@@ -31,15 +31,15 @@ QueueKey: TypeAlias = "tuple[str | None, str]"
 """Topic, or ``ANY_TOPIC``, and thread id."""
 
 
-class StreamHolder:
+class StreamFetcher:
     """Starts, stops and moves partitions between fetchers and streams; a ``Holder``."""
 
     def __init__(
         self,
         fetchers: ConsumerFetcherManager,
         lease: Lease,
-        inbox: Inbox,
-        tally_of: Callable[[str, str], Tally],
+        inbox: MembershipEventLoop,
+        tally_of: Callable[[str, str], RecordCounter],
     ) -> None:
         self.queues: dict[QueueKey, ChunkQueue] = {}
         self.partition_infos: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -68,7 +68,7 @@ class StreamHolder:
             started.append(info)
         self._fetchers.start(started)
 
-    def _info(self, tp: TopicPartition, thread: str, offset: int, source: Source) -> PartitionTopicInfo:
+    def _info(self, tp: TopicPartition, thread: str, offset: int, source: OffsetSource) -> PartitionTopicInfo:
         queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
         return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
 
@@ -94,11 +94,13 @@ class StreamHolder:
         if self.partition_infos.get(info.tp) is info:
             self._inbox.handle_event(ev.PartitionsDrained({info.tp: info.consumed_offset}))
 
-    def force_drain(self, command: do.GiveUpDrain) -> None:
-        positions = {tp: self.partition_infos[tp].consumed_offset for tp in command.partitions if tp in self.partition_infos}
+    def force_drain(self, command: do.ForceDrain) -> None:
+        positions = {
+            tp: self.partition_infos[tp].consumed_offset for tp in command.partitions if tp in self.partition_infos
+        }
         self._inbox.submit(ev.PartitionsDrained(positions))
 
-    def drop_partitions(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.DropPartitions) -> None:
         queues: set[ChunkQueue] = set()
         for tp in command.partitions:
             info = self.partition_infos.pop(tp, None)
@@ -107,7 +109,7 @@ class StreamHolder:
                 queues.add(info.queue)
         self._drop_stale(queues)
 
-    def move_to_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveToThread) -> None:
         """What the old stream did not hand out goes to the front of the new stream's queue."""
         moved: list[PartitionTopicInfo] = []
         queues: set[ChunkQueue] = set()
@@ -143,9 +145,9 @@ class StreamHolder:
         return not self.partition_infos
 
     @property
-    def busy_stream(self) -> Busy | None:
+    def busy_stream(self) -> BusyStream | None:
         found = ((queue.unacknowledged_since_ms, thread) for (_, thread), queue in list(self.queues.items()))
-        return min((Busy(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
+        return min((BusyStream(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
 
     def end(self, error: BaseException | None) -> None:
         """Put the marker behind which nothing comes."""

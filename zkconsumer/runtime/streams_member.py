@@ -1,7 +1,7 @@
 """A membership, and the streams and fetchers that work on its partitions, put together; whoever keeps the group.
 
-    ConsumerConnector --> StreamsMember --+-- membership: who has what            (ZooKeeper, or a coordinator)
-                                          +-- StreamHolder, ConsumerFetcherManager
+    ConsumerConnector --> ConnectorMember --+-- membership: who has what            (ZooKeeper, or a coordinator)
+                                          +-- StreamFetcher, ConsumerFetcherManager
                                           +-- metrics
 
 It knows no message, no decoder and no configuration file.
@@ -16,16 +16,16 @@ from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.observe.metrics import TICK_MS, Registry
 from zkconsumer.runtime.holder import Membership
 from zkconsumer.runtime.metrics import MemberMetrics
-from zkconsumer.runtime.stream_holder import QueueKey, StreamHolder
+from zkconsumer.runtime.stream_holder import QueueKey, StreamFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.core.stores import NotWritten
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.stores import CommitFailure
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import AuthenticationException, ZkConsumerError
-    from zkconsumer.kafka.any_broker import AnyBroker
+    from zkconsumer.kafka.any_broker import BootstrapClient
     from zkconsumer.kafka.chunks import ChunkQueue
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.fetcher_thread import FetchSettings
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.brokers import BrokerAccess
     from zkconsumer.runtime.listener import ListenerCalls
-    from zkconsumer.runtime.observing import Observing
+    from zkconsumer.runtime.observing import MemberObserver
     from zkconsumer.types import TopicPartition
 
 
-class StreamsMembership(Membership, Protocol):
+class ConnectorMembership(Membership, Protocol):
     """What streams and their connector need of a membership besides."""
 
     counters: Counters
     listener: ListenerCalls
-    observer: Observing
-    bootstrap_client: AnyBroker
+    observer: MemberObserver
+    bootstrap_client: BootstrapClient
     topic_finder: TopicFinder | None
 
     @property
@@ -54,7 +54,7 @@ class StreamsMembership(Membership, Protocol):
         """Speak to one broker before anything is registered; raises the ``AuthenticationException`` in the way."""
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the membership's thread again and again; before ``run_with``."""
+        """Run something on the membership's thread again and again; before ``attach_processor``."""
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread."""
@@ -66,10 +66,10 @@ class StreamsMembership(Membership, Protocol):
         """Called on a thread of the fetchers: brokers refuse these topics, of which we have partitions."""
 
 
-M = TypeVar("M", bound=StreamsMembership)
+M = TypeVar("M", bound=ConnectorMembership)
 
 
-class StreamsMember(Generic[M]):
+class ConnectorMember(Generic[M]):
     """A member of a group, from its first connection to its last."""
 
     def __init__(
@@ -97,7 +97,7 @@ class StreamsMember(Generic[M]):
         self.membership = make_membership(self.lease, self.metrics)
         self.counters = self.membership.counters
         self.listener = self.membership.listener
-        self.observing = self.membership.observer
+        self.observer = self.membership.observer
         self.topic_finder = self.membership.topic_finder
         self.membership.every(TICK_MS, self.registry.tick)
         self.fetchers = ConsumerFetcherManager(
@@ -111,11 +111,11 @@ class StreamsMember(Generic[M]):
             self.membership.thread_died,
             self.membership.authentication_failed,
             self.registry,
-            self.observing.fetch_failed,
+            self.observer.fetch_failed,
             on_unknown=self.topic_finder.refresh if self.topic_finder is not None else None,
             on_topics_refused=self.membership.topics_rejected,
         )
-        self.streams = StreamHolder(self.fetchers, self.lease, self.membership.event_loop, self.metrics.tally_of)
+        self.streams = StreamFetcher(self.fetchers, self.lease, self.membership.event_loop, self.metrics.tally_of)
         self.membership.attach_processor(self.streams)
 
     def start(self, timeout_ms: int) -> None:
@@ -126,7 +126,7 @@ class StreamsMember(Generic[M]):
         """Speak to one broker before anything is registered; raises the ``AuthenticationException`` in the way."""
         self.membership.check_brokers()
 
-    def join(self, subscription: Subscription, queues: Mapping[QueueKey, ChunkQueue]) -> None:
+    def join(self, subscription: TopicSubscription, queues: Mapping[QueueKey, ChunkQueue]) -> None:
         """Become a member with this subscription; queues are by topic and thread id, those of a filter by thread id."""
         self.streams.add_queues(queues)
         self.membership.join(subscription)
@@ -135,7 +135,7 @@ class StreamsMember(Generic[M]):
         """Wait for the first whole share; raises the error that ended the member, if one did."""
         return self.membership.wait_for_assignment(timeout_ms)
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions; gives back what was not written, with the reason."""
         return self.membership.commit(positions, timeout_ms)
 

@@ -13,7 +13,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.reminders import Reminders
+from zkconsumer.core.reminders import LogRateLimiter
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.hooks import HookCalls
 
-NAMED_MAX = 5
+FAILED_TOPICS_NAMED_MAX = 5
 """How many topics the text of an error names."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
-class TopicRefusals:
+class TopicErrorHandler:
     """``end`` ends the member with an error.  May be called on any thread."""
 
     def __init__(self, member: str, clock: Clock, hooks: HookCalls, end: Callable[[UsageError], None]) -> None:
@@ -39,7 +39,7 @@ class TopicRefusals:
         self._clock = clock
         self._hooks = hooks
         self._end = end
-        self._reminders = Reminders()
+        self._reminders = LogRateLimiter()
         self._has_ended = False
         self._lock = threading.Lock()
 
@@ -55,7 +55,7 @@ class TopicRefusals:
         for topic in due:
             words = f"topic={topic} why={str(left_out[topic])!r}"
             log.warning("topic-left-out member=%s %s: it is not read, and the others are", self._member, words)
-            self._hooks.call("told", "WARNING", "topic-left-out", words)
+            self._hooks.call("warning_logged", "WARNING", "topic-left-out", words)
         if in_the_way:
             self._end(topic_exception_of(in_the_way))
 
@@ -75,6 +75,6 @@ def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:
 
 
 def _names(topics: list[str]) -> str:
-    some = ", ".join(repr(topic) for topic in topics[:NAMED_MAX])
-    more = f" and {len(topics) - NAMED_MAX} more" if len(topics) > NAMED_MAX else ""
+    some = ", ".join(repr(topic) for topic in topics[:FAILED_TOPICS_NAMED_MAX])
+    more = f" and {len(topics) - FAILED_TOPICS_NAMED_MAX} more" if len(topics) > FAILED_TOPICS_NAMED_MAX else ""
     return f"topic {some}" if len(topics) == 1 else f"the topics {some}{more}"

@@ -1,15 +1,15 @@
-"""``KafkaTopics``: Kafka's word on topics as a step in the reading of a group.
+"""``KafkaTopicSource``: Kafka's word on topics as a step in the reading of a group.
 
-The control thread must not wait for a broker, so the reading yields an ``Elsewhere``, and goes on when the finder has
-an answer: at once, when it knows already.
+The control thread must not wait for a broker, so the reading yields an ``AwaitExternal``, and goes on when the finder
+has an answer: at once, when it knows already.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.zk.procedures import Elsewhere, Procedure
-from zkconsumer.zk.topics import Unreadable, is_usable_topic_name
+from zkconsumer.zk.procedures import AwaitExternal, Procedure
+from zkconsumer.zk.topics import GroupReadError, is_usable_topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.topic_finder import TopicFinder
 
 
-class KafkaTopics:
+class KafkaTopicSource:
     """A ``TopicSource`` without watches: the finder tells of changes.
 
     ``on_refused``: called with topics that brokers refuse; for the reading they count as missing.
@@ -61,7 +61,7 @@ class KafkaTopics:
 
             self._finder.request_topics(names, answered)
 
-        yield Elsewhere(ask)
+        yield AwaitExternal(ask)
         [why] = answer
         if why:
-            raise Unreadable(f"Kafka does not tell of its topics: {why}")
+            raise GroupReadError(f"Kafka does not tell of its topics: {why}")

@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.fetch_session_cache import FetchContext
-from zkconsumer.kafka.releases import NEWEST_TIMESTAMP_TIME, Release
+from zkconsumer.kafka.releases import MAX_TIMESTAMP, BrokerRelease
 from zkconsumer.testing.fake_faults import (
     CorruptRecords,
     NullRecords,
@@ -17,7 +17,7 @@ from zkconsumer.testing.fake_faults import (
     PartitionFault,
     SlowTieredStorage,
 )
-from zkconsumer.testing.fake_log import FakeLog, Reading, ZstdNotConvertible
+from zkconsumer.testing.fake_log import FakeLog, FakeReadRules, ZstdNotConvertibleError
 from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 from zkconsumer.wire.schemas.fetch import (
@@ -81,7 +81,10 @@ def metadata(
         for name in names
     ]  # fmt: skip
     return MetadataResponse(
-        brokers=brokers, cluster_id=state.cluster_id, controller_id=min(state.running_brokers, default=-1), topics=topics
+        brokers=brokers,
+        cluster_id=state.cluster_id,
+        controller_id=min(state.running_brokers, default=-1),
+        topics=topics,
     )
 
 
@@ -138,7 +141,7 @@ def _led(state: ClusterState, broker_id: int, tp: TopicPartition, epoch: int) ->
 
 
 def list_offsets(
-    state: ClusterState, broker_id: int, release: Release, version: int, body: ListOffsetsRequest, faults: Faults
+    state: ClusterState, broker_id: int, release: BrokerRelease, version: int, body: ListOffsetsRequest, faults: Faults
 ) -> ListOffsetsResponse:
     """Where partitions begin, end, or reach a time."""
     topics = []
@@ -150,7 +153,7 @@ def list_offsets(
             fault = faults.get(tp)
             if isinstance(fault, PartitionError):
                 partition = codes.error_code(fault.code)
-            asks_newest = asked.timestamp == NEWEST_TIMESTAMP_TIME and release.is_special_timestamp(asked.timestamp)
+            asks_newest = asked.timestamp == MAX_TIMESTAMP and release.is_special_timestamp(asked.timestamp)
             if asks_newest and release.rejects_timestamp(asked.timestamp, version):
                 partition = codes.UNSUPPORTED_VERSION
             if isinstance(partition, ErrorCode):
@@ -238,7 +241,7 @@ def _produce_partition(
 def fetch(
     state: ClusterState,
     broker_id: int,
-    release: Release,
+    release: BrokerRelease,
     version: int,
     body: FetchRequest,
     context: FetchContext | ErrorCode,
@@ -255,7 +258,7 @@ def fetch(
     for name, asked in _asked(context.topics):
         tp = TopicPartition(name, asked.partition)
         room = body.max_bytes - stored_bytes if version >= AT_LEAST_ONE_FROM else asked.partition_max_bytes
-        how = Reading(
+        how = FakeReadRules(
             magic_max=newest_magic(version),
             at_least_one=version >= AT_LEAST_ONE_FROM and stored_bytes == 0,
             empty_if_cut=version >= AT_LEAST_ONE_FROM,
@@ -289,7 +292,7 @@ def _fetch_partition(
     tp: TopicPartition,
     asked: FetchPartition,
     bytes_max: int,
-    how: Reading,
+    how: FakeReadRules,
     fault: PartitionFault | None,
 ) -> tuple[FetchPartitionResponse, int]:
     """The answer for one partition, and how many bytes of its log that takes."""
@@ -305,7 +308,7 @@ def _fetch_partition(
         return _no_records(tp, codes.OFFSET_OUT_OF_RANGE, b"")
     try:
         records, took = log.read(asked.fetch_offset, bytes_max, how)
-    except ZstdNotConvertible:
+    except ZstdNotConvertibleError:
         return _no_records(tp, codes.UNSUPPORTED_COMPRESSION_TYPE, None)
     if isinstance(fault, SlowTieredStorage):
         records, took = b"", 0

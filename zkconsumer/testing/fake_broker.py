@@ -17,22 +17,28 @@ from typing import Any, cast
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
-from zkconsumer.kafka.gate import Admitted, Refusal, Unreadable, decode_frame, api_versions_response
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.gate import (
+    DecodedRequest,
+    InvalidFrameAction,
+    UnsupportedVersionResponse,
+    api_versions_response,
+    decode_frame,
+)
+from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
+    ActiveFault,
     CloseConnection,
     Delay,
     Garbage,
     GroupError,
     Hold,
-    Injected,
     PartitionError,
     PartitionFault,
     TopicError,
     WrongCorrelationId,
 )
-from zkconsumer.testing.fake_state import ClusterState, Seen
+from zkconsumer.testing.fake_state import ClusterState, RecordedRequest
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.frames import (
     REQUEST_BYTES_MAX,
@@ -58,15 +64,15 @@ from zkconsumer.wire.schemas.produce import ProduceRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What goes to the client; ``hangs_up``: and then the connection ends."""
+class FakeResponse:
+    """What goes to the client; ``closes_connection``: and then the connection ends."""
 
     data: bytes
     closes_connection: bool = False
 
 
 @dataclass(slots=True)
-class Work:
+class PendingFakeResponse:
     """A request on its way to its reply.
 
     ``poll(is_final)`` gives the answer's frame, or None while the request can wait; it is final from ``deadline_ms``
@@ -76,9 +82,9 @@ class Work:
     poll: Callable[[bool], bytes | None]
     deadline_ms: int
     not_before_ms: int
-    faults: list[Injected]
+    faults: list[ActiveFault]
 
-    def reply(self, now_ms: int) -> Reply | None:
+    def reply(self, now_ms: int) -> FakeResponse | None:
         """The reply, if it is due."""
         if now_ms < self.not_before_ms or self._is_held:
             return None
@@ -88,12 +94,12 @@ class Work:
         for injected in self.faults:
             match injected.fault:
                 case CloseConnection(after_bytes):
-                    return Reply(frame[:after_bytes], closes_connection=True)
+                    return FakeResponse(frame[:after_bytes], closes_connection=True)
                 case Garbage(data):
-                    return Reply(data)
+                    return FakeResponse(data)
                 case _:
                     pass
-        return Reply(frame)
+        return FakeResponse(frame)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
         """When to look again even if nothing changed; None: only a fault that is lifted can make a difference."""
@@ -109,41 +115,41 @@ class Work:
 class FakeBroker:
     """``release``: which versions it speaks, and how it refuses others."""
 
-    def __init__(self, state: ClusterState, broker_id: int, release: Release, fetch_sessions_max: int) -> None:
+    def __init__(self, state: ClusterState, broker_id: int, release: BrokerRelease, fetch_sessions_max: int) -> None:
         self.broker_id = broker_id
         self.release = release
         self.fetch_sessions = FetchSessionCache(state.clock.now_ms, fetch_sessions_max)
         self._state = state
 
-    def begin(self, frame: bytes) -> Work | Reply:
+    def begin(self, frame: bytes) -> PendingFakeResponse | FakeResponse:
         """Take a request (without its size)."""
         outcome = decode_frame(frame, self.release)
         match outcome:
-            case Refusal(refused):
-                return Reply(refused)
-            case Unreadable():
-                return Reply(b"", closes_connection=outcome is Unreadable.CLOSE_CONNECTION)
+            case UnsupportedVersionResponse(refused):
+                return FakeResponse(refused)
+            case InvalidFrameAction():
+                return FakeResponse(b"", closes_connection=outcome is InvalidFrameAction.CLOSE_CONNECTION)
         asked = outcome.header
         fetch = self.fetch_sessions.new_context(outcome.body, outcome.version) if outcome.api is FETCH else None
         topics = fetch.topics if isinstance(fetch, FetchContext) else ()
         self._state.requests.append(
-            Seen(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body, topics)
+            RecordedRequest(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body, topics)
         )
         self._state.changed.notify_all()
         return self._work(outcome, fetch)
 
-    def _work(self, request: Admitted, fetch: FetchContext | ErrorCode | None) -> Work:
+    def _work(self, request: DecodedRequest, fetch: FetchContext | ErrorCode | None) -> PendingFakeResponse:
         now_ms = self._state.clock.now_ms()
         faults = self._faults(request, fetch)
         body = request.body
-        return Work(
+        return PendingFakeResponse(
             poll=self._answering(request, faults, fetch),
             deadline_ms=now_ms + body.max_wait_ms if isinstance(body, FetchRequest) else now_ms,
             not_before_ms=now_ms + sum(i.fault.delay_ms for i in faults if isinstance(i.fault, Delay)),
             faults=faults,
         )
 
-    def _faults(self, request: Admitted, fetch: FetchContext | ErrorCode | None) -> list[Injected]:
+    def _faults(self, request: DecodedRequest, fetch: FetchContext | ErrorCode | None) -> list[ActiveFault]:
         """The faults that hit this request; those of one partition only if the request is about it."""
         hit = []
         for injected in self._state.faults:
@@ -161,15 +167,13 @@ class FakeBroker:
         return hit
 
     def _answering(
-        self, request: Admitted, faults: list[Injected], fetch: FetchContext | ErrorCode | None
+        self, request: DecodedRequest, faults: list[ActiveFault], fetch: FetchContext | ErrorCode | None
     ) -> Callable[[bool], bytes | None]:
         correlation_id = request.header.correlation_id + sum(
             injected.fault.by for injected in faults if isinstance(injected.fault, WrongCorrelationId)
         )
         partition_faults = {
-            injected.fault.tp: injected.fault
-            for injected in faults
-            if isinstance(injected.fault, PartitionFault)
+            injected.fault.tp: injected.fault for injected in faults if isinstance(injected.fault, PartitionFault)
         }
         topic_errors = {
             injected.fault.topic: error_code(injected.fault.code)
@@ -194,7 +198,7 @@ class FakeBroker:
 
     def _body(
         self,
-        request: Admitted,
+        request: DecodedRequest,
         fetch: FetchContext | ErrorCode | None,
         faults: dict[TopicPartition, PartitionFault],
         topic_errors: dict[str, ErrorCode],
@@ -230,7 +234,7 @@ class FakeBroker:
         raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
 
 
-def _names(request: Admitted, fetch: FetchContext | ErrorCode | None, tp: TopicPartition) -> bool:
+def _names(request: DecodedRequest, fetch: FetchContext | ErrorCode | None, tp: TopicPartition) -> bool:
     """Whether the request is about this partition."""
     body = request.body
     match request.api.key:
@@ -251,13 +255,13 @@ def _names(request: Admitted, fetch: FetchContext | ErrorCode | None, tp: TopicP
     return False
 
 
-def _asks_for(request: Admitted, topic: str) -> bool:
+def _asks_for(request: DecodedRequest, topic: str) -> bool:
     """Whether the request asks what is known of this topic."""
     body = request.body
     return request.api.key == METADATA.key and (not body.topics or topic in {t.name for t in body.topics})
 
 
-def _groups(request: Admitted) -> set[str]:
+def _groups(request: DecodedRequest) -> set[str]:
     """The groups that the request is about."""
     body = request.body
     match request.api.key:
@@ -272,7 +276,7 @@ def _groups(request: Admitted) -> set[str]:
     return set()
 
 
-class BrokerSession:
+class FakeBrokerConnection:
     """One client's connection to one broker.  Every method is called with the cluster's lock held."""
 
     def __init__(self, state: ClusterState, broker: FakeBroker) -> None:
@@ -280,7 +284,7 @@ class BrokerSession:
         self._broker = broker
         self._received = bytearray()
         self._requests: deque[bytes] = deque()
-        self._work: Work | None = None
+        self._work: PendingFakeResponse | None = None
         self._output = bytearray()
         self._has_hung_up = False
 
@@ -328,8 +332,10 @@ class BrokerSession:
         if self._broker.broker_id not in self._state.running_brokers and not self._has_hung_up:
             self.disconnect()
         while self.has_pending_request:
-            reply: Work | Reply | None = self._work or self._broker.begin(self._requests.popleft())
-            if isinstance(reply, Work):
+            reply: PendingFakeResponse | FakeResponse | None = self._work or self._broker.begin(
+                self._requests.popleft()
+            )
+            if isinstance(reply, PendingFakeResponse):
                 self._work = reply
                 reply = reply.reply(self._state.clock.now_ms())
             if reply is None:

@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
-from zkconsumer.kafka.fetch_session_cache import SLOTS as FETCH_SESSIONS_MAX
+from zkconsumer.kafka.fetch_session_cache import FETCH_SESSION_SLOTS as FETCH_SESSIONS_MAX
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.testing.fake_broker import FakeBroker
-from zkconsumer.testing.fake_faults import Fault, Injected
-from zkconsumer.testing.fake_groups import Committed, FakeGroup, Znodes, coordinator_of
+from zkconsumer.testing.fake_faults import ActiveFault, Fault
+from zkconsumer.testing.fake_groups import FakeCommittedOffset, FakeCoordinatorGroup, Znodes, coordinator_of
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.testing.fake_releases import NEWEST, release_named
 from zkconsumer.testing.fake_security import FakeSecurity, SecuredTransport
-from zkconsumer.testing.fake_state import ClusterState, FakePartition, Seen
+from zkconsumer.testing.fake_state import ClusterState, FakePartition, RecordedRequest
 from zkconsumer.testing.fake_transport import HOST, MemoryTransport, TcpServer
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compression
@@ -44,7 +44,7 @@ CREATE_TIME = 0
 NO_TIMESTAMP = -1
 
 
-class Appended(NamedTuple):
+class AppendedRange(NamedTuple):
     """The offsets that records got, both ends included."""
 
     first: int
@@ -210,7 +210,7 @@ class FakeCluster:
         timestamp_ms: int | None = None,
         headers: tuple[tuple[str, bytes | None], ...] = (),
         codec: int = compression.NONE,
-    ) -> Appended:
+    ) -> AppendedRange:
         """Append records at the end, as one batch; ``codec`` as in ``zkconsumer.wire.compression``.
 
         ``timestamp_ms`` None: now.  Headers need a log in format 2 (releases from 0.11), zstd too.
@@ -227,7 +227,7 @@ class FakeCluster:
                 for at, (key, value) in enumerate(zip(keys or [None] * len(values), values, strict=True))
             ]
             log.append(records, codec)
-            return Appended(first, log.end - 1)
+            return AppendedRange(first, log.end - 1)
 
     def append_records(
         self, topic: str, partition: int, records: Iterable[Record], codec: int = 0, magic: int | None = None
@@ -276,7 +276,7 @@ class FakeCluster:
         with self._changing():
             self._group(group).has_members = are_there
 
-    def committed(self, group: str) -> dict[TopicPartition, Committed]:
+    def committed(self, group: str) -> dict[TopicPartition, FakeCommittedOffset]:
         """What the group has in Kafka's own store."""
         with self._state.changed:
             return dict(self._state.groups[group].offsets) if group in self._state.groups else {}
@@ -284,35 +284,35 @@ class FakeCluster:
     def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str = "") -> None:
         """Store an offset in Kafka's own store, as some other client would."""
         with self._changing():
-            self._group(group).offsets[TopicPartition(topic, partition)] = Committed(offset, metadata)
+            self._group(group).offsets[TopicPartition(topic, partition)] = FakeCommittedOffset(offset, metadata)
 
     # --- faults and what was seen ---
 
     def inject(
         self, fault: Fault, *, api: Api[Any, Any] | None = None, broker_id: int | None = None, times: int | None = 1
-    ) -> Injected:
+    ) -> ActiveFault:
         """Put a fault in force for the next requests (``times`` None: until lifted) of an API to a broker.
 
         A fault of one partition hits the requests that name it; faults that were injected first hit first.
         """
         with self._changing():
-            injected = Injected(fault, api, broker_id, times)
+            injected = ActiveFault(fault, api, broker_id, times)
             self._state.faults.append(injected)
             return injected
 
-    def lift(self, injected: Injected) -> None:
+    def lift(self, injected: ActiveFault) -> None:
         """Take a fault out of force; requests that it holds are answered."""
         with self._changing():
             injected.lift()
             self._state.faults = [other for other in self._state.faults if other is not injected]
 
     @property
-    def requests(self) -> list[Seen]:
+    def requests(self) -> list[RecordedRequest]:
         """The requests that brokers could read, oldest first (the newest ten thousand)."""
         with self._state.changed:
             return list(self._state.requests)
 
-    def wait_for_request(self, matches: Callable[[Seen], bool], timeout_ms: int) -> Seen:
+    def wait_for_request(self, matches: Callable[[RecordedRequest], bool], timeout_ms: int) -> RecordedRequest:
         """The first request that matches, now or within the time-out; ``TimeoutError`` otherwise."""
         deadline_ms = self._state.clock.now_ms() + timeout_ms
         with self._state.changed:
@@ -345,8 +345,8 @@ class FakeCluster:
             raise UsageError(f"there is no broker {broker_id}; there are {sorted(self._brokers)}")
         return broker_id
 
-    def _group(self, group: str) -> FakeGroup:
-        return self._state.groups.setdefault(group, FakeGroup())
+    def _group(self, group: str) -> FakeCoordinatorGroup:
+        return self._state.groups.setdefault(group, FakeCoordinatorGroup())
 
     def _partition(self, topic: str, partition: int) -> FakePartition:
         found = self._state.partition(TopicPartition(topic, partition))

@@ -107,7 +107,7 @@ PartitionFault: TypeAlias = PartitionError | NullRecords | SlowTieredStorage | C
 Fault: TypeAlias = FrameFault | PartitionFault | TopicError | GroupError
 
 
-class Injected:
+class ActiveFault:
     """A fault in force."""
 
     def __init__(self, fault: Fault, api: Api[Any, Any] | None, broker_id: int | None, times: int | None) -> None:

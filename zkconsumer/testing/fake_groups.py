@@ -24,7 +24,7 @@ from zkconsumer.wire.schemas.find_coordinator import (
     BATCHED_FROM as COORDINATORS_BATCHED_FROM,
 )
 from zkconsumer.wire.schemas.find_coordinator import (
-    KEY_IS_GROUP,
+    KEY_TYPE_GROUP,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -60,13 +60,13 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znodes import parse_offset
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.releases import Release
+    from zkconsumer.kafka.releases import BrokerRelease
     from zkconsumer.testing.fake_state import ClusterState
 
 METADATA_CHARS_MAX = 4096
 """``offset.metadata.max.bytes`` as brokers ship; they count characters."""
 
-MODERN_MEMBER = DescribedGroupMember(
+COORDINATOR_MEMBER = DescribedGroupMember(
     member_id="modern-1", client_id="modern", client_host="/127.0.0.1", member_metadata=b"", member_assignment=b""
 )
 """The one member that a modern group of the fakes has, as DescribeGroups tells it."""
@@ -105,7 +105,7 @@ class ZnodesInMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class FakeCommittedOffset:
     """One stored offset."""
 
     offset: int
@@ -114,10 +114,10 @@ class Committed:
 
 
 @dataclass(slots=True)
-class FakeGroup:
+class FakeCoordinatorGroup:
     """``moved_to``: who coordinates it, if not the broker that its name says.  ``has_members``: modern ones."""
 
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    offsets: dict[TopicPartition, FakeCommittedOffset] = field(default_factory=dict)
     moved_to: int | None = None
     has_members: bool = False
 
@@ -155,7 +155,7 @@ def find_coordinator(
 def _coordinator(state: ClusterState, key: str, key_type: int, errors: GroupErrors) -> Coordinator:
     broker_id = coordinator_of(state, key)
     # Transactions and share groups are not emulated: nobody coordinates them.
-    error = errors.get(key) or (codes.NONE if key_type == KEY_IS_GROUP else codes.COORDINATOR_NOT_AVAILABLE)
+    error = errors.get(key) or (codes.NONE if key_type == KEY_TYPE_GROUP else codes.COORDINATOR_NOT_AVAILABLE)
     if error == codes.NONE and broker_id is None:
         error = codes.COORDINATOR_NOT_AVAILABLE
     address = NO_BROKER if error != codes.NONE or broker_id is None else state.addresses[broker_id]
@@ -189,7 +189,7 @@ def describe_groups(
 def _described(state: ClusterState, broker_id: int, name: str, errors: GroupErrors) -> DescribedGroup:
     error = _refusal(state, broker_id, name, errors)
     found = state.groups.get(name) if error == codes.NONE else None
-    members = [MODERN_MEMBER] if found is not None and found.has_members else []
+    members = [COORDINATOR_MEMBER] if found is not None and found.has_members else []
     return DescribedGroup(
         error_code=error.code,
         group_id=name,
@@ -200,7 +200,7 @@ def _described(state: ClusterState, broker_id: int, name: str, errors: GroupErro
     )
 
 
-def _group_state(group: FakeGroup | None) -> str:
+def _group_state(group: FakeCoordinatorGroup | None) -> str:
     if group is None or not (group.has_members or group.offsets):
         return "Dead"
     return "Stable" if group.has_members else "Empty"
@@ -228,7 +228,7 @@ def list_groups(state: ClusterState, broker_id: int) -> ListGroupsResponse:
 def offset_commit(
     state: ClusterState,
     broker_id: int,
-    release: Release,
+    release: BrokerRelease,
     version: int,
     body: OffsetCommitRequest,
     errors: GroupErrors,
@@ -259,7 +259,7 @@ def offset_commit(
 
 
 def _refused_commit(
-    state: ClusterState, broker_id: int, release: Release, body: OffsetCommitRequest, errors: GroupErrors
+    state: ClusterState, broker_id: int, release: BrokerRelease, body: OffsetCommitRequest, errors: GroupErrors
 ) -> ErrorCode:
     refused = _refusal(state, broker_id, body.group_id, errors)
     if refused != codes.NONE or not release.supports_group_members:
@@ -270,7 +270,7 @@ def _refused_commit(
     return codes.NONE
 
 
-def _unknown(state: ClusterState, release: Release, tp: TopicPartition) -> ErrorCode:
+def _unknown(state: ClusterState, release: BrokerRelease, tp: TopicPartition) -> ErrorCode:
     is_known = state.partition(tp) is not None if release.checks_partitions_of_commits else tp.topic in state.topics
     return codes.NONE if is_known else codes.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -279,7 +279,7 @@ def _store(state: ClusterState, group: str, tp: TopicPartition, row: OffsetCommi
     if version == 0:
         state.znodes.ensure(paths.offset(group, tp), b"%d" % row.committed_offset)
         return
-    state.groups.setdefault(group, FakeGroup()).offsets[tp] = Committed(
+    state.groups.setdefault(group, FakeCoordinatorGroup()).offsets[tp] = FakeCommittedOffset(
         row.committed_offset, row.committed_metadata or "", row.committed_leader_epoch
     )
 
@@ -290,7 +290,7 @@ def _store(state: ClusterState, group: str, tp: TopicPartition, row: OffsetCommi
 def offset_fetch(
     state: ClusterState,
     broker_id: int,
-    release: Release,
+    release: BrokerRelease,
     version: int,
     body: OffsetFetchRequest,
     errors: GroupErrors,
@@ -327,7 +327,7 @@ def _of_group(
     topics = asked.topics
     if topics is None:
         known: dict[str, list[int]] = {}
-        for tp in sorted(state.groups.get(asked.group_id, FakeGroup()).offsets):
+        for tp in sorted(state.groups.get(asked.group_id, FakeCoordinatorGroup()).offsets):
             known.setdefault(tp.topic, []).append(tp.partition)
         topics = [OffsetFetchTopic(name=name, partition_indexes=indexes) for name, indexes in known.items()]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zkconsumer.errors import UsageError
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, Entry, Record, iter_entries
+from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, LogEntry, Record, iter_entries
 from zkconsumer.wire.records import iter_records, scan_record_set
 
 _CODEC_MASK = 0x07
@@ -23,12 +23,12 @@ _BASE_OFFSET_BYTES = 8
 _LEADER_EPOCH_AT = slice(12, 16)
 
 
-class ZstdNotConvertible(Exception):
+class ZstdNotConvertibleError(Exception):
     """A reader of an older format asked for zstd records, which no older format has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEntry:
     """One shallow entry; offsets are inclusive."""
 
     first_offset: int
@@ -43,7 +43,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FakeReadRules:
     """How a reader may be answered: what its fetch version allows, and what the broker's release does.
 
     ``magic_max``: the newest format it reads.  ``at_least_one``: the first entry comes whole whatever its size.
@@ -72,10 +72,10 @@ class FakeLog:
         self.start = 0
         self.end = 0
         self.leader_epoch = 0
-        self._stored: list[Stored] = []
+        self._stored: list[StoredEntry] = []
 
     @property
-    def entries(self) -> Sequence[Stored]:
+    def entries(self) -> Sequence[StoredEntry]:
         """What is stored, oldest first."""
         return self._stored
 
@@ -109,7 +109,7 @@ class FakeLog:
         """Append bytes as they are, damaged ones too; readers find them at the old end, and the end moves."""
         if next_offset <= self.end:
             raise UsageError(f"the end of the log, {self.end}, can only move on, not to {next_offset}")
-        self._stored.append(Stored(self.end, next_offset - 1, 0, compression.NONE, data))
+        self._stored.append(StoredEntry(self.end, next_offset - 1, 0, compression.NONE, data))
         self.end = next_offset
 
     def delete_before(self, offset: int) -> None:
@@ -130,10 +130,10 @@ class FakeLog:
         """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
-    def read(self, offset: int, bytes_max: int, how: Reading) -> RecordsRead:
-        """The record set from the entry that holds ``offset`` on; raises ``ZstdNotConvertible``."""
+    def read(self, offset: int, bytes_max: int, how: FakeReadRules) -> RecordsRead:
+        """The record set from the entry that holds ``offset`` on; raises ``ZstdNotConvertibleError``."""
         wanted = [stored for stored in self._stored if stored.last_offset >= offset]
-        whole: list[Stored] = []
+        whole: list[StoredEntry] = []
         room = bytes_max
         while len(whole) < len(wanted):
             stored = wanted[len(whole)]
@@ -145,7 +145,7 @@ class FakeLog:
         seen = whole + cut
         must_convert = any(stored.magic > how.magic_max for stored in seen)
         if must_convert and any(stored.codec == compression.ZSTD for stored in seen):
-            raise ZstdNotConvertible
+            raise ZstdNotConvertibleError
         if not whole and (how.empty_if_cut or (must_convert and how.hides_unconvertible)):
             return RecordsRead(b"", 0)
         tail = b"".join(stored.data[:room] for stored in cut)
@@ -167,7 +167,7 @@ class FakeLog:
         records = [r for stored in self._stored for r in stored.records() if r.offset >= self.start]
         return max(records, key=lambda record: record.timestamp, default=None)
 
-    def _numbered(self, entry: Entry, data: bytes, records: list[Record], first_offset: int) -> bytes:
+    def _numbered(self, entry: LogEntry, data: bytes, records: list[Record], first_offset: int) -> bytes:
         if entry.magic == self.magic == 2:
             # Neither field is covered by the checksum, so that brokers can number batches without touching the rest.
             numbered = bytearray(data)
@@ -186,7 +186,7 @@ class FakeLog:
             first = entry.offset
             if codec and entry.magic < 2:
                 first = next(iter_records(data)).offset
-            self._stored.append(Stored(first, entry.last_offset, entry.magic, codec, data))
+            self._stored.append(StoredEntry(first, entry.last_offset, entry.magic, codec, data))
         self.end = scan_record_set(record_set).next_offset
 
 
@@ -194,7 +194,7 @@ def _codec(data: bytes, magic: int) -> int:
     return data[_BATCH_ATTRIBUTES_AT if magic == 2 else _LEGACY_ATTRIBUTES_AT] & _CODEC_MASK
 
 
-def _all_converted(whole: list[Stored], stored_bytes: int, how: Reading) -> bytes:
+def _all_converted(whole: list[StoredEntry], stored_bytes: int, how: FakeReadRules) -> bytes:
     converted = [
         stored.data if stored.magic <= how.magic_max else _converted(stored, how.magic_max) for stored in whole
     ]
@@ -214,7 +214,7 @@ def _filler(size: int) -> bytes:
     return head[:size].ljust(size, b"\0")
 
 
-def _converted(stored: Stored, magic: int) -> bytes:
+def _converted(stored: StoredEntry, magic: int) -> bytes:
     """The same records in an older format: headers go, timestamps too in format 0; control batches vanish."""
     records = [replace(record, headers=()) for record in stored.records()]
     return build_record_set(records, magic, stored.codec)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.releases import RELEASES as PLAYED
-from zkconsumer.kafka.releases import Release
+from zkconsumer.kafka.releases import RELEASES as ALL_RELEASES
+from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_GROUPS,
@@ -37,12 +37,12 @@ _ANSWERED = (
     OFFSET_DELETE,
 )
 
-RELEASES: dict[str, Release] = {
-    name: PLAYED[name].restricted_to({api: api.client_highest for api in _ANSWERED}) for name in _NAMES
+RELEASES: dict[str, BrokerRelease] = {
+    name: ALL_RELEASES[name].restricted_to({api: api.client_highest for api in _ANSWERED}) for name in _NAMES
 }
 
 
-def release_named(name: str) -> Release:
+def release_named(name: str) -> BrokerRelease:
     """The release of this name.  ``UsageError``: it is not in the table; the text lists those that are."""
     if name not in RELEASES:
         raise UsageError(f"the fake brokers know no release {name}; they know {', '.join(RELEASES)}")

@@ -1,7 +1,7 @@
 """The secured port of a fake broker: real TLS and real SASL, in memory.
 
     cluster = FakeCluster(security=FakeSecurity("SASL_SSL", certificate="broker.pem", users={"alice": "word"}))
-    connect = SecureConnect(BrokerSecurity("SASL_SSL", tls, sasl), socket=cluster.transport)
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_SSL", tls, sasl), socket=cluster.transport)
 
 ``SecuredTransport`` stands where the client's socket would: what the client sends goes through the server's side of TLS
 and of the login, and only then to the broker.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 64 * 1024
 
-Misbehave = Callable[[int, bytes], bytes | None]
+ResponseTamper = Callable[[int, bytes], bytes | None]
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class FakeSecurity:
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     session_lifetime_ms: int = 0
     has_authenticate: bool = True
-    tamper: Misbehave | None = None
+    tamper: ResponseTamper | None = None
     logins: list[str] = field(default_factory=list)
 
     def context(self) -> ssl.SSLContext | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.testing.fake_faults import Injected
-from zkconsumer.testing.fake_groups import FakeGroup, Znodes, ZnodesInMemory
+from zkconsumer.testing.fake_faults import ActiveFault
+from zkconsumer.testing.fake_groups import FakeCoordinatorGroup, Znodes, ZnodesInMemory
 from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
@@ -31,7 +31,7 @@ class FakePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedRequest:
     """A request that a broker could read.
 
     ``asked``: of a Fetch, all that it asks for, what its session has from the requests before included.
@@ -57,10 +57,10 @@ class ClusterState:
     running_brokers: set[int] = field(default_factory=set)
     magics: dict[int, int] = field(default_factory=dict)
     topics: dict[str, list[FakePartition]] = field(default_factory=dict)
-    groups: dict[str, FakeGroup] = field(default_factory=dict)
+    groups: dict[str, FakeCoordinatorGroup] = field(default_factory=dict)
     znodes: Znodes = field(default_factory=ZnodesInMemory)
-    faults: list[Injected] = field(default_factory=list)
-    requests: deque[Seen] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
+    faults: list[ActiveFault] = field(default_factory=list)
+    requests: deque[RecordedRequest] = field(default_factory=lambda: deque(maxlen=REQUESTS_KEPT))
 
     def partition(self, tp: TopicPartition) -> FakePartition | None:
         """The partition, if it exists."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import count
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.base.threads import OnDeath, StopSignal, Worker, spawn
+from zkconsumer.base.threads import OnThreadError, StopSignal, WorkerThread, spawn
 from zkconsumer.kafka.transport import fill_by_receiving
-from zkconsumer.testing.fake_broker import BrokerSession, FakeBroker
+from zkconsumer.testing.fake_broker import FakeBroker, FakeBrokerConnection
 from zkconsumer.testing.fake_state import ClusterState
 
 HOST = "127.0.0.1"
@@ -26,7 +26,7 @@ class MemoryTransport:
         self._state = state
         self._find = find
         self._clock = clock
-        self._session: BrokerSession | None = None
+        self._session: FakeBrokerConnection | None = None
         self._is_aborted = False
 
     def open(self, deadline_ms: int) -> None:
@@ -35,7 +35,7 @@ class MemoryTransport:
             broker = self._find()
             if broker is None:
                 raise ConnectionRefusedError("no broker of the fake cluster listens there")
-            self._session = BrokerSession(self._state, broker)
+            self._session = FakeBrokerConnection(self._state, broker)
 
     def send_all(self, data: bytes, deadline_ms: int) -> None:
         with self._state.changed:
@@ -82,7 +82,7 @@ class MemoryTransport:
             if session is not None:
                 session.disconnect()
 
-    def _opened(self) -> BrokerSession:
+    def _opened(self) -> FakeBrokerConnection:
         self._refuse_if_aborted()
         if self._session is None:
             raise ConnectionAbortedError("the transport is not open")
@@ -96,14 +96,14 @@ class MemoryTransport:
 class TcpServer:
     """One broker's port: a thread that accepts, and one for each client."""
 
-    def __init__(self, state: ClusterState, broker: FakeBroker, port: int, on_death: OnDeath) -> None:
+    def __init__(self, state: ClusterState, broker: FakeBroker, port: int, on_death: OnThreadError) -> None:
         self._state = state
         self._broker = broker
         self._on_death = on_death
         self._name = f"fake-broker-{broker.broker_id}"
         self._listener = socket.create_server((HOST, port), backlog=LISTEN_BACKLOG)
         self.port: int = self._listener.getsockname()[1]
-        self._clients: list[Worker] = []
+        self._clients: list[WorkerThread] = []
         self._numbers = count()
         self._acceptor = spawn(f"{self._name}-accept", self._accept, on_death, wake=self._knock)
 
@@ -127,19 +127,19 @@ class TcpServer:
             if stop.is_set():
                 client.close()
                 return
-            conversation = Conversation(self._state, self._broker, client)
+            conversation = FakeTcpConnection(self._state, self._broker, client)
             self._clients = [worker for worker in self._clients if worker.is_alive]
             name = f"{self._name}-client-{next(self._numbers)}"
             self._clients.append(spawn(name, conversation.run, self._on_death, wake=conversation.wake))
 
 
-class Conversation:
+class FakeTcpConnection:
     """One client's socket, served until either side ends it."""
 
     def __init__(self, state: ClusterState, broker: FakeBroker, client: socket.socket) -> None:
         self._state = state
         self._client = client
-        self._session = BrokerSession(state, broker)
+        self._session = FakeBrokerConnection(state, broker)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self, stop: StopSignal) -> None:

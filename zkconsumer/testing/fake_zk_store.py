@@ -14,12 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
-from zkconsumer.testing.znode_tree import Who
+from zkconsumer.testing.znode_tree import AuthIds
 from zkconsumer.zk.requests import (
     SERVER_PACKET_BYTES_MAX,
-    AclsRead,
+    ChildNames,
     Children,
-    ChildrenOf,
     ConnectionLost,
     Create,
     CreateOp,
@@ -28,20 +27,16 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
-    GetAcls,
     GetMany,
+    GetManyAcls,
+    ManyAclsResult,
     Multi,
     MultiFailed,
     MultiOk,
-    Node,
-    NodeAcl,
     Op,
     Request,
     Result,
-    SessionConnected,
-    SessionGone,
-    SessionLost,
-    SessionSuspended,
+    SessionEnded,
     SetAcl,
     SetData,
     SetOp,
@@ -49,23 +44,28 @@ from zkconsumer.zk.requests import (
     StoreEvent,
     WatchFired,
     WatchKind,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
+    ZnodeAcl,
+    ZnodeData,
     check_path,
-    paths_of,
     lost_request_result,
+    paths_of,
 )
-from zkconsumer.zk.security import Login, SaslGssapi, identities
+from zkconsumer.zk.security import SaslGssapiLogin, ZkLogin, identities
 
 if TYPE_CHECKING:
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 
-Matches: TypeAlias = Callable[[Request], bool]
-Held: TypeAlias = Literal["requests", "answers", "events"]
+RequestMatcher: TypeAlias = Callable[[Request], bool]
+HeldTraffic: TypeAlias = Literal["requests", "answers", "events"]
 
-_Read = TypeVar("_Read", Node | StoreError, NodeAcl | StoreError, ChildrenOf | StoreError, StoreError)
+_Read = TypeVar("_Read", ZnodeData | StoreError, ZnodeAcl | StoreError, ChildNames | StoreError, StoreError)
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
+class _SubmittedBatch:
     """One ``submit``: filled answer by answer, handed over when the last has come."""
 
     session_id: int | None
@@ -75,11 +75,11 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _QueuedRequest:
     """A request on its way to the server; ``request`` None stands for a batch of none."""
 
     seq: int
-    batch: _Batch
+    batch: _SubmittedBatch
     index: int
     request: Request | None
 
@@ -89,7 +89,7 @@ class _Answer:
     """A result on its way to its batch.  ``is_local``: made by the client's own library, no hold stops it."""
 
     seq: int
-    asked: _Asked
+    asked: _QueuedRequest
     result: Result
     is_local: bool = False
 
@@ -103,7 +103,7 @@ class _Event:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class FakeZooKeeperSession:
     """What the server knows of a session.  Watches belong to its connection and end with that."""
 
     session_id: int
@@ -114,10 +114,10 @@ class Session:
 
 
 @dataclass(slots=True)
-class Fault:
+class ZooKeeperFault:
     """What happens to the next request that matches."""
 
-    matches: Matches
+    matches: RequestMatcher
     store: FakeZkStore | None
     error: Callable[[str], StoreError] | None = None
     is_done: bool = False
@@ -131,7 +131,7 @@ class FakeZkStore:
     """
 
     def __init__(
-        self, server: FakeZooKeeper, chroot: str = "", session_timeout_ms: int = 6_000, login: Login | None = None
+        self, server: FakeZooKeeper, chroot: str = "", session_timeout_ms: int = 6_000, login: ZkLogin | None = None
     ) -> None:
         self.server = server
         self._auth_ids = _identities(login)
@@ -140,12 +140,12 @@ class FakeZkStore:
         least, most = server.timeout_range_ms
         self._timeout_ms = max(least, min(most, session_timeout_ms))
         self._state: Literal["new", "connected", "suspended", "closed"] = "new"
-        self._session: Session | None = None
+        self._session: FakeZooKeeperSession | None = None
         self._on_event: Callable[[StoreEvent], None] | None = None
-        self._inbox: deque[_Asked] = deque()
+        self._inbox: deque[_QueuedRequest] = deque()
         self._outbox: deque[_Answer | _Event] = deque()
         self._late: list[_Event] = []
-        self._held: set[Held] = set()
+        self._held: set[HeldTraffic] = set()
         self._confirmed = False
         server.stores.append(self)
 
@@ -178,11 +178,13 @@ class FakeZkStore:
                 check_path(path)
         server = self.server
         with server._lock:
-            batch = _Batch(session_id, [None] * len(requests), max(1, len(requests)), done)
-            asked = [_Asked(server._next_seq(), batch, index, request) for index, request in enumerate(requests)]
-            asked = asked or [_Asked(server._next_seq(), batch, 0, None)]
+            batch = _SubmittedBatch(session_id, [None] * len(requests), max(1, len(requests)), done)
+            asked = [
+                _QueuedRequest(server._next_seq(), batch, index, request) for index, request in enumerate(requests)
+            ]
+            asked = asked or [_QueuedRequest(server._next_seq(), batch, 0, None)]
             if self._state == "closed" or (session_id is not None and session_id != self.session_id):
-                self._settle(asked, SessionGone)
+                self._settle(asked, SessionEnded)
             else:
                 self._inbox.extend(asked)
         server._deliver()
@@ -214,13 +216,13 @@ class FakeZkStore:
         is_new = self._session is None or not self._session.is_alive
         if is_new:
             if self._session is not None:
-                self._queue_event(SessionLost(self._session.session_id))
+                self._queue_event(ZkSessionLost(self._session.session_id))
                 gone = [asked for asked in self._inbox if asked.batch.session_id == self._session.session_id]
                 self._inbox = deque(asked for asked in self._inbox if asked.batch.session_id is None)
-                self._settle(gone, SessionGone)
+                self._settle(gone, SessionEnded)
             self._session = self.server._open_session(self)
         assert self._session is not None
-        self._queue_event(SessionConnected(self._session.session_id, self._timeout_ms, is_new))
+        self._queue_event(ZkSessionConnected(self._session.session_id, self._timeout_ms, is_new))
 
     def _drop(self) -> bool:
         """Lose the connection and all that was on it; False when there is none."""
@@ -236,7 +238,7 @@ class FakeZkStore:
                 item.result, item.is_local = lost_request_result(item.asked.request, ConnectionLost), True
         self._settle(self._inbox, ConnectionLost)
         self._inbox.clear()
-        self._queue_event(SessionSuspended())
+        self._queue_event(ZkSessionSuspended())
         return True
 
     def _end(self) -> None:
@@ -248,7 +250,7 @@ class FakeZkStore:
         held = [item.asked for item in answers if "answers" in self._held and not item.is_local]
         self._outbox = deque(item for item in answers if "answers" not in self._held or item.is_local)
         self._late.clear()
-        self._settle([*held, *self._inbox], SessionGone)
+        self._settle([*held, *self._inbox], SessionEnded)
         self._inbox.clear()
         self._leave_when_done()
 
@@ -257,7 +259,7 @@ class FakeZkStore:
         if self._state == "closed" and not self._outbox and self in self.server.stores:
             self.server.stores.remove(self)
 
-    def _release(self, what: Held, drop: bool) -> None:
+    def _release(self, what: HeldTraffic, drop: bool) -> None:
         self._held.discard(what)
         if what == "events":
             late = [] if drop else self._late
@@ -274,7 +276,7 @@ class FakeZkStore:
     def _queue_event(self, event: StoreEvent) -> None:
         self._outbox.append(_Event(self.server._next_seq(), event))
 
-    def _settle(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
+    def _settle(self, asked: Iterable[_QueuedRequest], kind: type[ConnectionLost] | type[SessionEnded]) -> None:
         for each in asked:
             result = None if each.request is None else lost_request_result(each.request, kind)
             self._outbox.append(_Answer(self.server._next_seq(), each, result, is_local=True))
@@ -314,19 +316,19 @@ class FakeZkStore:
         is_held = "answers" in self._held and isinstance(head, _Answer) and not head.is_local
         return [] if is_held else [head.seq]
 
-    def _execute(self, asked: _Asked) -> None:
+    def _execute(self, asked: _QueuedRequest) -> None:
         request = asked.request
         if request is None:
             self._outbox.append(_Answer(self.server._next_seq(), asked, None))
             return
         fault = self.server._fault_for(self, request)
         if fault is None and _packet_bytes(request) > SERVER_PACKET_BYTES_MAX:
-            fault = Fault(lambda _: True, self)
+            fault = ZooKeeperFault(lambda _: True, self)
         if fault is not None and fault.error is not None:
             errors = [fault.error(path) for path in paths_of(request)]
             result: Result = [*errors] if isinstance(request, GetMany) else errors[0]
-            if isinstance(request, GetAcls):
-                result = AclsRead([*errors])
+            if isinstance(request, GetManyAcls):
+                result = ManyAclsResult([*errors])
             self._outbox.append(_Answer(self.server._next_seq(), asked, result))
             return
         if fault is None or fault.is_done:
@@ -341,7 +343,7 @@ class FakeZkStore:
 
     def _packets(self, request: Request) -> int:
         is_read_singly = isinstance(request, GetMany) and not self.server.has_multi_read
-        return len(paths_of(request)) if is_read_singly or isinstance(request, GetAcls) else 1
+        return len(paths_of(request)) if is_read_singly or isinstance(request, GetManyAcls) else 1
 
     def _answer(self, request: Request) -> Result:
         assert self._session is not None, "only a connected store executes"
@@ -349,7 +351,7 @@ class FakeZkStore:
         match request:
             case Get(path, watch):
                 node = tree.get(self._above(path), self._auth_ids)
-                if watch and isinstance(node, Node):
+                if watch and isinstance(node, ZnodeData):
                     session.data_watches.add(self._above(path))
                 return self._relative(node)
             case Exists(path, watch):
@@ -359,7 +361,7 @@ class FakeZkStore:
                 return self._relative(stat) if isinstance(stat, StoreError) else stat
             case Children(path, watch):
                 children = tree.children(self._above(path), self._auth_ids)
-                if watch and isinstance(children, ChildrenOf):
+                if watch and isinstance(children, ChildNames):
                     session.child_watches.add(self._above(path))
                 return self._relative(children)
             case GetMany(paths):
@@ -367,8 +369,10 @@ class FakeZkStore:
             case GetAcl(path):
                 acl = tree.get_acl(self._above(path), self._auth_ids)
                 return self._relative(acl) if isinstance(acl, StoreError) else acl
-            case GetAcls(paths):
-                return AclsRead([self._relative(tree.node_acl(self._above(path), self._auth_ids)) for path in paths])
+            case GetManyAcls(paths):
+                return ManyAclsResult(
+                    [self._relative(tree.node_acl(self._above(path), self._auth_ids)) for path in paths]
+                )
             case SetAcl(path, acl, version):
                 changed = tree.change_acl(self._above(path), acl, version, self._auth_ids)
                 return self._relative(changed) if isinstance(changed, StoreError) else changed
@@ -407,8 +411,8 @@ class FakeZkStore:
         return path[len(self._chroot) :] or "/"
 
 
-def _identities(login: Login | None) -> Who:
-    if login == SaslGssapi(None):
+def _identities(login: ZkLogin | None) -> AuthIds:
+    if login == SaslGssapiLogin(None):
         return frozenset({("sasl", "kerberos")})
     return identities(login)
 
@@ -419,7 +423,7 @@ def _is_watch_event(item: _Answer | _Event) -> bool:
 
 def _packet_bytes(request: Request) -> int:
     """About the length of a packet: near enough to say which one a server refuses."""
-    if isinstance(request, GetAcls):
+    if isinstance(request, GetManyAcls):
         return max((len(path) for path in request.paths), default=0)  # each path is a packet
     data = [each.data for each in _members(request) if isinstance(each, Create | SetData | CreateOp | SetOp)]
     return sum(map(len, data)) + sum(len(path) + 24 for path in paths_of(request))

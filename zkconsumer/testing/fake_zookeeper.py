@@ -12,7 +12,8 @@ the calls that were made:
     delivery="thread"   one thread takes the steps (for programs with threads of their own); ``stop()`` ends it
 
 What can be forced, on one store: ``disconnect``/``reconnect``, ``expire``, ``hold``/``release`` of requests, answers
-or watch events, ``lose_next`` (outcome unknown, done or not done), ``refuse_next`` (an error instead), ``set_acl``.
+or watch events, ``lose_connection_on_next`` (outcome unknown, done or not done), ``fail_next`` (an error instead),
+``set_acl``.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.base.threads import StopSignal, Worker, spawn
-from zkconsumer.testing.fake_zk_store import FakeZkStore, Fault, Held, Matches, Session
-from zkconsumer.testing.znode_tree import NOBODY, Change, Who, ZnodeTree, parent_of
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.testing.fake_zk_store import (
+    FakeZkStore,
+    FakeZooKeeperSession,
+    HeldTraffic,
+    RequestMatcher,
+    ZooKeeperFault,
+)
+from zkconsumer.testing.znode_tree import NO_AUTH_IDS, AuthIds, ZnodeChange, ZnodeTree, parent_of
 from zkconsumer.zk.requests import (
     Acl,
     CreateOp,
@@ -68,18 +75,18 @@ class FakeZooKeeper:
         self.timeout_range_ms = (session_timeout_min_ms, session_timeout_max_ms)
         self.tree = ZnodeTree()
         self.stores: list[FakeZkStore] = []
-        self.on_changes: Callable[[list[Change], int], None] | None = None
+        self.on_changes: Callable[[list[ZnodeChange], int], None] | None = None
         """Told of each transaction that was accepted, and of each session's end: what changed, in order, and by which
         session (0: nobody's).  Called with the lock held: it looks, and calls nothing here but ``tree``."""
         self._delivery = delivery
         self._clock = clock
         self._lock = threading.RLock()
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, FakeZooKeeperSession] = {}
         self._session_numbers = itertools.count()
-        self._faults: list[Fault] = []
+        self._faults: list[ZooKeeperFault] = []
         self._seq = 0
         self._is_stepping = False
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._wake = threading.Condition(self._lock)
 
     # --- what a test or a demo does to the znodes, as somebody with every right and no session
@@ -159,7 +166,7 @@ class FakeZooKeeper:
             self._end_session(session_id)
         self._deliver()
 
-    def hold(self, what: Held, store: FakeZkStore | None = None) -> None:
+    def hold(self, what: HeldTraffic, store: FakeZkStore | None = None) -> None:
         """Stop something on its way, for one store or for all there are, until ``release``.
 
         requests   not executed yet
@@ -170,7 +177,7 @@ class FakeZooKeeper:
             for each in self._these(store):
                 each._held.add(what)
 
-    def release(self, what: Held, store: FakeZkStore | None = None, *, drop: bool = False) -> None:
+    def release(self, what: HeldTraffic, store: FakeZkStore | None = None, *, drop: bool = False) -> None:
         """Let go what ``hold`` stopped; ``drop`` forgets the watch events that were held."""
         with self._lock:
             for each in self._these(store):
@@ -178,7 +185,7 @@ class FakeZooKeeper:
         self._deliver()
 
     def lose_connection_on_next(
-        self, matches: Matches, *, is_done: bool, store: FakeZkStore | None = None, reconnects: bool = True
+        self, matches: RequestMatcher, *, is_done: bool, store: FakeZkStore | None = None, reconnects: bool = True
     ) -> None:
         """Break the connection at the next request that matches, after or before it was executed.
 
@@ -186,14 +193,14 @@ class FakeZooKeeper:
         ``reconnects``) connected again in the same session.
         """
         with self._lock:
-            self._faults.append(Fault(matches, store, is_done=is_done, reconnects=reconnects))
+            self._faults.append(ZooKeeperFault(matches, store, is_done=is_done, reconnects=reconnects))
 
     def fail_next(
-        self, matches: Matches, error: Callable[[str], StoreError], *, store: FakeZkStore | None = None
+        self, matches: RequestMatcher, error: Callable[[str], StoreError], *, store: FakeZkStore | None = None
     ) -> None:
         """Answer the next request that matches with ``error(path)``, and do not execute it."""
         with self._lock:
-            self._faults.append(Fault(matches, store, error=error))
+            self._faults.append(ZooKeeperFault(matches, store, error=error))
 
     # --- the server
 
@@ -207,8 +214,8 @@ class FakeZooKeeper:
     def _wall_ms(self) -> int:
         return _WALL_MS + self._seq if self._clock is None else self._clock.wall_ms()
 
-    def _open_session(self, store: FakeZkStore) -> Session:
-        session = Session(_FIRST_SESSION_ID + next(self._session_numbers), store)
+    def _open_session(self, store: FakeZkStore) -> FakeZooKeeperSession:
+        session = FakeZooKeeperSession(_FIRST_SESSION_ID + next(self._session_numbers), store)
         self._sessions[session.session_id] = session
         return session
 
@@ -218,12 +225,12 @@ class FakeZooKeeper:
             session.is_alive = False
             self._fire(self.tree.end_session(session_id), session_id)
 
-    def _transact(self, ops: Sequence[Op], session_id: int, who: Who = NOBODY) -> MultiOk | MultiFailed:
+    def _transact(self, ops: Sequence[Op], session_id: int, who: AuthIds = NO_AUTH_IDS) -> MultiOk | MultiFailed:
         result, changes = self.tree.apply(ops, session_id, self._wall_ms(), who)
         self._fire(changes, session_id)
         return result
 
-    def _fire(self, changes: list[Change], session_id: int) -> None:
+    def _fire(self, changes: list[ZnodeChange], session_id: int) -> None:
         if self.on_changes is not None and changes:
             self.on_changes(changes, session_id)
         sessions = list(self._sessions.values())
@@ -241,7 +248,7 @@ class FakeZooKeeper:
                     session.child_watches.discard(parent)
                     session.store._queue_watch_event(parent, "children")
 
-    def _fault_for(self, store: FakeZkStore, request: Request) -> Fault | None:
+    def _fault_for(self, store: FakeZkStore, request: Request) -> ZooKeeperFault | None:
         for fault in self._faults:
             if fault.store in (None, store) and fault.matches(request):
                 self._faults.remove(fault)

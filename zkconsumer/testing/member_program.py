@@ -26,24 +26,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, OffsetsNotCommitted, ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.testing.checker import (
-    Claimed,
     CommitCalled,
-    Consumed,
     DrainTimedOut,
+    HistoryNote,
     HistoryWriter,
     Joined,
     Leaving,
     Left,
-    MemberKnown,
-    Note,
-    Released,
+    MemberAcquiredPartition,
+    MemberDeclared,
+    MemberReleasedPartition,
+    RecordConsumed,
 )
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import Request, Result, StoreEvent
     from zkconsumer.zk.store import ZkStore
 
-Settings: TypeAlias = "Mapping[str, str]"
-Connect: TypeAlias = "Callable[[Settings, Diary], ConsumerConnector[Any]]"
+ProgramSettings: TypeAlias = "Mapping[str, str]"
+ConnectorFactory: TypeAlias = "Callable[[ProgramSettings, MemberEventLog], ConsumerConnector[Any]]"
 """Make the connector; it writes claims down if it knows them."""
 
 EXIT_FAILED = 3
 EXIT_ORPHANED = 137
 JOIN_TIMEOUT_MS = 5_000
 
-# What ``Note`` texts of this program begin with; the checker does not read them, ``PythonMember`` does.
-CONNECTED, FAILED, COMMITTED, MISUNDERSTOOD = "connected", "failed", "committed", "misunderstood"
+# What ``HistoryNote`` texts of this program begin with; the checker does not read them, ``PythonMember`` does.
+CONNECTED, FAILED, COMMITTED, UNKNOWN_COMMAND = "connected", "failed", "committed", "misunderstood"
 
 
-class Diary:
+class MemberEventLog:
     """What this member did, line by line, and which record each of its threads has in hand."""
 
     def __init__(self, member: str, writer: HistoryWriter) -> None:
@@ -83,10 +83,12 @@ class Diary:
 
     def note(self, word: str, rest: str = "") -> None:
         """A line for people, and for ``PythonMember``."""
-        self._writer.write_offsets(Note(self.now_ms(), f"{word} {rest}".strip()))
+        self._writer.write_offsets(HistoryNote(self.now_ms(), f"{word} {rest}".strip()))
 
     def declared(self, consumer_id: str, streams: int) -> None:
-        self._writer.write_offsets(MemberKnown(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams))
+        self._writer.write_offsets(
+            MemberDeclared(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams)
+        )
 
     def joined(self) -> None:
         self._writer.write_offsets(Joined(self.now_ms(), self.member))
@@ -107,24 +109,24 @@ class Diary:
 
     def consumed(self, thread: int, topic: str, partition: int, offset: int) -> None:
         """This thread is about to ask for the next record."""
-        self._writer.write_offsets(Consumed(self.now_ms(), self.member, topic, partition, offset))
+        self._writer.write_offsets(RecordConsumed(self.now_ms(), self.member, topic, partition, offset))
         self._unacknowledged.pop(thread, None)
 
     def acquired(self, tp: TopicPartition) -> None:
-        self._writer.write_offsets(Claimed(self.now_ms(), self.member, tp.topic, tp.partition))
+        self._writer.write_offsets(MemberAcquiredPartition(self.now_ms(), self.member, tp.topic, tp.partition))
 
     def released(self, tp: TopicPartition, *, keeps_it: bool) -> None:
         """An owner node of ours is gone; ``keeps_it``: for another thread of this member."""
         if (tp.topic, tp.partition) in list(self._unacknowledged.values()):
             self._writer.write_offsets(DrainTimedOut(self.now_ms(), self.member, tp.topic, tp.partition))
         if not keeps_it:
-            self._writer.write_offsets(Released(self.now_ms(), self.member, tp.topic, tp.partition))
+            self._writer.write_offsets(MemberReleasedPartition(self.now_ms(), self.member, tp.topic, tp.partition))
 
 
-class DiaryStore:
+class EventLoggingStore:
     """A ``ZkStore`` that writes claims and releases down when ZooKeeper has answered, before the member acts on it."""
 
-    def __init__(self, store: ZkStore, diary: Diary, group: str) -> None:
+    def __init__(self, store: ZkStore, diary: MemberEventLog, group: str) -> None:
         self._store = store
         self._diary = diary
         self._owners = paths.owners(group) + "/"
@@ -178,27 +180,29 @@ class DiaryStore:
         return self._store.close(timeout_ms)
 
 
-class Filtered(NamedTuple):
+class FilteredSubscription(NamedTuple):
     """A filter instead of topics, and how many streams."""
 
     topic_filter: TopicFilter
     streams: int
 
 
-def zookeeper_connector(settings: Settings, diary: Diary) -> ConsumerConnector[Any]:
+def zookeeper_connector(settings: ProgramSettings, diary: MemberEventLog) -> ConsumerConnector[Any]:
     """A member of ZooKeeper's group, whose claims are written down."""
     config = ConsumerConfig.from_properties(settings)
 
     def make_store(hosts: str, timeout_ms: int) -> ZkStore:
-        return DiaryStore(KazooStore(hosts, timeout_ms), diary, config.group_id)
+        return EventLoggingStore(KazooStore(hosts, timeout_ms), diary, config.group_id)
 
     return ZookeeperConsumerConnector(config, store=make_store)
 
 
-class Program:
+class MemberProgram:
     """The member: its connector, a thread a stream, and one that obeys."""
 
-    def __init__(self, diary: Diary, connect: Connect, *, handle_ms: int, commit_every: int | None) -> None:
+    def __init__(
+        self, diary: MemberEventLog, connect: ConnectorFactory, *, handle_ms: int, commit_every: int | None
+    ) -> None:
         self._diary = diary
         self._connect = connect
         self._handle_ms = handle_ms
@@ -208,7 +212,7 @@ class Program:
         self._failed = False
         self._connector: ConsumerConnector[Any] | None = None
 
-    def run(self, settings: Settings, wanted: dict[str, int] | Filtered) -> int:
+    def run(self, settings: ProgramSettings, wanted: dict[str, int] | FilteredSubscription) -> int:
         """Join, read until told to stop, leave; gives the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
@@ -222,19 +226,19 @@ class Program:
         self._stop(readers)
         return EXIT_FAILED if self._failed else 0
 
-    def _start(self, settings: Settings, wanted: dict[str, int] | Filtered) -> list[Worker]:
+    def _start(self, settings: ProgramSettings, wanted: dict[str, int] | FilteredSubscription) -> list[WorkerThread]:
         connector = self._connector = self._connect(settings, self._diary)
-        count = wanted.streams if isinstance(wanted, Filtered) else sum(wanted.values())
+        count = wanted.streams if isinstance(wanted, FilteredSubscription) else sum(wanted.values())
         self._diary.declared(connector.consumer_id, max(1, count))
         self._diary.note(CONNECTED, connector.consumer_id)
-        if isinstance(wanted, Filtered):
+        if isinstance(wanted, FilteredSubscription):
             rows = connector.create_message_streams_by_filter(wanted.topic_filter, wanted.streams)
         else:
             rows = [stream for row in connector.create_message_streams(wanted).values() for stream in row]
         self._diary.joined()
         return [spawn(f"reader-{n}", self._reader(n, stream), self._died) for n, stream in enumerate(rows)]
 
-    def _stop(self, readers: Sequence[Worker]) -> None:
+    def _stop(self, readers: Sequence[WorkerThread]) -> None:
         assert self._connector is not None, "only what was started is stopped"
         self._diary.leaving()
         self._connector.close()
@@ -282,7 +286,7 @@ class Program:
                     self._commit()
                     self._diary.note(COMMITTED)
                 case other:
-                    self._diary.note(MISUNDERSTOOD, other)
+                    self._diary.note(UNKNOWN_COMMAND, other)
         os._exit(EXIT_ORPHANED)
 
     def _end(self) -> None:
@@ -304,7 +308,7 @@ def parse_topic_threads(text: str) -> tuple[str, int]:
     return (name, int(threads)) if colon else (text, 1)
 
 
-def main(arguments: Sequence[str] | None = None, connect: Connect = zookeeper_connector) -> int:
+def main(arguments: Sequence[str] | None = None, connect: ConnectorFactory = zookeeper_connector) -> int:
     """The program with this connector; gives its exit code."""
     parser = argparse.ArgumentParser(prog="member_program", description="A member of a group that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
@@ -327,10 +331,10 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = zookeeper_co
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     faulthandler.register(signal.SIGUSR1)
     with HistoryWriter(given.history) as writer:
-        diary = Diary(given.name, writer)
-        program = Program(diary, connect, handle_ms=given.handle_ms, commit_every=given.commit_every)
+        diary = MemberEventLog(given.name, writer)
+        program = MemberProgram(diary, connect, handle_ms=given.handle_ms, commit_every=given.commit_every)
         topic_filter = given.whitelist or given.blacklist
-        subscription = dict(given.topic) if given.topic else Filtered(topic_filter, given.streams)
+        subscription = dict(given.topic) if given.topic else FilteredSubscription(topic_filter, given.streams)
         return program.run(parse_properties(decode_properties(given.file.read_bytes())), subscription)
 
 

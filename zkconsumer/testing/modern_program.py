@@ -26,16 +26,16 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.testing.checker import (
-    Claimed,
     Expired,
-    Handed,
+    HistoryNote,
     HistoryWriter,
     Joined,
     Leaving,
     Left,
-    MemberKnown,
-    Note,
-    Released,
+    MemberAcquiredPartition,
+    MemberDeclared,
+    MemberReleasedPartition,
+    RecordDelivered,
 )
 from zkconsumer.testing.sandbox.waiting import pause_ms
 
@@ -48,40 +48,40 @@ RECONNECT_MAX_MS = 1_000
 the member may be out of its group for half a minute.
 """
 
-Place = tuple[str, int]
-Record = tuple[str, int, int]
+PartitionId = tuple[str, int]
+RecordPosition = tuple[str, int, int]
 """Topic, partition, offset."""
 
 
-class Library(Protocol):
+class ClientLibrary(Protocol):
     """What the program needs of a client library."""
 
-    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+    def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
         """Join; ``diary`` is told of assignments."""
 
-    def poll(self) -> Iterable[Record]:
+    def poll(self) -> Iterable[RecordPosition]:
         """What came within ``POLL_MS``."""
 
-    def commit(self, offsets: dict[Place, int]) -> bool:
+    def commit(self, offsets: dict[PartitionId, int]) -> bool:
         """Commit; whether that was answered, and well.  Raises what the library raises."""
 
     def close(self) -> None:
         """Leave."""
 
 
-class Diary:
+class CoordinatorMemberEventLog:
     """What this member did, line by line, and what it has processed and not committed."""
 
     def __init__(self, name: str, writer: HistoryWriter) -> None:
         self.name = name
-        self.processed: dict[Place, int] = {}
-        self.library: Library | None = None
+        self.processed: dict[PartitionId, int] = {}
+        self.library: ClientLibrary | None = None
         self._writer = writer
-        self._owned: set[Place] = set()
+        self._owned: set[PartitionId] = set()
         self._has_joined = False
 
     @property
-    def owned(self) -> frozenset[Place]:
+    def owned(self) -> frozenset[PartitionId]:
         """What it holds, as far as it was told."""
         return frozenset(self._owned)
 
@@ -89,42 +89,42 @@ class Diary:
         return self._writer.now_ms()
 
     def note(self, text: str) -> None:
-        self._writer.write_offsets(Note(self.now_ms(), text))
+        self._writer.write_offsets(HistoryNote(self.now_ms(), text))
 
     def declared(self) -> None:
-        self._writer.write_offsets(MemberKnown(self.now_ms(), self.name, "ours", os.getpid()))
+        self._writer.write_offsets(MemberDeclared(self.now_ms(), self.name, "ours", os.getpid()))
 
-    def delivered(self, record: Record) -> None:
-        self._writer.write_offsets(Handed(self.now_ms(), self.name, *record))
+    def delivered(self, record: RecordPosition) -> None:
+        self._writer.write_offsets(RecordDelivered(self.now_ms(), self.name, *record))
 
-    def assigned(self, places: Iterable[Place]) -> None:
+    def assigned(self, places: Iterable[PartitionId]) -> None:
         """These are new."""
         for place in places:
             self._owned.add(place)
-            self._writer.write_offsets(Claimed(self.now_ms(), self.name, *place))
+            self._writer.write_offsets(MemberAcquiredPartition(self.now_ms(), self.name, *place))
         if not self._has_joined:
             self._has_joined = True
             self._writer.write_offsets(Joined(self.now_ms(), self.name))
         self.note(f"assigned {len(self._owned)}")
 
-    def revoked(self, places: Iterable[Place]) -> None:
+    def revoked(self, places: Iterable[PartitionId]) -> None:
         """These go to somebody else, who waits until this returns."""
         self.commit()
         self.release(places)
 
-    def lost(self, places: Iterable[Place]) -> None:
+    def lost(self, places: Iterable[PartitionId]) -> None:
         """These may be somebody else's already."""
         places = list(places)
         self.note(f"lost {len(places)}")
         self._writer.write_offsets(Expired(self.now_ms(), self.name))
         self.release(places)
 
-    def release(self, places: Iterable[Place]) -> None:
+    def release(self, places: Iterable[PartitionId]) -> None:
         for place in places:
             self.processed.pop(place, None)
             if place in self._owned:
                 self._owned.discard(place)
-                self._writer.write_offsets(Released(self.now_ms(), self.name, *place))
+                self._writer.write_offsets(MemberReleasedPartition(self.now_ms(), self.name, *place))
 
     def commit(self) -> None:
         """What was processed; see ``committing``."""
@@ -134,7 +134,7 @@ class Diary:
                 offsets.clear()
 
     @contextmanager
-    def committing(self) -> Iterator[dict[Place, int]]:
+    def committing(self) -> Iterator[dict[PartitionId, int]]:
         """What was processed is committed inside; an error is told and not raised, as the next try may go well.
 
         What is left in the dictionary is done with.
@@ -157,7 +157,7 @@ class Diary:
         self._writer.write_offsets(Left(self.now_ms(), self.name))
 
 
-class Confluent:
+class ConfluentLibrary:
     """librdkafka."""
 
     def __init__(self, settings: dict[str, str]) -> None:
@@ -167,12 +167,12 @@ class Confluent:
         self._place = confluent_kafka.TopicPartition
         self._consumer = confluent_kafka.Consumer(settings)
         self._is_giving_up = False
-        self._diary: Diary | None = None
+        self._diary: CoordinatorMemberEventLog | None = None
 
-    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
+    def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
         self._diary = diary
 
-        def places(partitions: Any) -> list[Place]:
+        def places(partitions: Any) -> list[PartitionId]:
             return [(each.topic, each.partition) for each in partitions]
 
         def revoked(_: object, partitions: Any) -> None:
@@ -187,7 +187,7 @@ class Confluent:
             on_lost=lambda _, partitions: diary.lost(places(partitions)),
         )
 
-    def poll(self) -> Iterable[Record]:
+    def poll(self) -> Iterable[RecordPosition]:
         message = self._consumer.poll(POLL_MS / 1000)
         if message is None:
             return
@@ -197,7 +197,7 @@ class Confluent:
             return
         yield message.topic(), message.partition(), message.offset()
 
-    def commit(self, offsets: dict[Place, int]) -> bool:
+    def commit(self, offsets: dict[PartitionId, int]) -> bool:
         wanted = [self._place(*place, offset) for place, offset in offsets.items()]
         if not self._is_giving_up:
             # A commit that waits never ends when the coordinator goes away and the session is over meanwhile (2.16).
@@ -212,7 +212,7 @@ class Confluent:
         self._consumer.close()
 
 
-class KafkaPython:
+class KafkaPythonLibrary:
     """kafka-python."""
 
     STRATEGIES = {  # noqa: RUF012 (a table)
@@ -242,8 +242,8 @@ class KafkaPython:
             **({"group_instance_id": settings["group.instance.id"]} if "group.instance.id" in settings else {}),
         )
 
-    def subscribe(self, topics: Sequence[str], diary: Diary) -> None:
-        async def commit(offsets: dict[Place, int]) -> None:
+    def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
+        async def commit(offsets: dict[PartitionId, int]) -> None:
             # A listener runs on the library's own thread, where its blocking commit refuses to be called (3.0).
             await self._consumer._coordinator._commit_offsets_sync_async(self._stored(offsets), timeout_ms=COMMIT_MS)
 
@@ -262,15 +262,15 @@ class KafkaPython:
 
         self._consumer.subscribe(topics=list(topics), listener=Listener())
 
-    def poll(self) -> Iterable[Record]:
+    def poll(self) -> Iterable[RecordPosition]:
         for place, records in self._consumer.poll(timeout_ms=POLL_MS).items():
             yield from ((place.topic, place.partition, record.offset) for record in records)
 
-    def commit(self, offsets: dict[Place, int]) -> bool:
+    def commit(self, offsets: dict[PartitionId, int]) -> bool:
         self._consumer.commit(self._stored(offsets))
         return True
 
-    def _stored(self, offsets: dict[Place, int]) -> dict[Any, Any]:
+    def _stored(self, offsets: dict[PartitionId, int]) -> dict[Any, Any]:
         place, stored = self._kafka.TopicPartition, self._kafka.OffsetAndMetadata
         return {place(*where): stored(offset, "", -1) for where, offset in offsets.items()}
 
@@ -282,13 +282,18 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-LIBRARIES: dict[str, Callable[[dict[str, str]], Library]] = {"confluent": Confluent, "kafka-python": KafkaPython}
+LIBRARIES: dict[str, Callable[[dict[str, str]], ClientLibrary]] = {
+    "confluent": ConfluentLibrary,
+    "kafka-python": KafkaPythonLibrary,
+}
 
 
-class Program:
+class CoordinatorMemberProgram:
     """The member: it polls until it is told to stop."""
 
-    def __init__(self, library: Library, diary: Diary, *, handle_ms: int, commit_ms: int) -> None:
+    def __init__(
+        self, library: ClientLibrary, diary: CoordinatorMemberEventLog, *, handle_ms: int, commit_ms: int
+    ) -> None:
         self._library = library
         self._diary = diary
         self._handle_ms = handle_ms
@@ -347,7 +352,9 @@ class Program:
         self._is_stopping = True
 
 
-def run_program(libraries: Mapping[str, Callable[[dict[str, str]], Library]], arguments: Sequence[str] | None) -> int:
+def run_program(
+    libraries: Mapping[str, Callable[[dict[str, str]], ClientLibrary]], arguments: Sequence[str] | None
+) -> int:
     """The program with these libraries; gives its exit code."""
     parser = argparse.ArgumentParser(prog="modern_program", description="A modern member that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
@@ -361,9 +368,9 @@ def run_program(libraries: Mapping[str, Callable[[dict[str, str]], Library]], ar
     faulthandler.register(signal.SIGUSR1)
     settings = parse_properties(decode_properties(given.file.read_bytes()))
     with HistoryWriter(Path("/dev/stdout")) as writer:
-        diary = Diary(given.name, writer)
+        diary = CoordinatorMemberEventLog(given.name, writer)
         library = libraries[given.library](settings)
-        program = Program(library, diary, handle_ms=given.handle_ms, commit_ms=given.commit_ms)
+        program = CoordinatorMemberProgram(library, diary, handle_ms=given.handle_ms, commit_ms=given.commit_ms)
         return program.run(given.topic)
 
 

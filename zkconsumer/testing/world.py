@@ -1,6 +1,6 @@
 """A ZooKeeper and a Kafka cluster in memory, registered with each other, and connectors on them.
 
-    world = FakeWorld(brokers=2)
+    world = FakeEnvironment(brokers=2)
     world.create_topic("clicks", partitions=4)
     connector = world.connector(group_id="g1")
 
@@ -21,18 +21,18 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.security import OPEN, ZkSecurity, zk_security_of
+from zkconsumer.zk.security import NO_SECURITY, ZkSecurity, zk_security_of
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.zk.store import ZkStore
 
 ADDRESS = "fake.invalid:2181"
 """What stands in ``zookeeper.connect`` of connectors made here; nothing listens there."""
 
 
-class FakeWorld:
+class FakeEnvironment:
     """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread.
 
     ``connect``: how connectors reach brokers that are not this cluster's but are registered in its ZooKeeper.
@@ -44,11 +44,11 @@ class FakeWorld:
         *,
         release: str = NEWEST,
         has_multi_read: bool = True,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
     ) -> None:
         self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
         self.cluster = FakeCluster(brokers, release=release, zookeeper=self.zookeeper)
-        self.connect: Connect = self.cluster.connect if connect is None else connect
+        self.connect: ConnectionFactory = self.cluster.connect if connect is None else connect
         self.stores: list[FakeZkStore] = []
         self.connectors: list[ZookeeperConsumerConnector] = []
         for address in self.cluster.addresses:
@@ -60,7 +60,7 @@ class FakeWorld:
         self.zookeeper.ensure(paths.BROKER_TOPICS)
         self.zookeeper.ensure(paths.CONSUMERS)
 
-    def __enter__(self) -> FakeWorld:
+    def __enter__(self) -> FakeEnvironment:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,7 +83,7 @@ class FakeWorld:
         replicas = {str(p): [brokers[p % len(brokers)]] for p in range(partitions)}
         self.zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
 
-    def store(self, connect: str, session_timeout_ms: int, *, security: ZkSecurity = OPEN) -> ZkStore:
+    def store(self, connect: str, session_timeout_ms: int, *, security: ZkSecurity = NO_SECURITY) -> ZkStore:
         """A session's store; what ``ZookeeperConsumerConnector`` asks for as ``store``."""
         chroot = connect.partition("/")[2]
         store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms, security.login)

@@ -24,14 +24,12 @@ from zkconsumer.zk.requests import (
     Acl,
     BadVersion,
     CheckOp,
-    ChildrenOf,
+    ChildNames,
     CreateOp,
     DeleteOp,
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
-    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -39,6 +37,8 @@ from zkconsumer.zk.requests import (
     SetOp,
     Stat,
     StoreError,
+    ZnodeAcl,
+    ZnodeData,
 )
 
 _NO_CHILDREN_FOR_EPHEMERALS = -108
@@ -46,14 +46,14 @@ _BAD_ARGUMENTS = -8
 _INVALID_ACL = -114
 
 
-Who: TypeAlias = frozenset[tuple[str, str]]
+AuthIds: TypeAlias = frozenset[tuple[str, str]]
 """As whom a session is logged in: schemes and ids."""
 
-NOBODY: Who = frozenset()
+NO_AUTH_IDS: AuthIds = frozenset()
 ANYONE = ("world", "anyone")
 
 
-class Change(NamedTuple):
+class ZnodeChange(NamedTuple):
     """Something that a watch may be waiting for."""
 
     path: str
@@ -93,7 +93,7 @@ class _Znode:
     def write(self, data: bytes, version: int, mzxid: int, mtime_ms: int) -> None:
         self.data, self.version, self.mzxid, self.mtime_ms = data, version, mzxid, mtime_ms
 
-    def allows(self, perm: int, who: Who) -> bool:
+    def allows(self, perm: int, who: AuthIds) -> bool:
         return any(entry.perms & perm and (entry.scheme, entry.id) in (ANYONE, *who) for entry in self.acl)
 
 
@@ -107,7 +107,7 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _effective_acl(acl: tuple[Acl, ...], who: Who) -> tuple[Acl, ...]:
+def _effective_acl(acl: tuple[Acl, ...], who: AuthIds) -> tuple[Acl, ...]:
     """A list as it is kept: ``auth`` stands for everybody as whom the session is logged in; nothing, when nobody."""
     kept: list[Acl] = []
     for entry in acl:
@@ -137,20 +137,20 @@ class ZnodeTree:
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._undo: list[Callable[[], None]] = []
 
-    def get(self, path: str, who: Who = NOBODY) -> Node | StoreError:
+    def get(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ZnodeData | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        return Node(node.data, node.stat()) if node.allows(PERM_READ, who) else NoAuth(path)
+        return ZnodeData(node.data, node.stat()) if node.allows(PERM_READ, who) else NoAuth(path)
 
-    def exists(self, path: str, who: Who = NOBODY) -> Stat | StoreError | None:
+    def exists(self, path: str, who: AuthIds = NO_AUTH_IDS) -> Stat | StoreError | None:
         """Needs the right to read, as on recent servers; the old ones tell everybody."""
         node = self._nodes.get(path)
         if node is None:
             return None
         return node.stat() if node.allows(PERM_READ, who) else NoAuth(path)
 
-    def get_acl(self, path: str, who: Who = NOBODY) -> tuple[Acl, ...] | StoreError:
+    def get_acl(self, path: str, who: AuthIds = NO_AUTH_IDS) -> tuple[Acl, ...] | StoreError:
         """Needs the right to read or to administer, as on recent servers; the old ones tell everybody.
 
         Who may not administer is not told the hash of a password.
@@ -163,10 +163,10 @@ class ZnodeTree:
         is_told_all = node.allows(PERM_ADMIN, who)
         return tuple(entry if is_told_all else _without_hash(entry) for entry in node.acl)
 
-    def node_acl(self, path: str, who: Who = NOBODY) -> NodeAcl | StoreError:
+    def node_acl(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ZnodeAcl | StoreError:
         """See ``get_acl``."""
         acl = self.get_acl(path, who)
-        return acl if isinstance(acl, StoreError) else NodeAcl(acl, self._nodes[path].stat())
+        return acl if isinstance(acl, StoreError) else ZnodeAcl(acl, self._nodes[path].stat())
 
     def has_node(self, path: str) -> bool:
         """Whether there is such a node, for who runs the server."""
@@ -177,7 +177,7 @@ class ZnodeTree:
         node = self._nodes.get(path)
         return None if node is None else node.data
 
-    def children(self, path: str, who: Who = NOBODY) -> ChildrenOf | StoreError:
+    def children(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ChildNames | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
@@ -185,15 +185,15 @@ class ZnodeTree:
             return NoAuth(path)
         # A server's order is that of a hash set: whoever needs an order must sort.
         names = sorted(node.children, key=lambda name: (zlib.crc32(name.encode()), name))
-        return ChildrenOf(names, node.stat())
+        return ChildNames(names, node.stat())
 
     def apply(
-        self, ops: Sequence[Op], session_id: int, wall_ms: int, who: Who = NOBODY
-    ) -> tuple[MultiOk | MultiFailed, list[Change]]:
+        self, ops: Sequence[Op], session_id: int, wall_ms: int, who: AuthIds = NO_AUTH_IDS
+    ) -> tuple[MultiOk | MultiFailed, list[ZnodeChange]]:
         """All operations in one transaction, or none; with what changed, in order."""
         self.zxid += 1
         self._undo.clear()
-        changes: list[Change] = []
+        changes: list[ZnodeChange] = []
         results: list[str | Stat | None] = []
         for index, op in enumerate(ops):
             result = self._apply_one(op, session_id, wall_ms, who, changes)
@@ -204,11 +204,11 @@ class ZnodeTree:
             results.append(result)
         return MultiOk(tuple(results)), changes
 
-    def end_session(self, session_id: int) -> list[Change]:
+    def end_session(self, session_id: int) -> list[ZnodeChange]:
         """Every ephemeral of the session goes, in one transaction, whatever its access control list says."""
         self.zxid += 1
         self._undo.clear()
-        changes: list[Change] = []
+        changes: list[ZnodeChange] = []
         for path in list(self._ephemerals.get(session_id, ())):
             self._remove(path, changes)
         self._ephemerals.pop(session_id, None)
@@ -219,7 +219,7 @@ class ZnodeTree:
         self._nodes[path].acl = acl
         self._nodes[path].aversion += 1
 
-    def change_acl(self, path: str, acl: tuple[Acl, ...], version: int, who: Who) -> Stat | StoreError:
+    def change_acl(self, path: str, acl: tuple[Acl, ...], version: int, who: AuthIds) -> Stat | StoreError:
         """The same for a client: the list is looked at first, then the node, the right to administer, and the version
         of the list."""
         self.zxid += 1
@@ -241,7 +241,7 @@ class ZnodeTree:
         return {path: self._nodes[path].data for path in sorted(self._nodes) if path != "/"}
 
     def _apply_one(
-        self, op: Op, session_id: int, wall_ms: int, who: Who, changes: list[Change]
+        self, op: Op, session_id: int, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]
     ) -> str | Stat | StoreError | None:
         match op:
             case CreateOp():
@@ -253,7 +253,9 @@ class ZnodeTree:
             case CheckOp(path, version):
                 return self._refusal(path, PERM_READ, version, who)
 
-    def _create(self, op: CreateOp, session_id: int, wall_ms: int, who: Who, changes: list[Change]) -> str | StoreError:
+    def _create(
+        self, op: CreateOp, session_id: int, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]
+    ) -> str | StoreError:
         if op.path == "/":
             return NodeExists(op.path)
         acl = _effective_acl(op.acl or OPEN_ACL, who)
@@ -280,20 +282,20 @@ class ZnodeTree:
         )
         self._undo.append(partial(self._unlink, op.path, parent.cversion, parent.pzxid))
         self._link(op.path, node, parent.cversion + 1, self.zxid)
-        changes.append(Change(op.path, "created"))
+        changes.append(ZnodeChange(op.path, "created"))
         return op.path
 
-    def _set(self, op: SetOp, wall_ms: int, who: Who, changes: list[Change]) -> Stat | StoreError:
+    def _set(self, op: SetOp, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]) -> Stat | StoreError:
         refusal = self._refusal(op.path, PERM_WRITE, op.version, who)
         if refusal is not None:
             return refusal
         node = self._nodes[op.path]
         self._undo.append(partial(node.write, node.data, node.version, node.mzxid, node.mtime_ms))
         node.write(op.data, node.version + 1, self.zxid, wall_ms)
-        changes.append(Change(op.path, "data"))
+        changes.append(ZnodeChange(op.path, "data"))
         return node.stat()
 
-    def _delete(self, op: DeleteOp, who: Who, changes: list[Change]) -> StoreError | None:
+    def _delete(self, op: DeleteOp, who: AuthIds, changes: list[ZnodeChange]) -> StoreError | None:
         if op.path == "/":
             return store_error_of(_BAD_ARGUMENTS, op.path)
         parent, node = self._nodes.get(parent_of(op.path)), self._nodes.get(op.path)
@@ -310,7 +312,7 @@ class ZnodeTree:
         self._remove(op.path, changes)
         return None
 
-    def _refusal(self, path: str, perm: int, version: int, who: Who) -> StoreError | None:
+    def _refusal(self, path: str, perm: int, version: int, who: AuthIds) -> StoreError | None:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
@@ -318,11 +320,11 @@ class ZnodeTree:
             return NoAuth(path)
         return None if version in (ANY_VERSION, node.version) else BadVersion(path)
 
-    def _remove(self, path: str, changes: list[Change]) -> None:
+    def _remove(self, path: str, changes: list[ZnodeChange]) -> None:
         node, parent = self._nodes[path], self._nodes[parent_of(path)]
         self._undo.append(partial(self._link, path, node, parent.cversion, parent.pzxid))
         self._unlink(path, parent.cversion + 1, self.zxid)
-        changes.append(Change(path, "deleted"))
+        changes.append(ZnodeChange(path, "deleted"))
 
     def _link(self, path: str, node: _Znode, parent_cversion: int, parent_pzxid: int) -> None:
         parent = self._nodes[parent_of(path)]

@@ -42,8 +42,8 @@ typedef struct {
     PyObject *limit;
     int64_t limit_bytes;
     PyObject *refused; /* what `expand` raises for bytes that are damaged */
-    uint8_t *joined;   /* room for `joined_most` bytes, made when the first are to be joined */
-    int64_t joined_most;
+    uint8_t *joined;   /* room for `joined_bytes_max` bytes, made when the first are to be joined */
+    int64_t joined_bytes_max;
     zk_stop stop;
     bool is_busy; /* a thread decodes without the GIL, or expands */
 } cursor;
@@ -63,14 +63,14 @@ static void cursor_dealloc(cursor *self) {
     Py_DECREF(type);
 }
 
-#define JOINED_MOST (1 << 28)
+#define JOINED_BYTES_MAX (1 << 28)
 
 /* Cursor(record_set, start_offset, end_offset, check_crcs, left_out, with_instructions, expand, blocks, refused, limit,
- * joined_most).  `expand(codec, payload, magic, limit)` gives what a payload stands for, or raises one of `refused`.
- * `joined_most`: the most bytes of a table that is made of several entries. */
+ * joined_bytes_max).  `expand(codec, payload, magic, limit)` gives what a payload stands for, or raises one of `refused`.
+ * `joined_bytes_max`: the most bytes of a table that is made of several entries. */
 static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *record_set, *left_out, *expand, *blocks, *refused, *limit;
-    long long start, end, joined_most;
+    long long start, end, joined_bytes_max;
     int check, with_instructions;
     if (kwargs && PyObject_Size(kwargs)) {
         PyErr_SetString(PyExc_TypeError, "Cursor takes no keyword arguments");
@@ -78,7 +78,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     if (!PyArg_ParseTuple(
             args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &left_out, &with_instructions, &expand, &PyTuple_Type,
-            &blocks, &refused, &limit, &joined_most))
+            &blocks, &refused, &limit, &joined_bytes_max))
         return NULL;
     if (PyTuple_Size(blocks) != 4) {
         PyErr_SetString(PyExc_ValueError, "three decoders of blocks, and what they raise");
@@ -86,7 +86,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     long long limit_bytes = PyLong_AsLongLong(limit);
     if (limit_bytes == -1 && PyErr_Occurred()) return NULL;
-    if (joined_most < 0 || joined_most > JOINED_MOST) {
+    if (joined_bytes_max < 0 || joined_bytes_max > JOINED_BYTES_MAX) {
         PyErr_SetString(PyExc_ValueError, "a table of several entries has at most 256 MiB");
         return NULL;
     }
@@ -106,7 +106,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->limit_bytes = limit_bytes;
     self->refused = Py_NewRef(refused);
     self->limit = Py_NewRef(limit);
-    self->joined_most = joined_most;
+    self->joined_bytes_max = joined_bytes_max;
     self->c = (zk_cursor){
         .set = self->set.buf,
         .set_bytes = self->set.len,
@@ -231,7 +231,7 @@ static bool cursor_expand(cursor *self) {
 }
 
 /* About how many bytes the next zk_read looks at. */
-static int64_t cursor_work(const zk_cursor *c, int64_t bytes_most) {
+static int64_t cursor_work(const zk_cursor *c, int64_t max_bytes) {
     int64_t work = c->body_end - c->at;
     if (c->inside == ZK_NO_ENTRY) {
         const uint8_t *at = c->set + c->position;
@@ -243,14 +243,14 @@ static int64_t cursor_work(const zk_cursor *c, int64_t bytes_most) {
     } else if (c->body == c->set) {
         work = c->set_bytes - c->at;
     }
-    return work < bytes_most ? work : bytes_most;
+    return work < max_bytes ? work : max_bytes;
 }
 
-static zk_stop cursor_read(cursor *self, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *count) {
-    if (cursor_work(&self->c, bytes_most) < WITHOUT_GIL_BYTES) return zk_read(&self->c, rows, most, bytes_most, count);
+static zk_stop cursor_read(cursor *self, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *count) {
+    if (cursor_work(&self->c, max_bytes) < WITHOUT_GIL_BYTES) return zk_read(&self->c, rows, most, max_bytes, count);
     zk_stop stop;
     Py_BEGIN_ALLOW_THREADS
-    stop = zk_read(&self->c, rows, most, bytes_most, count);
+    stop = zk_read(&self->c, rows, most, max_bytes, count);
     Py_END_ALLOW_THREADS
     return stop;
 }
@@ -267,7 +267,7 @@ static void shift_rows(zk_row *row, int64_t count, int64_t shift) {
 
 /* Copies bytes behind those that are joined already. */
 static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_t total) {
-    if (!self->joined && !(self->joined = PyMem_Malloc((size_t)self->joined_most))) {
+    if (!self->joined && !(self->joined = PyMem_Malloc((size_t)self->joined_bytes_max))) {
         PyErr_NoMemory();
         return false;
     }
@@ -277,9 +277,9 @@ static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_
 
 /* The next rows, and the object that they are positions in: the record set, what an entry expanded to, or a copy of several
  * small pieces of these.  NULL: an exception is set, or there are no rows. */
-static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *filled) {
+static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *filled) {
     zk_cursor *c = &self->c;
-    int64_t total = 0, small = self->joined_most / 4;
+    int64_t total = 0, small = self->joined_bytes_max / 4;
     *filled = 0;
     for (;;) {
         if (c->inside == ZK_PENDING) {
@@ -296,11 +296,11 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t b
             }
         }
         bool is_expanded = c->inside != ZK_NO_ENTRY && c->body != c->set;
-        if (*filled && is_expanded && self->body.len - c->at > self->joined_most - total) {
+        if (*filled && is_expanded && self->body.len - c->at > self->joined_bytes_max - total) {
             self->stop = ZK_FULL; /* a table of its own */
             break;
         }
-        int64_t room = *filled ? self->joined_most - total : bytes_most;
+        int64_t room = *filled ? self->joined_bytes_max - total : max_bytes;
         int64_t from = c->inside == ZK_NO_ENTRY ? c->position : c->at, count;
         zk_cursor before = *c;
         self->stop = cursor_read(self, rows + *filled, most - *filled, room, &count);
@@ -308,7 +308,7 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t b
         int64_t bytes = (is_expanded || (is_inside && c->body == c->set) ? c->at : c->position) - from;
         bool goes_on = self->stop == ZK_LEFT || self->stop == ZK_PACKED;
         if (count && (*filled || (goes_on && bytes <= small))) {
-            if (bytes > self->joined_most - total) {
+            if (bytes > self->joined_bytes_max - total) {
                 *c = before;
                 self->stop = ZK_FULL;
                 break;
@@ -325,7 +325,7 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t b
         }
         *filled += count;
         if (!goes_on) break;
-        if (*filled == most || total >= self->joined_most - small) {
+        if (*filled == most || total >= self->joined_bytes_max - small) {
             self->stop = ZK_FULL;
             break;
         }
@@ -333,22 +333,22 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t b
     return *filled ? PyBytes_FromStringAndSize((const char *)self->joined, (Py_ssize_t)total) : NULL;
 }
 
-/* table(rows, bytes_most) -> (data, count): the rows that were filled in, and the object that they are positions in; see
+/* table(rows, max_bytes) -> (data, count): the rows that were filled in, and the object that they are positions in; see
  * `stop`.  (None, 0): there are none.  Raises what `expand` raises, when no rows come before it. */
 static PyObject *cursor_table(cursor *self, PyObject *args) {
     Py_buffer rows;
-    long long bytes_most;
+    long long max_bytes;
     int64_t filled = 0;
     PyObject *data = NULL;
-    if (!PyArg_ParseTuple(args, "w*L", &rows, &bytes_most)) return NULL;
+    if (!PyArg_ParseTuple(args, "w*L", &rows, &max_bytes)) return NULL;
     int64_t most = rows.len / (Py_ssize_t)sizeof(zk_row);
     if (!cursor_is_free(self)) {
         /* its exception */
-    } else if (most < 1 || bytes_most < 1) {
+    } else if (most < 1 || max_bytes < 1) {
         PyErr_SetString(PyExc_ValueError, "no room for a row");
     } else {
         self->is_busy = true;
-        data = cursor_fill(self, rows.buf, most, bytes_most, &filled);
+        data = cursor_fill(self, rows.buf, most, max_bytes, &filled);
         self->is_busy = false;
         if (self->c.inside == ZK_NO_ENTRY && self->body.obj) PyBuffer_Release(&self->body);
     }
@@ -652,17 +652,17 @@ done:
     return found;
 }
 
-/* cut(table, low, high, bytes_most) -> the end of the rows from `low` on, at least one, whose values begin within so many
+/* cut(table, low, high, max_bytes) -> the end of the rows from `low` on, at least one, whose values begin within so many
  * bytes */
 static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *table;
-    long long low, high, bytes_most;
+    long long low, high, max_bytes;
     part rows;
-    if (!PyArg_ParseTuple(args, "OLLL", &table, &low, &high, &bytes_most)) return NULL;
+    if (!PyArg_ParseTuple(args, "OLLL", &table, &low, &high, &max_bytes)) return NULL;
     if (!take_part(table, table, low, high, &rows)) return NULL;
     int64_t first = 0, behind = rows.count; /* values lie in the order of the rows */
     if (rows.count) {
-        int64_t until = rows.rows[0].value_start + bytes_most;
+        int64_t until = rows.rows[0].value_start + max_bytes;
         first = 1;
         while (first < behind) {
             int64_t middle = first + (behind - first) / 2;

@@ -6,6 +6,6 @@ from types import ModuleType
 
 from zkconsumer import extensions
 
-NAME = "zkconsumer.wire._records"
+MODULE_NAME = "zkconsumer.wire._records"
 
-RECORDS: ModuleType | None = extensions.load(NAME)
+RECORD_DECODER: ModuleType | None = extensions.load(MODULE_NAME)

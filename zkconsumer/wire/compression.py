@@ -60,7 +60,7 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
+CODEC_NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 
 GZIP_MEMBERS_MAX: Final = 64
 """Concatenated gzip members in one batch.  Each costs a copy of what follows it; producers write one."""
@@ -93,7 +93,7 @@ _ZSTD_START = Struct("<IB").unpack_from
 
 _UINT32 = Struct("<I").unpack_from
 
-BLOCKS: Final = (
+BLOCK_DECODERS: Final = (
     cramjam.snappy.decompress_raw_into,
     cramjam.lz4.decompress_block_into,
     cramjam.zstd.decompress_into if _zstandard is None else None,
@@ -106,7 +106,7 @@ _SMALL_BYTES_MAX = 4096
 """Compressed.  Up to here the decoding costs less than what is done around it."""
 
 
-class ExpandsTooFar(InvalidMessageException):
+class DecompressionLimitError(InvalidMessageException):
     """Compressed bytes stand for more bytes, or for more records and headers, than the caller allows."""
 
 
@@ -117,10 +117,10 @@ def implementations() -> dict[str, str]:
     """
     default = f"cramjam {cramjam.__version__}"
     return {
-        NAMES[GZIP]: f"zlib {zlib.ZLIB_RUNTIME_VERSION}" if _isal is None else f"isal {_isal_release}",
-        NAMES[SNAPPY]: default,
-        NAMES[LZ4]: default,
-        NAMES[ZSTD]: default if _zstandard is None else f"zstandard {_zstandard.__version__}",
+        CODEC_NAMES[GZIP]: f"zlib {zlib.ZLIB_RUNTIME_VERSION}" if _isal is None else f"isal {_isal_release}",
+        CODEC_NAMES[SNAPPY]: default,
+        CODEC_NAMES[LZ4]: default,
+        CODEC_NAMES[ZSTD]: default if _zstandard is None else f"zstandard {_zstandard.__version__}",
     }
 
 
@@ -134,8 +134,9 @@ def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> 
     At most ``limit`` bytes come out, and no buffer much larger than that is made on the way.  Any number of threads
     may call this at once; the packages release the GIL.
 
-    Raises ``InvalidMessageException`` when the bytes are not what the codec writes, its kind ``ExpandsTooFar`` when
-    they expand beyond ``limit``, and ``UnsupportedCodec`` for a codec that does not exist, or not in that format.
+    Raises ``InvalidMessageException`` when the bytes are not what the codec writes, its kind
+    ``DecompressionLimitError`` when they expand beyond ``limit``, and ``UnsupportedCodec`` for a codec that does not
+    exist, or not in that format.
     """
     try:
         if codec == GZIP:
@@ -147,9 +148,9 @@ def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> 
         if codec == ZSTD and magic >= 2:
             return _unzstd(data, limit)
     except (zlib.error, cramjam.DecompressionError) as error:
-        raise InvalidMessageException(f"{NAMES[codec]}: {error}") from error
+        raise InvalidMessageException(f"{CODEC_NAMES[codec]}: {error}") from error
     except (IndexError, struct.error) as error:
-        raise InvalidMessageException(f"{NAMES[codec]}: the data ends too early") from error
+        raise InvalidMessageException(f"{CODEC_NAMES[codec]}: the data ends too early") from error
     _check_codec(codec, magic)
     if len(data) > limit:
         raise _too_large(NONE, limit)
@@ -176,14 +177,14 @@ def compress(codec: int, data: bytes | memoryview, magic: int) -> bytes:
 
 
 def _check_codec(codec: int, magic: int) -> None:
-    if codec not in NAMES:
+    if codec not in CODEC_NAMES:
         raise UnsupportedCodec(f"codec {codec} is not known; 0 to {ZSTD} are")
     if codec == ZSTD and magic < 2:
         raise UnsupportedCodec(f"codec {codec} (zstd) does not exist in message format {magic}")
 
 
-def _too_large(codec: int, limit: int) -> ExpandsTooFar:
-    return ExpandsTooFar(f"{NAMES[codec]}: expands to more than {limit} bytes")
+def _too_large(codec: int, limit: int) -> DecompressionLimitError:
+    return DecompressionLimitError(f"{CODEC_NAMES[codec]}: expands to more than {limit} bytes")
 
 
 def _expanded(
@@ -199,7 +200,7 @@ def _expanded(
             raise
         # The decoder does not say whether the room is too small or the bytes are damaged; the block headers say that
         # more than the limit may come out.
-        raise ExpandsTooFar(f"{NAMES[codec]}: {error} (at most {limit} bytes are let out)") from error
+        raise DecompressionLimitError(f"{CODEC_NAMES[codec]}: {error} (at most {limit} bytes are let out)") from error
     del out[size:]
     return out
 

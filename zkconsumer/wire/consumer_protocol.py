@@ -29,7 +29,7 @@ from zkconsumer.wire.versioned import decode_body, encode_versioned, version_of
 PROTOCOL_TYPE = "consumer"
 """``protocol_type`` of the groups whose members speak so."""
 
-HIGHEST = 3
+HIGHEST_VERSION = 3
 """The highest version that is written; higher ones are read as this one."""
 
 NO_GENERATION = -1
@@ -92,7 +92,7 @@ class _Topics:
     topics: list[str] = f(array(text))
 
 
-def encode_subscription(subscription: Subscription, version: int = HIGHEST) -> bytes:
+def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
     """A member's metadata, byte for byte as Java's.  What the version has no place for is left out.
 
     ``UsageError``: the version is not one of 0 to 3, or a value does not fit.
@@ -104,7 +104,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST) -> b
         generation_id=subscription.generation_id,
         rack_id=subscription.rack_id,
     )
-    return encode_versioned(_SUBSCRIPTION, body, version, HIGHEST)
+    return encode_versioned(_SUBSCRIPTION, body, version, HIGHEST_VERSION)
 
 
 def decode_subscription(data: Buffer) -> Subscription:
@@ -125,13 +125,13 @@ def subscribed_topics(data: Buffer) -> tuple[str, ...]:
     return tuple(decode_body(_SUBSCRIPTION, _Topics, data, 0, may_have_more=True).topics)
 
 
-def encode_assignment(assignment: Assignment, version: int = HIGHEST) -> bytes:
+def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
     """One member's share, byte for byte as Java's.  ``UsageError``: as with ``encode_subscription``.
 
     A leader sends it to members without partitions too: Java's consumers fail on no bytes at all.
     """
     body = _Assignment(assigned_partitions=_grouped(assignment.partitions), user_data=assignment.user_data)
-    return encode_versioned(_ASSIGNMENT, body, version, HIGHEST)
+    return encode_versioned(_ASSIGNMENT, body, version, HIGHEST_VERSION)
 
 
 def decode_assignment(data: Buffer) -> Assignment:
@@ -150,7 +150,7 @@ def _version(name: str, data: Buffer) -> int:
     version = version_of(name, data)
     if version < 0:
         raise MalformedMessage(name, "version", 0, f"negative version {version}")
-    return min(version, HIGHEST)
+    return min(version, HIGHEST_VERSION)
 
 
 def _java_order(word: str) -> bytes:

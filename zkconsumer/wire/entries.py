@@ -64,7 +64,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class Allowance:
+class DecompressionBudget:
     """What compressed entries may still come to, all entries of one request together.  It counts down.
 
     ``expanded_bytes``: bytes after decompression; 0 after a decompression that failed, since its work was done.
@@ -75,7 +75,7 @@ class Allowance:
     items: int
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A complete shallow entry: its bytes are ``[position:end]`` of the record set.
 
     ``offset`` is what stands in its header: the offset of a message, of the last message of a wrapper, the base
@@ -92,9 +92,7 @@ class Entry(NamedTuple):
 E = TypeVar("E", bound=PeerError)
 
 
-def entry_error(
-    kind: type[E], what: str, offset: int, position: int, next_position: int, next_offset: int = -1
-) -> E:
+def entry_error(kind: type[E], what: str, offset: int, position: int, next_position: int, next_offset: int = -1) -> E:
     """An error of class ``kind`` whose text names ``offset`` and which carries four numbers.
 
     Its attributes are ``offset`` (as in the entry's header), ``position`` (the byte at which the entry starts: what
@@ -106,31 +104,31 @@ def entry_error(
     return error
 
 
-def invalid_entry_error(kind: type[E], entry: Entry, what: str) -> E:
+def invalid_entry_error(kind: type[E], entry: LogEntry, what: str) -> E:
     """``entry_error`` for an entry whose header was sound."""
     return entry_error(kind, what, entry.offset, entry.position, entry.end, entry.last_offset + 1)
 
 
-def corrupt_entry_error(entry: Entry, what: str) -> InvalidMessageException:
-    """``bad_entry`` for what is damaged."""
+def corrupt_entry_error(entry: LogEntry, what: str) -> InvalidMessageException:
+    """``invalid_entry_error`` for what is damaged."""
     return invalid_entry_error(InvalidMessageException, entry, what)
 
 
-def corrupt_record_error(entry: Entry, what: str, offset: int) -> InvalidMessageException:
+def corrupt_record_error(entry: LogEntry, what: str, offset: int) -> InvalidMessageException:
     """The message with this offset is damaged, and nothing else of the entry."""
     if offset == entry.last_offset:
         return corrupt_entry_error(entry, what)
     return entry_error(InvalidMessageException, what, entry.offset, entry.position, entry.position, offset + 1)
 
 
-class Head(NamedTuple):
+class LogEntryHeader(NamedTuple):
     """What the first bytes of an entry say of the whole: how long it is, and which offset follows it."""
 
     size_bytes: int
     next_offset: int
 
 
-def read_entry_header(record_set: bytes | memoryview) -> Head | None:
+def read_entry_header(record_set: bytes | memoryview) -> LogEntryHeader | None:
     """The head of the first entry, which may be cut off behind it; None when not even the head is there."""
     if len(record_set) < ENTRY_PREFIX_BYTES:
         return None
@@ -139,10 +137,10 @@ def read_entry_header(record_set: bytes | memoryview) -> Head | None:
     has_delta = len(record_set) >= _LAST_OFFSET_DELTA_POSITION + _INT32.size
     if has_delta and record_set[MAGIC_POSITION] == 2:
         last_offset += _INT32.unpack_from(record_set, _LAST_OFFSET_DELTA_POSITION)[0]
-    return Head(ENTRY_PREFIX_BYTES + size, last_offset + 1)
+    return LogEntryHeader(ENTRY_PREFIX_BYTES + size, last_offset + 1)
 
 
-def iter_entries(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[Entry]:
+def iter_entries(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[LogEntry]:
     """The complete entries of ``record_set``, in order; a tail that is cut off is legal and ends the walk.
 
     ``position``: the byte at which an entry begins, behind one that covers ``offset_before``.
@@ -175,12 +173,12 @@ def iter_entries(record_set: bytes | memoryview, position: int = 0, offset_befor
         if not offset_before < offset <= last_offset <= OFFSET_MAX:
             what = f"offsets {offset} to {last_offset} do not follow offset {offset_before}"
             raise entry_error(InvalidMessageException, what, offset, position, end)
-        yield Entry(position, end, magic, offset, last_offset)
+        yield LogEntry(position, end, magic, offset, last_offset)
         position = end
         offset_before = last_offset
 
 
-def codec_of(record_set: bytes | memoryview, entry: Entry) -> int:
+def codec_of(record_set: bytes | memoryview, entry: LogEntry) -> int:
     """The number of the codec that the entry names (``wire.compression``); it need not exist."""
     at = _ATTRIBUTES_POSITION_V2 if entry.magic == 2 else _ATTRIBUTES_POSITION
     return record_set[entry.position + at] & _CODEC_MASK

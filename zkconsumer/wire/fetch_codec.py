@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.wire import compiled
-from zkconsumer.wire.kinds import Write, text
-from zkconsumer.wire.primitives import Reader, RecordSet, put_uvarint
+from zkconsumer.wire.kinds import FieldWriter, text
+from zkconsumer.wire.primitives import MessageReader, RecordSet, put_uvarint
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.table import Api, decoder
@@ -26,16 +26,16 @@ VERSION_MAX = 12
 """From 13 on topics go by id."""
 
 NO_REPLICA = -1
-NOT_KNOWN = -1
-UNSOUND = -1
-"""``FetchedRow.entries`` of a record set whose headers are damaged: ``scan`` raises what is wrong with it."""
+UNKNOWN_VALUE = -1
+CORRUPT_HEADERS = -1
+"""``FetchedPartition.entries`` of a record set whose headers are damaged: ``scan`` raises what is wrong with it."""
 
 
-class FetchQuestion(NamedTuple):
+class FetchRequestBody(NamedTuple):
     """The body of a request.
 
-    ``topics``: topic -> encoded rows (``row_encoder``).  ``forgotten``: topic -> partitions that leave the session;
-    must be empty before version 7.
+    ``topics``: topic -> encoded rows (``partition_encoder``).  ``forgotten``: topic -> partitions that leave the
+    session; must be empty before version 7.
     """
 
     max_wait_ms: int
@@ -47,10 +47,11 @@ class FetchQuestion(NamedTuple):
     forgotten: Mapping[str, Sequence[int]]
 
 
-class FetchedRow(NamedTuple):
+class FetchedPartition(NamedTuple):
     """One partition of an answer.  ``records``: a view of the answer; None: a null record set.
 
-    Of the record set, as ``records.scan`` gives it: ``complete_bytes``, ``entries`` (or ``UNSOUND``), ``next_offset``.
+    Of the record set, as ``records.scan`` gives it: ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``),
+    ``next_offset``.
     """
 
     topic: str
@@ -63,17 +64,17 @@ class FetchedRow(NamedTuple):
     next_offset: int
 
 
-Row: TypeAlias = FetchedRow | tuple[str, int, int, int, RecordSet | None, int, int, int]
+FetchedPartitionRow: TypeAlias = FetchedPartition | tuple[str, int, int, int, RecordSet | None, int, int, int]
 """The compiled reader gives plain tuples."""
 
 
-class FetchAnswer(NamedTuple):
+class FetchResponseBody(NamedTuple):
     """The body of an answer.  ``session_id`` is 0 without a session; so is everything before version 7."""
 
     throttle_time_ms: int
     error_code: int
     session_id: int
-    rows: Sequence[Row]
+    rows: Sequence[FetchedPartitionRow]
 
 
 def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
@@ -86,8 +87,8 @@ def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
     layout += "i"
     layout += "b" if version >= 12 else ""  # no tagged fields
     pack = Struct(">" + layout).pack
-    behind_partition = (NOT_KNOWN,) if version >= 9 else ()
-    behind_offset = (NOT_KNOWN,) * ((version >= 12) + (version >= 5))
+    behind_partition = (UNKNOWN_VALUE,) if version >= 9 else ()
+    behind_offset = (UNKNOWN_VALUE,) * ((version >= 12) + (version >= 5))
     tags = (0,) if version >= 12 else ()
 
     def encode(partition: int, fetch_offset: int, bytes_max: int) -> bytes:
@@ -100,10 +101,10 @@ def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
     return encode
 
 
-class _Coder:
-    """``table.Coder`` of ``LEAN_FETCH``."""
+class _FetchCodec:
+    """``table.Coder`` of ``FAST_FETCH``."""
 
-    def write_offsets(self, out: bytearray, body: FetchQuestion, version: int) -> None:
+    def write(self, out: bytearray, body: FetchRequestBody, version: int) -> None:
         flexible = FETCH.is_flexible(version)
         write_topic, put_count = _TEXT[flexible], put_uvarint if flexible else _put_int32
         plus = 1 if flexible else 0
@@ -140,35 +141,35 @@ class _Coder:
         if flexible:
             out.append(0)
 
-    def read_offsets(self, reader: Reader, version: int) -> FetchAnswer:
-        if compiled.RECORDS is not None:
-            found = compiled.RECORDS.fetched(reader.data.toreadonly(), reader.pos, version)
+    def read(self, reader: MessageReader, version: int) -> FetchResponseBody:
+        if compiled.RECORD_DECODER is not None:
+            found = compiled.RECORD_DECODER.fetched(reader.data.toreadonly(), reader.pos, version)
             if found is not None:
                 reader.pos = reader.end
-                return FetchAnswer(*found)
+                return FetchResponseBody(*found)
         return response_body_of(decoder(FetchResponse, version, FETCH.is_flexible(version))(reader))
 
 
-def response_body_of(response: FetchResponse) -> FetchAnswer:
+def response_body_of(response: FetchResponse) -> FetchResponseBody:
     """The same of an answer that the table has read."""
     rows = []
     for topic in response.responses:
         for part in topic.partitions:
-            scanned = _scanned(part.records) if part.records else (0, 0, NOT_KNOWN)
+            scanned = _scanned(part.records) if part.records else (0, 0, UNKNOWN_VALUE)
             records = b"" if part.records is not None and not len(part.records) else part.records
             rows.append(
-                FetchedRow(
+                FetchedPartition(
                     topic.topic, part.partition_index, part.error_code, part.high_watermark, records, *scanned
                 )
             )
-    return FetchAnswer(response.throttle_time_ms, response.error_code, response.session_id, rows)
+    return FetchResponseBody(response.throttle_time_ms, response.error_code, response.session_id, rows)
 
 
 def _scanned(records: RecordSet) -> tuple[int, int, int]:
     try:
         found = scan_record_set(records)
     except (InvalidMessageException, UnsupportedCodec) as error:
-        return vars(error).get("position", 0), UNSOUND, NOT_KNOWN
+        return vars(error).get("position", 0), CORRUPT_HEADERS, UNKNOWN_VALUE
     return found.complete_bytes, found.entries, found.next_offset
 
 
@@ -182,10 +183,10 @@ def _head(version: int) -> Struct:
 
 
 _HEADS = {version: _head(version) for version in range(VERSION_MAX + 1)}
-_TEXT: tuple[Write, Write] = (text.writer("topic", 0, False, False), text.writer("topic", 12, True, False))
+_TEXT: tuple[FieldWriter, FieldWriter] = (text.writer("topic", 0, False, False), text.writer("topic", 12, True, False))
 
-LEAN_FETCH = Api(
-    FETCH.key, FETCH.name, FetchQuestion, FetchAnswer, highest=VERSION_MAX, flexible_from=FETCH.flexible_from,
-    codec=_Coder(),
+FAST_FETCH = Api(
+    FETCH.key, FETCH.name, FetchRequestBody, FetchResponseBody, highest=VERSION_MAX, flexible_from=FETCH.flexible_from,
+    codec=_FetchCodec(),
 )  # fmt: skip
 """``FETCH`` for fetcher threads; its version is picked with ``FETCH`` and is at most ``VERSION_MAX``."""

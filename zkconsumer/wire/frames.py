@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.kinds import fixed_reader, int16, int32, text
-from zkconsumer.wire.primitives import Buffer, Fault, MalformedMessage, Reader
+from zkconsumer.wire.primitives import Buffer, FieldDecodeError, MalformedMessage, MessageReader
 from zkconsumer.wire.schemas import API_VERSIONS, APIS
 from zkconsumer.wire.schemas.table import Api, decoder, encoder
 
@@ -44,7 +44,7 @@ CONTROLLED_SHUTDOWN_KEY = 7
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">i")
-_FRAME_PLACE = bytes(SIZE_BYTES)
+_SIZE_PLACEHOLDER = bytes(SIZE_BYTES)
 
 _read_request_start = fixed_reader(["api_key", "api_version", "correlation_id"], [int16, int16, int32])
 _read_correlation = fixed_reader(["correlation_id"], [int32])
@@ -63,7 +63,7 @@ class RequestHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReceivedRequest:
     """A whole request as a broker sees it; ``body`` is an instance of ``api.request``."""
 
     api: Api[Any, Any]
@@ -86,13 +86,13 @@ def response_header_version(api_key: int, flexible: bool) -> int:
 def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id: str | None, body: Q) -> bytes:
     """A request frame.  ``UsageError``: the version is not known here, or a value does not fit it."""
     flexible = _flexible(api, version)
-    out = bytearray(_FRAME_PLACE)
+    out = bytearray(_SIZE_PLACEHOLDER)
     out += _REQUEST_START.pack(api.key, version, correlation_id)
     _write_client_id(out, client_id)
     if request_header_version(api.key, flexible) == 2:
         out.append(0)
     if api.codec is not None:
-        api.codec.write_offsets(out, body, version)
+        api.codec.write(out, body, version)
     else:
         encoder(api.request, version, flexible)(out, body)
     return _framed(out)
@@ -101,7 +101,7 @@ def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id:
 def encode_response(api: Api[Q, R], version: int, correlation_id: int, body: R) -> bytes:
     """An answer frame.  ``UsageError``: the version is not known here, or a value does not fit it."""
     flexible = _flexible(api, version)
-    out = bytearray(_FRAME_PLACE)
+    out = bytearray(_SIZE_PLACEHOLDER)
     out += _CORRELATION.pack(correlation_id)
     if response_header_version(api.key, flexible) == 1:
         out.append(0)
@@ -115,7 +115,7 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
     An ApiVersions answer with error 35 is read in the layout of version 0, as brokers send it (KIP-511).
     """
     flexible = _flexible(api, version)
-    reader = Reader(data)
+    reader = MessageReader(data)
     try:
         (correlation_id,) = _read_correlation(reader)
         if response_header_version(api.key, flexible) == 1:
@@ -123,11 +123,11 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
         if api.key == API_VERSIONS.key and version > 0 and _is_unsupported_version(reader):
             version, flexible = 0, False
         if api.codec is not None:
-            body = api.codec.read_offsets(reader, version)
+            body = api.codec.read(reader, version)
         else:
             body = decoder(api.response, version, flexible)(reader)
         reader.check_end()
-    except Fault as fault:
+    except FieldDecodeError as fault:
         raise _malformed(f"{api.name} v{version} response", fault) from None
     return correlation_id, body
 
@@ -135,8 +135,8 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
 def correlation_id_of(data: Buffer) -> int:
     """Which request an answer belongs to; the rest of it is not looked at."""
     try:
-        (correlation_id,) = _read_correlation(Reader(data))
-    except Fault as fault:
+        (correlation_id,) = _read_correlation(MessageReader(data))
+    except FieldDecodeError as fault:
         raise _malformed("response header", fault) from None
     return int(correlation_id)
 
@@ -144,36 +144,38 @@ def correlation_id_of(data: Buffer) -> int:
 def decode_request_header(data: Buffer) -> RequestHeader:
     """The part of a request that every broker can read, of APIs and versions unknown here too."""
     try:
-        return _header(Reader(data))
-    except Fault as fault:
+        return _header(MessageReader(data))
+    except FieldDecodeError as fault:
         raise _malformed("request header", fault) from None
 
 
-def decode_request(data: Buffer, *, body_version: int | None = None) -> Request:
+def decode_request(data: Buffer, *, body_version: int | None = None) -> ReceivedRequest:
     """A whole request.  An API or version that is not known here is ``MalformedMessage`` too.
 
     ``body_version`` reads the body in the layout of another version than the header names: brokers of 0.8 do so, as
     they look at the version of few requests only.
     """
-    reader = Reader(data)
+    reader = MessageReader(data)
     name = "request header"
     try:
         header = _header(reader)
         api = APIS.get(header.api_key)
         if api is None:
-            raise Fault("api_key", 0, f"unknown API {header.api_key}")
+            raise FieldDecodeError("api_key", 0, f"unknown API {header.api_key}")
         version = header.api_version if body_version is None else body_version
         name = f"{api.name} v{version} request"
         if not api.supports(version):
-            raise Fault("api_version", 2, f"unknown version {version}, known are {api.lowest} to {api.highest}")
+            raise FieldDecodeError(
+                "api_version", 2, f"unknown version {version}, known are {api.lowest} to {api.highest}"
+            )
         flexible = api.is_flexible(version)
         if flexible:
             _skip_tags(reader)
         body = decoder(api.request, version, flexible)(reader)
         reader.check_end()
-    except Fault as fault:
+    except FieldDecodeError as fault:
         raise _malformed(name, fault) from None
-    return Request(api, header, body)
+    return ReceivedRequest(api, header, body)
 
 
 def frame_size(start: Buffer, bytes_max: int, name: str = "frame") -> int:
@@ -200,19 +202,19 @@ def _framed(out: bytearray) -> bytes:
     return bytes(out)
 
 
-def _header(reader: Reader) -> RequestHeader:
+def _header(reader: MessageReader) -> RequestHeader:
     api_key, api_version, correlation_id = _read_request_start(reader)
     if api_key == CONTROLLED_SHUTDOWN_KEY and api_version == 0:
         return RequestHeader(api_key, api_version, correlation_id, None)
     return RequestHeader(api_key, api_version, correlation_id, _read_client_id(reader))
 
 
-def _is_unsupported_version(reader: Reader) -> bool:
+def _is_unsupported_version(reader: MessageReader) -> bool:
     start = reader.data[reader.pos : reader.pos + int16.size]
     return len(start) == int16.size and int.from_bytes(start, "big", signed=True) == UNSUPPORTED_VERSION
 
 
-def _skip_tags(reader: Reader) -> None:
+def _skip_tags(reader: MessageReader) -> None:
     count = reader.uvarint("header tags")
     reader.check_count("header tags", count, 2)
     for _ in range(count):
@@ -220,5 +222,5 @@ def _skip_tags(reader: Reader) -> None:
         reader.skip("header tags", reader.uvarint("header tags"))
 
 
-def _malformed(name: str, fault: Fault) -> MalformedMessage:
+def _malformed(name: str, fault: FieldDecodeError) -> MalformedMessage:
     return MalformedMessage(name, fault.field, fault.offset, fault.why)

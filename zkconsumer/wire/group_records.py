@@ -2,7 +2,7 @@
 
     key     0, 1   group, topic, partition    the value is an offset         OffsetKey
             2      group                      the value is a group           GroupKey
-            3 …    (4.0, KIP-848 and later)   passed over by whoever does    UnknownKey
+            3 …    (4.0, KIP-848 and later)   passed over by whoever does    UnknownRecordKey
                                               not know them
     value   none                              the key is gone (a tombstone)
 
@@ -54,7 +54,7 @@ _GROUP = "group record"
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetCommitKey:
     """The value is what a group has read of one partition."""
 
     group: str
@@ -63,24 +63,24 @@ class OffsetKey:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupMetadataKey:
     """The value is a group as it last stood."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownKey:
+class UnknownRecordKey:
     """A record of a kind that is not known here; to be passed over."""
 
     version: int
 
 
-Key: TypeAlias = OffsetKey | GroupKey | UnknownKey
+GroupRecordKey: TypeAlias = OffsetCommitKey | GroupMetadataKey | UnknownRecordKey
 
 
 @message
-class OffsetValue:
+class OffsetCommitValue:
     """``offset``: of the next record to read.  Times are milliseconds since 1970.
 
     ``leader_epoch`` −1: not told.  ``topic_id``: zeros, unless the member committed by the topic's id (4.1 and later).
@@ -95,7 +95,7 @@ class OffsetValue:
 
 
 @message
-class GroupMember:
+class GroupMetadataMember:
     """One member.  ``rebalance_timeout`` and ``session_timeout`` in milliseconds; −1: not told, take the session's."""
 
     member_id: str = f(text)
@@ -109,7 +109,7 @@ class GroupMember:
 
 
 @message
-class GroupValue:
+class GroupMetadataValue:
     """A group in one generation.  ``protocol`` and ``leader`` None: it has no members."""
 
     protocol_type: str = f(text)
@@ -117,51 +117,52 @@ class GroupValue:
     protocol: str | None = f(text, nullable="0+", default=None)
     leader: str | None = f(text, nullable="0+", default=None)
     current_state_timestamp: int = f(int64, "2+", default=NO_TIMESTAMP)
-    members: list[GroupMember] = f(array(GroupMember), default_factory=list)
+    members: list[GroupMetadataMember] = f(array(GroupMetadataMember), default_factory=list)
 
 
 @message
-class _OffsetKey:
+class _OffsetCommitKeyBody:
     group: str = f(text)
     topic: str = f(text)
     partition: int = f(int32)
 
 
 @message
-class _GroupKey:
+class _GroupMetadataKeyBody:
     group: str = f(text)
 
 
-def read_key(data: Buffer) -> Key:
+def read_key(data: Buffer) -> GroupRecordKey:
     """What a record is about."""
     version = version_of(_KEY, data)
     if version in (0, 1):
-        at = decode_body(_KEY, _OffsetKey, data, version)
-        return OffsetKey(at.group, at.topic, at.partition)
+        at = decode_body(_KEY, _OffsetCommitKeyBody, data, version)
+        return OffsetCommitKey(at.group, at.topic, at.partition)
     if version == GROUP_KEY_VERSION:
-        return GroupKey(decode_body(_KEY, _GroupKey, data, version).group)
+        return GroupMetadataKey(decode_body(_KEY, _GroupMetadataKeyBody, data, version).group)
     if version < 0:
         raise MalformedMessage(_KEY, "version", 0, f"negative version {version}")
-    return UnknownKey(version)
+    return UnknownRecordKey(version)
 
 
-def write_key(key: OffsetKey | GroupKey, version: int | None = None) -> bytes:
+def write_key(key: OffsetCommitKey | GroupMetadataKey, version: int | None = None) -> bytes:
     """A record's key.  ``version``: 0 or 1 of an offset's (1), 2 of a group's; ``UsageError`` if a name is too long."""
-    if isinstance(key, GroupKey):
+    if isinstance(key, GroupMetadataKey):
         if version not in (None, GROUP_KEY_VERSION):
             raise UsageError(f"the key of a group has version {GROUP_KEY_VERSION}, not {version}")
-        return encode_versioned(_KEY, _GroupKey(group=key.group), GROUP_KEY_VERSION, GROUP_KEY_VERSION)
-    body = _OffsetKey(group=key.group, topic=key.topic, partition=key.partition)
+        return encode_versioned(_KEY, _GroupMetadataKeyBody(group=key.group), GROUP_KEY_VERSION, GROUP_KEY_VERSION)
+    body = _OffsetCommitKeyBody(group=key.group, topic=key.topic, partition=key.partition)
     return encode_versioned(_KEY, body, OFFSET_KEY_WRITTEN if version is None else version, OFFSET_KEY_WRITTEN)
 
 
-def read_offset_value(data: Buffer) -> OffsetValue:
-    """The value behind an ``OffsetKey``, of any known version."""
-    return decode_body(_OFFSET, OffsetValue, data, _checked_version(_OFFSET, data), flexible_from=_FLEXIBLE_FROM)
+def read_offset_value(data: Buffer) -> OffsetCommitValue:
+    """The value behind an ``OffsetCommitKey``, of any known version."""
+    return decode_body(_OFFSET, OffsetCommitValue, data, _checked_version(_OFFSET, data), flexible_from=_FLEXIBLE_FROM)
 
 
-def write_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
-    """The value behind an ``OffsetKey``; without a ``version`` 1 if it has an expiry time, else 3, as brokers write.
+def write_offset_value(value: OffsetCommitValue, version: int | None = None) -> bytes:
+    """The value behind an ``OffsetCommitKey``; without a ``version`` 1 if it has an expiry time, else 3, as brokers
+    write.
 
     ``UsageError``: it has an expiry time and the version has none, or a value does not fit.  What else the version has
     no place for is left out.
@@ -171,13 +172,13 @@ def write_offset_value(value: OffsetValue, version: int | None = None) -> bytes:
     return encode_versioned(_OFFSET, value, version, VALUE_HIGHEST, flexible_from=_FLEXIBLE_FROM)
 
 
-def read_group_value(data: Buffer) -> GroupValue:
-    """The value behind a ``GroupKey``, of any known version."""
-    return decode_body(_GROUP, GroupValue, data, _checked_version(_GROUP, data), flexible_from=_FLEXIBLE_FROM)
+def read_group_value(data: Buffer) -> GroupMetadataValue:
+    """The value behind a ``GroupMetadataKey``, of any known version."""
+    return decode_body(_GROUP, GroupMetadataValue, data, _checked_version(_GROUP, data), flexible_from=_FLEXIBLE_FROM)
 
 
-def write_group_value(value: GroupValue, version: int = VALUE_WRITTEN) -> bytes:
-    """The value behind a ``GroupKey``; what the version has no place for is left out.  ``UsageError``."""
+def write_group_value(value: GroupMetadataValue, version: int = VALUE_WRITTEN) -> bytes:
+    """The value behind a ``GroupMetadataKey``; what the version has no place for is left out.  ``UsageError``."""
     return encode_versioned(_GROUP, value, version, VALUE_HIGHEST, flexible_from=_FLEXIBLE_FROM)
 
 

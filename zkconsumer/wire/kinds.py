@@ -1,8 +1,8 @@
 """What a field can be: numbers, texts, blobs, arrays.  Pure.
 
 A kind hands out *readers* and *writers*: plain functions, made once for each field and version, so that the inner
-loops ask nothing that is already known.  All integers are big-endian.  Reading raises ``Fault`` and nothing else,
-writing ``UsageError``.
+loops ask nothing that is already known.  All integers are big-endian.  Reading raises ``FieldDecodeError`` and nothing
+else, writing ``UsageError``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.primitives import Buffer, Fault, Reader, put_uvarint
+from zkconsumer.wire.primitives import Buffer, FieldDecodeError, MessageReader, put_uvarint
 
 TEXT_BYTES_MAX = 0x7FFF
 """The longest text, in every version: where the length is an int16, and where it is not (as Java's reader has it)."""
@@ -20,11 +20,11 @@ TEXT_BYTES_MAX = 0x7FFF
 _SLOT_BYTES = 8
 """What an element takes in the list that refers to it."""
 
-Read: TypeAlias = Callable[[Reader], Any]
-Write: TypeAlias = Callable[[bytearray, Any], None]
+FieldReader: TypeAlias = Callable[[MessageReader], Any]
+FieldWriter: TypeAlias = Callable[[bytearray, Any], None]
 
 
-class Kind(Protocol):
+class FieldType(Protocol):
     """What a field can be."""
 
     def bytes_min(self, version: int, flexible: bool) -> int:
@@ -34,14 +34,14 @@ class Kind(Protocol):
     def object_bytes(self) -> int:
         """About how much memory a value takes that has no content, in bytes: 64-bit CPython 3.11."""
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         """A function that reads one value."""
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         """A function that appends one value."""
 
 
-class Fixed:
+class FixedSizeFieldType:
     """A value of fixed size.  Neighbours of this kind are read and written together, in one step."""
 
     object_bytes = 0
@@ -57,15 +57,15 @@ class Fixed:
     def bytes_min(self, version: int, flexible: bool) -> int:
         return self.size
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         read = fixed_reader([field], [self])
 
-        def one(r: Reader) -> Any:
+        def one(r: MessageReader) -> Any:
             return read(r)[0]
 
         return one
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         pack = struct.Struct(">" + self.letter).pack
 
         def write(out: bytearray, value: Any) -> None:
@@ -77,23 +77,23 @@ class Fixed:
         return write
 
 
-int8 = Fixed("int8", "b")
-int16 = Fixed("int16", "h")
-int32 = Fixed("int32", "i")
-int64 = Fixed("int64", "q")
-boolean = Fixed("bool", "?")
-uuid = Fixed("uuid", "16s")
+int8 = FixedSizeFieldType("int8", "b")
+int16 = FixedSizeFieldType("int16", "h")
+int32 = FixedSizeFieldType("int32", "i")
+int64 = FixedSizeFieldType("int64", "q")
+boolean = FixedSizeFieldType("bool", "?")
+uuid = FixedSizeFieldType("uuid", "16s")
 """Sixteen raw bytes; sixteen zero bytes stand for "none"."""
 
 NO_UUID = bytes(16)
 
 
-def fixed_reader(fields: list[str], kinds: list[Fixed]) -> Callable[[Reader], tuple[Any, ...]]:
+def fixed_reader(fields: list[str], kinds: list[FixedSizeFieldType]) -> Callable[[MessageReader], tuple[Any, ...]]:
     """Read a run of neighbouring fixed values; gives them as one tuple."""
     layout = struct.Struct(">" + "".join(kind.letter for kind in kinds))
     size, unpack = layout.size, layout.unpack_from
 
-    def read(r: Reader) -> tuple[Any, ...]:
+    def read(r: MessageReader) -> tuple[Any, ...]:
         pos = r.pos
         after = pos + size
         if after > r.end:
@@ -104,15 +104,15 @@ def fixed_reader(fields: list[str], kinds: list[Fixed]) -> Callable[[Reader], tu
     return read
 
 
-def _cut_off(fields: list[str], kinds: list[Fixed], pos: int, end: int) -> Fault:
+def _cut_off(fields: list[str], kinds: list[FixedSizeFieldType], pos: int, end: int) -> FieldDecodeError:
     for field, kind in zip(fields, kinds, strict=True):
         if pos + kind.size > end:
-            return Fault(field, pos, f"{kind.name} takes {kind.size} bytes, {end - pos} left")
+            return FieldDecodeError(field, pos, f"{kind.name} takes {kind.size} bytes, {end - pos} left")
         pos += kind.size
     raise AssertionError("a run of fields that fits cannot be cut off")
 
 
-def fixed_value_error(fields: list[str], kinds: list[Fixed], values: tuple[Any, ...]) -> UsageError:
+def fixed_value_error(fields: list[str], kinds: list[FixedSizeFieldType], values: tuple[Any, ...]) -> UsageError:
     """Say which value of a run does not fit."""
     for field, kind, value in zip(fields, kinds, values, strict=True):
         try:
@@ -122,7 +122,7 @@ def fixed_value_error(fields: list[str], kinds: list[Fixed], values: tuple[Any, 
     raise AssertionError("a run of values that fits cannot misfit")
 
 
-class _Sized:
+class _LengthPrefixedFieldType:
     """Something with a length in front: an int16 or int32, or a variable-length number plus one (flexible)."""
 
     __slots__ = ("_length", "name")
@@ -136,29 +136,29 @@ class _Sized:
     def bytes_min(self, version: int, flexible: bool) -> int:
         return 1 if flexible else self._length.size
 
-    def _length_reader(self, field: str, flexible: bool, nullable: bool) -> Callable[[Reader], int]:
+    def _length_reader(self, field: str, flexible: bool, nullable: bool) -> Callable[[MessageReader], int]:
         """The length, or −1 for null; null is refused here where the version does not know it."""
         length_size, unpack = self._length.size, self._length.unpack_from
         name = self.name
         lowest = -1 if nullable else 0
 
-        def compact(r: Reader) -> int:
+        def compact(r: MessageReader) -> int:
             start = r.pos
             length = r.uvarint(field) - 1
             if length < lowest:
-                raise Fault(field, start, f"null {name} where this version has none")
+                raise FieldDecodeError(field, start, f"null {name} where this version has none")
             return length
 
-        def plain(r: Reader) -> int:
+        def plain(r: MessageReader) -> int:
             start = r.pos
             if length_size > r.end - start:
-                raise Fault(field, start, f"a length takes {length_size} bytes, {r.end - start} left")
+                raise FieldDecodeError(field, start, f"a length takes {length_size} bytes, {r.end - start} left")
             r.pos = start + length_size
             length: int = unpack(r.data, start)[0]
             if length < lowest:
                 if length == -1:
-                    raise Fault(field, start, f"null {name} where this version has none")
-                raise Fault(field, start, f"negative length {length}")
+                    raise FieldDecodeError(field, start, f"null {name} where this version has none")
+                raise FieldDecodeError(field, start, f"negative length {length}")
             return length
 
         return compact if flexible else plain
@@ -184,29 +184,29 @@ class _Sized:
         return put if nullable else checked
 
 
-class Text(_Sized):
+class TextFieldType(_LengthPrefixedFieldType):
     """UTF-8 text."""
 
     __slots__ = ()
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         read_length = self._length_reader(field, flexible, nullable)
 
-        def read(r: Reader) -> str | None:
+        def read(r: MessageReader) -> str | None:
             length = read_length(r)
             if length < 0:
                 return None
             if length > TEXT_BYTES_MAX:
-                raise Fault(field, r.pos, f"a text of {length} bytes, at most {TEXT_BYTES_MAX} are allowed")
+                raise FieldDecodeError(field, r.pos, f"a text of {length} bytes, at most {TEXT_BYTES_MAX} are allowed")
             start = r.skip(field, length)
             try:
                 return str(r.data[start : start + length], "utf-8")
             except UnicodeDecodeError as error:
-                raise Fault(field, start + error.start, f"not UTF-8: {error.reason}") from None
+                raise FieldDecodeError(field, start + error.start, f"not UTF-8: {error.reason}") from None
 
         return read
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         write_length = self._length_writer(field, flexible, nullable)
 
         def write(out: bytearray, value: str | None) -> None:
@@ -225,7 +225,7 @@ class Text(_Sized):
         return write
 
 
-class Blob(_Sized):
+class BytesFieldType(_LengthPrefixedFieldType):
     """Bytes.  ``shared`` gives a read-only view of the frame instead of a copy: for record sets, which are large."""
 
     __slots__ = ("_shared",)
@@ -234,11 +234,11 @@ class Blob(_Sized):
         super().__init__(name, "i")
         self._shared = shared
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         read_length = self._length_reader(field, flexible, nullable)
         shared = self._shared
 
-        def read(r: Reader) -> Buffer | None:
+        def read(r: MessageReader) -> Buffer | None:
             length = read_length(r)
             if length < 0:
                 return None
@@ -248,7 +248,7 @@ class Blob(_Sized):
 
         return read
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         write_length = self._length_writer(field, flexible, nullable)
 
         def write(out: bytearray, value: Buffer | None) -> None:
@@ -261,32 +261,32 @@ class Blob(_Sized):
         return write
 
 
-text = Text("text", "h")
-blob = Blob("bytes", shared=False)
-record_set = Blob("record set", shared=True)
+text = TextFieldType("text", "h")
+blob = BytesFieldType("bytes", shared=False)
+record_set = BytesFieldType("record set", shared=True)
 
 
-class Array(_Sized):
+class ArrayFieldType(_LengthPrefixedFieldType):
     """Elements of one kind, counted in front."""
 
     __slots__ = ("item",)
 
     object_bytes = 56
 
-    def __init__(self, item: Kind) -> None:
+    def __init__(self, item: FieldType) -> None:
         super().__init__("array", "i")
         self.item = item
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         read_length = self._length_reader(field, flexible, nullable)
         item_bytes_min = self.item.bytes_min(version, flexible)
         assert item_bytes_min > 0, "elements without bytes would make the element count unbounded"
-        if isinstance(self.item, Fixed) and self.item.is_number:
+        if isinstance(self.item, FixedSizeFieldType) and self.item.is_number:
             return _fixed_array_reader(field, self.item, read_length)
         read_item = self.item.reader("", version, flexible, nullable=False)
         item_object_bytes = _SLOT_BYTES + self.item.object_bytes
 
-        def read(r: Reader) -> list[Any] | None:
+        def read(r: MessageReader) -> list[Any] | None:
             length = read_length(r)
             if length < 0:
                 return None
@@ -295,15 +295,15 @@ class Array(_Sized):
             try:
                 for _ in range(length):
                     items.append(read_item(r))  # noqa: PERF401 (a fault needs the number of the element)
-            except Fault as fault:
+            except FieldDecodeError as fault:
                 raise fault.within(f"{field}[{len(items)}]") from None
             return items
 
         return read
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         write_length = self._length_writer(field, flexible, nullable)
-        if isinstance(self.item, Fixed) and self.item.is_number:
+        if isinstance(self.item, FixedSizeFieldType) and self.item.is_number:
             return _fixed_array_writer(field, self.item, write_length)
         write_item = self.item.writer(f"{field}[]", version, flexible, nullable=False)
 
@@ -318,10 +318,12 @@ class Array(_Sized):
         return write
 
 
-def _fixed_array_reader(field: str, kind: Fixed, read_length: Callable[[Reader], int]) -> Read:
+def _fixed_array_reader(
+    field: str, kind: FixedSizeFieldType, read_length: Callable[[MessageReader], int]
+) -> FieldReader:
     """Numbers are unpacked all at once."""
 
-    def read(r: Reader) -> list[Any] | None:
+    def read(r: MessageReader) -> list[Any] | None:
         length = read_length(r)
         if length < 0:
             return None
@@ -332,7 +334,9 @@ def _fixed_array_reader(field: str, kind: Fixed, read_length: Callable[[Reader],
     return read
 
 
-def _fixed_array_writer(field: str, kind: Fixed, write_length: Callable[[bytearray, int], None]) -> Write:
+def _fixed_array_writer(
+    field: str, kind: FixedSizeFieldType, write_length: Callable[[bytearray, int], None]
+) -> FieldWriter:
     def write(out: bytearray, value: list[Any] | None) -> None:
         if value is None:
             write_length(out, -1)

@@ -48,7 +48,7 @@ class MalformedMessage(RemoteProtocolError):
         self.why = why
 
 
-class Fault(Exception):
+class FieldDecodeError(Exception):
     """Why reading stopped; internal, turned into ``MalformedMessage`` where the message's name is known.
 
     The path grows outwards: an array that sees the fault of one of its elements puts its own name in front.
@@ -60,13 +60,13 @@ class Fault(Exception):
         self.offset = offset
         self.why = why
 
-    def within(self, parent: str) -> Fault:
+    def within(self, parent: str) -> FieldDecodeError:
         """The same fault, one level further out."""
         self.field = f"{parent}.{self.field}" if self.field else parent
         return self
 
 
-class Reader:
+class MessageReader:
     """A cursor over one message.  ``end`` moves in while a tagged field is read, so that it cannot read past itself."""
 
     __slots__ = ("data", "end", "items_left", "object_bytes_left", "pos")
@@ -87,9 +87,9 @@ class Reader:
         value = shift = 0
         while True:
             if pos >= self.end:
-                raise Fault(field, start, "the message ends inside a variable-length number")
+                raise FieldDecodeError(field, start, "the message ends inside a variable-length number")
             if pos - start == _UVARINT_BYTES_MAX:
-                raise Fault(field, start, "a variable-length number has more than 5 bytes")
+                raise FieldDecodeError(field, start, "a variable-length number has more than 5 bytes")
             byte = self.data[pos]
             pos += 1
             value |= (byte & 0x7F) << shift
@@ -97,7 +97,7 @@ class Reader:
                 break
             shift += 7
         if value > _UVARINT_MAX:
-            raise Fault(field, start, "a variable-length number has more than 32 bits")
+            raise FieldDecodeError(field, start, "a variable-length number has more than 32 bits")
         self.pos = pos
         return value
 
@@ -105,7 +105,7 @@ class Reader:
         """Move over ``size`` bytes that must be there; gives where they start."""
         start = self.pos
         if size > self.end - start:
-            raise Fault(field, start, f"{size} bytes announced, {self.end - start} left")
+            raise FieldDecodeError(field, start, f"{size} bytes announced, {self.end - start} left")
         self.pos = start + size
         return start
 
@@ -115,17 +115,17 @@ class Reader:
         ``item_object_bytes``: memory of one element without its content.
         """
         if items * item_bytes_min > self.end - self.pos:
-            raise Fault(
+            raise FieldDecodeError(
                 field,
                 self.pos,
                 f"{items} elements of at least {item_bytes_min} bytes announced, {self.end - self.pos} bytes left",
             )
         self.items_left -= items
         if self.items_left < 0:
-            raise Fault(field, self.pos, f"more than {ITEMS_MAX} elements in one message")
+            raise FieldDecodeError(field, self.pos, f"more than {ITEMS_MAX} elements in one message")
         self.object_bytes_left -= items * item_object_bytes
         if self.object_bytes_left < 0:
-            raise Fault(
+            raise FieldDecodeError(
                 field,
                 self.pos,
                 f"{items} elements of at least {item_object_bytes} bytes of memory announced, which is more than "
@@ -135,7 +135,7 @@ class Reader:
     def check_end(self) -> None:
         """Nothing may follow the last field."""
         if self.pos != self.end:
-            raise Fault("", self.pos, f"{self.end - self.pos} bytes after the last field")
+            raise FieldDecodeError("", self.pos, f"{self.end - self.pos} bytes after the last field")
 
 
 def put_uvarint(out: bytearray, value: int) -> None:

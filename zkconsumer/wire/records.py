@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 from zkconsumer.wire import compiled
-from zkconsumer.wire.entries import NO_END, Allowance, Record, codec_of, iter_entries
+from zkconsumer.wire.entries import NO_END, DecompressionBudget, Record, codec_of, iter_entries
 from zkconsumer.wire.records_legacy import read_legacy_entry
 from zkconsumer.wire.records_v2 import read_batch
 
-__all__ = ["DECOMPRESSED_BYTES_MAX", "Record", "Scan", "iter_records", "scan"]
+__all__ = ["DECOMPRESSED_BYTES_MAX", "Record", "RecordSetScan", "iter_records", "scan_record_set"]
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 """What one entry may expand to.  A producer's batch is bounded by the broker's ``message.max.bytes`` *after*
@@ -29,7 +29,7 @@ compression, so the figure is far above what anyone sends, and far below what a 
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class RecordSetScan:
     """What a fetcher must know about a record set.
 
     ``complete_bytes`` and ``entries`` count the complete shallow entries.  ``first_offset`` is the offset in the
@@ -46,7 +46,7 @@ class Scan:
     starts_with_compressed_wrapper: bool = False
 
 
-def scan_record_set(record_set: bytes | memoryview, end_offset: int = NO_END) -> Scan:
+def scan_record_set(record_set: bytes | memoryview, end_offset: int = NO_END) -> RecordSetScan:
     """Where the complete entries of ``record_set`` end, and the offset to fetch next.
 
     The last entry that is looked at is the first one that covers ``end_offset - 1`` or a later offset.
@@ -60,16 +60,16 @@ def scan_record_set(record_set: bytes | memoryview, end_offset: int = NO_END) ->
     attribute ``position`` says how many bytes before are sound.
     """
     flat = flat_bytes(record_set)
-    if compiled.RECORDS is not None:
-        found = compiled.RECORDS.scan(flat, end_offset)
+    if compiled.RECORD_DECODER is not None:
+        found = compiled.RECORD_DECODER.scan(flat, end_offset)
         if found is not None:
             complete_bytes, entries, first_offset, next_offset, is_wrapper = found
             truncated = complete_bytes < len(flat)
-            return Scan(complete_bytes, entries, first_offset, next_offset, truncated, is_wrapper)
+            return RecordSetScan(complete_bytes, entries, first_offset, next_offset, truncated, is_wrapper)
     return _scan_in_python(flat, end_offset)
 
 
-def _scan_in_python(flat: bytes | memoryview, end_offset: int) -> Scan:
+def _scan_in_python(flat: bytes | memoryview, end_offset: int) -> RecordSetScan:
     """The same in Python, which raises the errors."""
     entries = 0
     complete_bytes = 0
@@ -84,7 +84,9 @@ def _scan_in_python(flat: bytes | memoryview, end_offset: int) -> Scan:
         next_offset = entry.last_offset + 1
         if entry.last_offset >= end_offset - 1:
             break
-    return Scan(complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat), starts_with_wrapper)
+    return RecordSetScan(
+        complete_bytes, entries, first_offset, next_offset, complete_bytes < len(flat), starts_with_wrapper
+    )
 
 
 def iter_records(
@@ -95,8 +97,8 @@ def iter_records(
     end_offset: int = NO_END,
     left_out: Collection[int] = (),
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-    tally: Tally | None = None,
-    allowance: Allowance | None = None,
+    tally: RecordCounter | None = None,
+    allowance: DecompressionBudget | None = None,
 ) -> Iterator[Record]:
     """The records with ``start_offset`` <= offset < ``end_offset``, in strictly increasing order of offset.
 
@@ -109,7 +111,7 @@ def iter_records(
     are verified.
 
     ``allowance``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
-    together; ``ExpandsTooFar``, a kind of ``InvalidMessageException``, when it does not suffice.
+    together; ``DecompressionLimitError``, a kind of ``InvalidMessageException``, when it does not suffice.
 
     ``tally`` is raised after some dozen records, and by the rest of an entry when it is finished, or the iterator
     dropped in the middle of it: to count each record would cost each record.
@@ -121,7 +123,7 @@ def iter_records(
     """
     flat = flat_bytes(record_set)
     offset_before = -1
-    tally = Tally() if tally is None else tally
+    tally = RecordCounter() if tally is None else tally
     if end_offset <= 0:
         return
     for entry in iter_entries(flat):

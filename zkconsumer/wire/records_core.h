@@ -436,11 +436,11 @@ static bool zk_enter(zk_cursor *c, const uint8_t *body, int64_t body_bytes) {
     return true;
 }
 
-/* Reads up to `most` rows, and none that begins more than `bytes_most` bytes behind the first.  All of them belong to
+/* Reads up to `most` rows, and none that begins more than `max_bytes` bytes behind the first.  All of them belong to
  * one buffer: to the expanded payload when the cursor is inside of one, else to the record set. */
-static zk_stop zk_read(zk_cursor *c, zk_row *rows, int64_t most, int64_t bytes_most, int64_t *count) {
+static zk_stop zk_read(zk_cursor *c, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *count) {
     int64_t filled = 0, from = c->inside == ZK_NO_ENTRY ? c->position : c->at;
-    int64_t near = bytes_most < INT64_MAX - from ? from + bytes_most : INT64_MAX;
+    int64_t near = max_bytes < INT64_MAX - from ? from + max_bytes : INT64_MAX;
     *count = 0;
     for (;;) {
         if (c->inside == ZK_PENDING) return ZK_PACKED;

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import (
     ENTRY_PREFIX_BYTES,
@@ -23,11 +23,11 @@ from zkconsumer.wire.entries import (
     MESSAGE_BYTES_MIN,
     NO_END,
     OFFSET_AND_SIZE,
-    Entry,
+    LogEntry,
     Record,
-    invalid_entry_error,
     corrupt_entry_error,
     corrupt_record_error,
+    invalid_entry_error,
 )
 
 _CODEC_MASK = 0x07
@@ -41,12 +41,12 @@ _HEADER_1 = Struct(">bqi")
 
 def read_legacy_entry(
     record_set: bytes | memoryview,
-    entry: Entry,
+    entry: LogEntry,
     offset_before: int,
     start_offset: int,
     check_crcs: bool,
     decompressed_bytes_max: int,
-    tally: Tally,
+    tally: RecordCounter,
     *,
     end_offset: int = NO_END,
 ) -> Iterator[Record]:
@@ -72,18 +72,18 @@ def read_legacy_entry(
 
 
 def open_wrapper(
-    record_set: bytes | memoryview, entry: Entry, check_crcs: bool, decompressed_bytes_max: int
+    record_set: bytes | memoryview, entry: LogEntry, check_crcs: bool, decompressed_bytes_max: int
 ) -> tuple[bytes, int | None]:
     """The message set inside a compressed message, and the append time that goes before its messages' own, or None.
 
-    Raises as ``read_entry`` does; what is inside is not looked at.
+    Raises as ``read_legacy_entry`` does; what is inside is not looked at.
     """
     body = _checked(record_set, entry, check_crcs)
     attributes, timestamp, _, value = _fields(body, entry)
     return _decompressed_set(body, attributes, timestamp, value, entry, decompressed_bytes_max)
 
 
-def _checked(record_set: bytes | memoryview, entry: Entry, check_crcs: bool) -> bytes:
+def _checked(record_set: bytes | memoryview, entry: LogEntry, check_crcs: bool) -> bytes:
     """The entry from its magic on."""
     body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
     if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
@@ -92,14 +92,14 @@ def _checked(record_set: bytes | memoryview, entry: Entry, check_crcs: bool) -> 
 
 
 def _decompressed_set(
-    body: bytes, attributes: int, timestamp: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int
+    body: bytes, attributes: int, timestamp: int, value: bytes | None, entry: LogEntry, decompressed_bytes_max: int
 ) -> tuple[bytes, int | None]:
     inner = _decompress(attributes & _CODEC_MASK, value, entry, decompressed_bytes_max)
     is_append_time = body[0] == 1 and attributes & _LOG_APPEND_TIME
     return inner, timestamp if is_append_time else None
 
 
-def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | None]:
+def _fields(body: bytes, entry: LogEntry) -> tuple[int, int, bytes | None, bytes | None]:
     """Attributes, timestamp (-1 in format 0), key and value of a message, from its magic on.
 
     Bytes after the value are let pass: the checksum covers them, and every release lets them pass.
@@ -130,7 +130,7 @@ def _fields(body: bytes, entry: Entry) -> tuple[int, int, bytes | None, bytes | 
     return attributes, timestamp, key, value
 
 
-def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_bytes_max: int) -> bytes:
+def _decompress(codec: int, value: bytes | None, entry: LogEntry, decompressed_bytes_max: int) -> bytes:
     if value is None:
         raise corrupt_entry_error(entry, "a compressed message without a value")
     try:
@@ -139,7 +139,7 @@ def _decompress(codec: int, value: bytes | None, entry: Entry, decompressed_byte
         raise invalid_entry_error(type(error), entry, str(error)) from error
 
 
-def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
+def _shift(inner: bytes, entry: LogEntry, offset_before: int) -> int:
     """What must be added to the offsets inside a wrapper to make them absolute.
 
     Walks all inner headers and keeps none of them, so a wrapper of millions of empty messages costs no memory.
@@ -165,18 +165,20 @@ def _shift(inner: bytes, entry: Entry, offset_before: int) -> int:
     shift = entry.offset - last if entry.magic == 1 else 0
     if shift < 0 or last + shift > entry.offset or first + shift <= offset_before:
         offsets = f"{first + shift} to {last + shift}"
-        raise corrupt_entry_error(entry, f"offsets {offsets} inside do not fit between {offset_before} and {entry.offset}")
+        raise corrupt_entry_error(
+            entry, f"offsets {offsets} inside do not fit between {offset_before} and {entry.offset}"
+        )
     return shift
 
 
 def _inner_records(
     inner: bytes,
-    entry: Entry,
+    entry: LogEntry,
     shift: int,
     append_time: int | None,
     span: range,
     check_crcs: bool,
-    tally: Tally,
+    tally: RecordCounter,
 ) -> Iterator[Record]:
     """The records of a wrapper; ``append_time`` is the wrapper's, and goes before those of the messages."""
     crc32 = zlib.crc32

@@ -21,9 +21,16 @@ from struct import Struct, error
 import google_crc32c
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 from zkconsumer.wire import compression
-from zkconsumer.wire.entries import NO_END, Allowance, Entry, Record, invalid_entry_error, corrupt_entry_error
+from zkconsumer.wire.entries import (
+    NO_END,
+    DecompressionBudget,
+    LogEntry,
+    Record,
+    corrupt_entry_error,
+    invalid_entry_error,
+)
 
 TALLY_STEP = 64
 """After how many records of a batch they are counted: one by one would cost each of them."""
@@ -46,18 +53,18 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 def read_batch(
     record_set: bytes | memoryview,
-    entry: Entry,
+    entry: LogEntry,
     start_offset: int,
     check_crcs: bool,
     decompressed_bytes_max: int,
-    tally: Tally,
-    allowance: Allowance | None = None,
+    tally: RecordCounter,
+    allowance: DecompressionBudget | None = None,
     *,
     end_offset: int = NO_END,
 ) -> Iterator[Record]:
     """The records of one batch with ``start_offset`` <= offset < ``end_offset``; none of a control batch.
 
-    ``allowance``: what a compressed batch is charged to; ``ExpandsTooFar`` when it does not suffice.
+    ``allowance``: what a compressed batch is charged to; ``DecompressionLimitError`` when it does not suffice.
 
     Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
     """
@@ -89,7 +96,7 @@ def read_batch(
     yield from _records(body, position, count, entry, base_timestamp, append_time, span, tally, allowance)
 
 
-def read_control_type(record_set: bytes | memoryview, entry: Entry) -> int | None:
+def read_control_type(record_set: bytes | memoryview, entry: LogEntry) -> int | None:
     """The type of the control record in a control batch (KIP-98): 0 ends an aborted transaction, 1 a committed one.
 
     None when the batch holds no such record; the record reader says why when it reads the batch.
@@ -107,12 +114,14 @@ def read_control_type(record_set: bytes | memoryview, entry: Entry) -> int | Non
         return None
 
 
-def _check_budget(allowance: Allowance, entry: Entry) -> None:
+def _check_budget(allowance: DecompressionBudget, entry: LogEntry) -> None:
     if allowance.items < 0:
-        raise invalid_entry_error(compression.ExpandsTooFar, entry, "a compressed batch holds too many records and headers")
+        raise invalid_entry_error(
+            compression.DecompressionLimitError, entry, "a compressed batch holds too many records and headers"
+        )
 
 
-def _decompress(codec: int, covered: bytes, entry: Entry, decompressed_bytes_max: int) -> bytes:
+def _decompress(codec: int, covered: bytes, entry: LogEntry, decompressed_bytes_max: int) -> bytes:
     try:
         payload = memoryview(covered)[_COVERED_HEADER.size :]
         return bytes(compression.decompress(codec, payload, 2, decompressed_bytes_max))
@@ -124,12 +133,12 @@ def _records(
     body: bytes,
     position: int,
     count: int,
-    entry: Entry,
+    entry: LogEntry,
     base_timestamp: int,
     append_time: int | None,
     span: range,
-    tally: Tally,
-    allowance: Allowance | None,
+    tally: RecordCounter,
+    allowance: DecompressionBudget | None,
 ) -> Iterator[Record]:
     """The hot loop.  Varints of one and two bytes are read in place (keys are short: of one): a call costs more
     than the rest of a field.
@@ -180,7 +189,9 @@ def _records(
                         delta, position = _read_long_varint(body, position, delta)
                 offset = base_offset + (delta >> 1)
                 if delta & 1 or not offset_before < offset <= last_offset:
-                    raise corrupt_entry_error(entry, f"a record after offset {offset_before} has none of those up to {last_offset}")
+                    raise corrupt_entry_error(
+                        entry, f"a record after offset {offset_before} has none of those up to {last_offset}"
+                    )
                 if offset >= end_offset:
                     unread += 1
                     return
@@ -221,7 +232,9 @@ def _records(
                 if append_time is not None:
                     timestamp = append_time
                 elif not _TIMESTAMP_MIN <= timestamp <= _TIMESTAMP_MAX:
-                    raise corrupt_entry_error(entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits")
+                    raise corrupt_entry_error(
+                        entry, f"the timestamp of the record with offset {offset} does not fit in 64 bits"
+                    )
                 yield Record(offset, timestamp, timestamp_type, key, value, headers)
             tally.count += _read + 1 - unread - counted
             counted = _read + 1 - unread
@@ -240,7 +253,7 @@ def _records(
 
 
 def _headers(
-    body: bytes, position: int, size: int, entry: Entry
+    body: bytes, position: int, size: int, entry: LogEntry
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     """The headers of a record, ``size`` being the first byte of their count, and the position after them.
 

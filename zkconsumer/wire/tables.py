@@ -22,40 +22,40 @@ from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.types import Tally
+from zkconsumer.types import RecordCounter
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import varint
-from zkconsumer.wire.entries import NO_END, Entry, Record, invalid_entry_error, iter_entries
+from zkconsumer.wire.entries import NO_END, LogEntry, Record, invalid_entry_error, iter_entries
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, flat_bytes
 from zkconsumer.wire.records_legacy import read_legacy_entry
 from zkconsumer.wire.records_v2 import read_batch
 
-Data: TypeAlias = bytes | bytearray | memoryview
+TableData: TypeAlias = bytes | bytearray | memoryview
 
 ROW = Struct("=qqiiiiiiii")
 """One row: offset, timestamp (ms since 1970), start and length of the key, start and length of the value, where the
 headers start and end, their number, type of the timestamp.  A length of -1 is null."""
 
 NO_LIMIT = 2**62
-"""For ``bytes_most``: only the number of rows ends a table."""
+"""For ``max_bytes``: only the number of rows ends a table."""
 
 JOINED_BYTES_MAX = 128 * 1024
 """Stays in a core's cache, and is as much as ``table_delivery.TABLE_ROWS`` records of 100 bytes.  A batch of a producer
 with default settings has 16 KB, so some of them are joined when they have been compressed."""
 
-REFUSED = (InvalidMessageException, UnsupportedCodec)
+DECODE_ERRORS = (InvalidMessageException, UnsupportedCodec)
 
 REFERENCE_BYTES_MAX = 1 << 26
 """About how many bytes of keys, values and headers a table holds that the reference has read."""
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """Records of one partition, in order of offset: ``size`` rows in ``rows``, whose positions are bytes of ``data``.
 
     Valid until the next table is asked for: the buffer ``rows`` is used again, ``data`` is not.
     """
 
-    data: Data
+    data: TableData
     rows: bytearray
     size: int
 
@@ -69,18 +69,18 @@ def read_tables(
     *,
     end_offset: int = NO_END,
     left_out: Collection[int] = (),
-    bytes_most: int = NO_LIMIT,
-    joined_most: int = JOINED_BYTES_MAX,
+    max_bytes: int = NO_LIMIT,
+    joined_bytes_max: int = JOINED_BYTES_MAX,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     with_instructions: bool = True,
-) -> Iterator[Table]:
+) -> Iterator[RecordTable]:
     """The records with ``start_offset`` <= offset < ``end_offset``, in tables that are not empty.
 
-    ``decoder``: ``compiled.RECORDS``.  ``rows``: filled again for each table; its size, a multiple of ``ROW.size``,
-    bounds the number of rows.  ``bytes_most``: no record of a table begins that many bytes behind the first one.
-    ``joined_most``: small compressed entries that follow each other become one table, whose data is a copy of at most
-    that many bytes; entries of more than a quarter of it are not joined.
-    ``left_out``: as for ``iter_records``.  ``with_instructions`` False: checksums without the processor's instructions.
+    ``decoder``: ``compiled.RECORD_DECODER``.  ``rows``: filled again for each table; its size, a multiple of
+    ``ROW.size``, bounds the number of rows.  ``max_bytes``: no record of a table begins that many bytes behind the
+    first one. ``joined_bytes_max``: small compressed entries that follow each other become one table, whose data is a
+    copy of at most that many bytes; entries of more than a quarter of it are not joined. ``left_out``: as for
+    ``iter_records``. ``with_instructions`` False: checksums without the processor's instructions.
 
     Raises as ``records.iter_records`` does, after the table with the records before the error.
     """
@@ -88,17 +88,17 @@ def read_tables(
     positions = array("q", sorted(left_out)) if left_out else None
     cursor = decoder.Cursor(
         flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
-        compression.BLOCKS, REFUSED, decompressed_bytes_max, joined_most,
+        compression.BLOCK_DECODERS, DECODE_ERRORS, decompressed_bytes_max, joined_bytes_max,
     )  # fmt: skip
     end, odd, next_table = decoder.END, decoder.ODD, cursor.table
     while True:
         try:
-            data, count = next_table(rows, bytes_most)
-        except REFUSED as error:
-            raise invalid_entry_error(type(error), Entry(*cursor.entry), str(error)) from error
+            data, count = next_table(rows, max_bytes)
+        except DECODE_ERRORS as error:
+            raise invalid_entry_error(type(error), LogEntry(*cursor.entry), str(error)) from error
         stop = cursor.stop
         if count:
-            yield Table(data, rows, count)
+            yield RecordTable(data, rows, count)
             # The next entry is expanded now.
             del data
         if stop == end:
@@ -119,14 +119,14 @@ class _Limits(NamedTuple):
 
 def _read_in_python(
     flat: bytes | memoryview, position: int, offset_before: int, limits: _Limits, rows: bytearray
-) -> Iterator[Table]:
+) -> Iterator[RecordTable]:
     """The records of the entry at ``position``; raises its error behind the records before it."""
     entry = next(iter_entries(flat, position, offset_before), None)
     if entry is None:
         return
     # An entry that ends below the start offset is not opened.  This one may be damaged behind its last record.
     start = min(limits.start_offset, entry.last_offset)
-    most, tally = limits.decompressed_bytes_max, Tally()
+    most, tally = limits.decompressed_bytes_max, RecordCounter()
     if entry.magic < 2:
         records = read_legacy_entry(
             flat, entry, offset_before, start, limits.check_crcs, most, tally, end_offset=limits.end_offset
@@ -137,7 +137,7 @@ def _read_in_python(
     yield from tables_from_records((record for record in records if record.offset >= limits.start_offset), rows)
 
 
-def tables_from_records(records: Iterable[Record], rows: bytearray) -> Iterator[Table]:
+def tables_from_records(records: Iterable[Record], rows: bytearray) -> Iterator[RecordTable]:
     """Tables of records that were read one by one; all bytes are copied.
 
     An error of ``records`` is raised behind the table with the records before it.
@@ -147,13 +147,13 @@ def tables_from_records(records: Iterable[Record], rows: bytearray) -> Iterator[
     while failure is None:
         try:
             record = next(iterator, None)
-        except REFUSED as error:
+        except DECODE_ERRORS as error:
             record, failure = None, error
         if record is not None:
             _put(record, data, rows, count)
             count += 1
         if count and (record is None or (count + 1) * ROW.size > len(rows) or len(data) >= REFERENCE_BYTES_MAX):
-            yield Table(data, rows, count)
+            yield RecordTable(data, rows, count)
             data, count = bytearray(), 0
         if record is None and failure is None:
             return

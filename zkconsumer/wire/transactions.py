@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from zkconsumer.wire.entries import Entry, iter_entries
+from zkconsumer.wire.entries import LogEntry, iter_entries
 from zkconsumer.wire.records_v2 import read_control_type
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
 
@@ -52,5 +52,5 @@ def aborted_batches(record_set: bytes | memoryview, aborted: Sequence[AbortedTra
     return found
 
 
-def _is_abort(record_set: bytes | memoryview, entry: Entry) -> bool:
+def _is_abort(record_set: bytes | memoryview, entry: LogEntry) -> bool:
     return read_control_type(record_set, entry) == ABORT

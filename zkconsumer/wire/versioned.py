@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.kinds import fixed_reader, int16
-from zkconsumer.wire.primitives import Buffer, Fault, MalformedMessage, Reader
+from zkconsumer.wire.primitives import Buffer, FieldDecodeError, MalformedMessage, MessageReader
 from zkconsumer.wire.schemas.table import decoder, encoder
 
 C = TypeVar("C")
@@ -22,8 +22,8 @@ _read_version = fixed_reader(["version"], [int16])
 def version_of(name: str, data: Buffer) -> int:
     """The version in front.  ``MalformedMessage``: fewer than two bytes; the text has ``name``."""
     try:
-        (version,) = _read_version(Reader(data))
-    except Fault as fault:
+        (version,) = _read_version(MessageReader(data))
+    except FieldDecodeError as fault:
         raise malformed_message(name, fault) from None
     return int(version)
 
@@ -41,12 +41,12 @@ def decode_body(
 
     ``may_have_more``: bytes after the last field are passed over.  ``MalformedMessage`` for everything else.
     """
-    reader = Reader(data, _VERSION.size)
+    reader = MessageReader(data, _VERSION.size)
     try:
         body = decoder(cls, version, version >= flexible_from)(reader)
         if not may_have_more:
             reader.check_end()
-    except Fault as fault:
+    except FieldDecodeError as fault:
         raise malformed_message(f"{name} v{version}", fault) from None
     return body
 
@@ -62,6 +62,6 @@ def encode_versioned(
     return bytes(out)
 
 
-def malformed_message(name: str, fault: Fault) -> MalformedMessage:
+def malformed_message(name: str, fault: FieldDecodeError) -> MalformedMessage:
     """The fault as callers see it."""
     return MalformedMessage(name, fault.field, fault.offset, fault.why)

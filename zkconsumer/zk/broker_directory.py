@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from zkconsumer.errors import MalformedZnode, WorldError
+from zkconsumer.errors import MalformedZnode, UnavailableError
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import PLAINTEXT, parse_broker
-from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
+from zkconsumer.zk.requests import ChildNames, Children, GetMany, NoNode, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class BrokerDirectory:
     def brokers(self) -> list[BrokerAddress]:
         """All that can be connected to, in no order; empty when none is registered.
 
-        Raises ``WorldError`` when ZooKeeper does not answer within the time-out, or with an error.
+        Raises ``UnavailableError`` when ZooKeeper does not answer within the time-out, or with an error.
         """
         [listed] = submit_and_wait(self._store, [Children(paths.BROKER_IDS)], self._timeout_ms)
         if isinstance(listed, NoNode):
             return []
-        if not isinstance(listed, ChildrenOf):
-            raise WorldError(f"{paths.BROKER_IDS}: {listed}")
+        if not isinstance(listed, ChildNames):
+            raise UnavailableError(f"{paths.BROKER_IDS}: {listed}")
         numbers = [number for name in listed.names if (number := paths.partition_number(name)) is not None]
         if not numbers:
             return []
@@ -57,7 +57,7 @@ class BrokerDirectory:
         found = (
             self._address(number, node.data)
             for number, node in zip(numbers, nodes, strict=True)
-            if isinstance(node, Node)
+            if isinstance(node, ZnodeData)
         )
         return [address for address in found if address is not None]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import BrokerAddress
-from zkconsumer.zk.java_json import Json, Reader, Refused, is_int32, read_object
+from zkconsumer.zk.java_json import JavaJsonError, Json, JsonReaderKind, is_int32, read_object
 from zkconsumer.zk.paths import PARTITION_MAX
 
 # As 0.10.2 and later; the earlier ones know fewer characters of a host name.
@@ -25,7 +25,7 @@ PROTOCOLS = frozenset({PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerRegistration:
     """A broker's registration.
 
     ``addresses``: security protocol -> the first address that speaks it.  The original speaks PLAINTEXT only, and one
@@ -48,7 +48,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNode:
+class TopicZnode:
     """A topic's partition numbers, ascending.  ``problem`` is not empty when the node could not be read."""
 
     partitions: tuple[int, ...]
@@ -56,7 +56,7 @@ class TopicNode:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderIsrAndControllerEpoch:
     """Who leads a partition; -1 is nobody.  For tools: the consumer asks brokers."""
 
     leader: int
@@ -65,13 +65,13 @@ class PartitionState:
     controller_epoch: int
 
 
-def parse_broker(broker_id: int, data: bytes) -> Broker:
+def parse_broker(broker_id: int, data: bytes) -> BrokerRegistration:
     """Read ``/brokers/ids/N``, written by any release.  Raises ``MalformedZnode`` when it is not even an object."""
 
-    def decode(members: dict[str, Json], reader: Reader) -> Broker:
+    def decode(members: dict[str, Json], reader: JsonReaderKind) -> BrokerRegistration:
         version, rack = members.get("version"), members.get("rack")
         number = version if isinstance(version, int) and is_int32(version) else 1
-        return Broker(
+        return BrokerRegistration(
             broker_id,
             number,
             _addresses(broker_id, members, number),
@@ -82,15 +82,15 @@ def parse_broker(broker_id: int, data: bytes) -> Broker:
     return read_object(data, decode)
 
 
-def parse_topic(data: bytes) -> TopicNode:
+def parse_topic(data: bytes) -> TopicZnode:
     """Read ``/brokers/topics/T``.  Raises nothing: what cannot be read has no partitions and a problem."""
     try:
         return read_object(data, _topic)
     except MalformedZnode as exc:
-        return TopicNode((), str(exc))
+        return TopicZnode((), str(exc))
 
 
-def parse_partition_state(data: bytes) -> PartitionState:
+def parse_partition_state(data: bytes) -> LeaderIsrAndControllerEpoch:
     """Read ``/brokers/topics/T/partitions/P/state``.  Raises ``MalformedZnode``."""
     return read_object(data, _partition_state)
 
@@ -144,25 +144,25 @@ def _registered(members: dict[str, Json], version: int) -> str:
 # --- topics -----------------------------------------------------------------------------------------------------
 
 
-def _topic(members: dict[str, Json], reader: Reader) -> TopicNode:
+def _topic(members: dict[str, Json], reader: JsonReaderKind) -> TopicZnode:
     partitions = members.get("partitions")
     if partitions is None:
-        return TopicNode((), "no partitions in it")
+        return TopicZnode((), "no partitions in it")
     if not isinstance(partitions, dict):
-        raise Refused("partitions is no JSON object")
+        raise JavaJsonError("partitions is no JSON object")
     numbers = set()
     for name in partitions:
         if _INT.fullmatch(name) is None or not 0 <= int(name) <= PARTITION_MAX:
-            raise Refused(f"{name[:40]!r} is no partition number")
+            raise JavaJsonError(f"{name[:40]!r} is no partition number")
         numbers.add(int(name))
-    return TopicNode(tuple(sorted(numbers)))
+    return TopicZnode(tuple(sorted(numbers)))
 
 
-def _partition_state(members: dict[str, Json], reader: Reader) -> PartitionState:
+def _partition_state(members: dict[str, Json], reader: JsonReaderKind) -> LeaderIsrAndControllerEpoch:
     isr = members.get("isr")
     if not isinstance(isr, list):
-        raise Refused("isr is no JSON array")
-    return PartitionState(
+        raise JavaJsonError("isr is no JSON array")
+    return LeaderIsrAndControllerEpoch(
         _int(members, "leader"),
         _int(members, "leader_epoch"),
         tuple(_as_int("isr", replica) for replica in isr),
@@ -177,4 +177,4 @@ def _int(members: dict[str, Json], key: str) -> int:
 def _as_int(key: str, value: Json) -> int:
     if isinstance(value, int) and is_int32(value):
         return value
-    raise Refused(f"{key} is no int32")
+    raise JavaJsonError(f"{key} is no int32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from zkconsumer.errors import InvalidConfigException, UnsafeName
+from zkconsumer.errors import InvalidConfigException, InvalidNameError
 from zkconsumer.zk.requests import check_path
 
 DEFAULT_PORT = 2181
@@ -36,7 +36,7 @@ def parse_connect(text: str) -> ConnectString:
     chroot = slash + rest if rest else ""
     try:
         check_path(chroot or "/")
-    except UnsafeName as exc:
+    except InvalidNameError as exc:
         raise InvalidConfigException(f"zookeeper.connect: {chroot!r} cannot be a chroot") from exc
     return ConnectString(tuple(_host(server.strip()) for server in servers.split(",")), chroot)
 

@@ -31,12 +31,12 @@ from zkconsumer.zk.requests import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAMES_MAX = 5
+DENIAL_NAMES_MAX = 5
 _VERBS = {PERM_CREATE: "make nodes below", PERM_DELETE: "delete nodes below", PERM_WRITE: "write", PERM_READ: "read"}
 
 
 @dataclass(frozen=True, slots=True)
-class Denial:
+class AclDenial:
     """One node whose list does not let us; ``words`` is empty until the list was looked at."""
 
     path: str
@@ -44,32 +44,32 @@ class Denial:
     message: str = ""
 
 
-def denial_of(refused: Op | Create | Delete) -> Denial:
+def denial_of(refused: Op | Create | Delete) -> AclDenial:
     """The node whose list was asked when this came back with ``NoAuth``."""
     parent = refused.path.rpartition("/")[0] or "/"
     match refused:
         case CreateOp() | Create():
-            return Denial(parent, PERM_CREATE)
+            return AclDenial(parent, PERM_CREATE)
         case DeleteOp() | Delete():
-            return Denial(parent, PERM_DELETE)
+            return AclDenial(parent, PERM_DELETE)
         case SetOp():
-            return Denial(refused.path, PERM_WRITE)
+            return AclDenial(refused.path, PERM_WRITE)
         case CheckOp():
-            return Denial(refused.path, PERM_READ)
+            return AclDenial(refused.path, PERM_READ)
 
 
 @dataclass(slots=True)
-class Denials:
+class DenialCollector:
     """Of one procedure; ``found`` is by path."""
 
-    by_path: dict[str, Denial] = field(default_factory=dict)
+    by_path: dict[str, AclDenial] = field(default_factory=dict)
 
     def add(self, refused: Op | Create | Delete) -> None:
         """This came back with ``NoAuth``."""
         denial = denial_of(refused)
         self.by_path.setdefault(denial.path, denial)
 
-    def nearest_to(self, path: str) -> Denial | None:
+    def nearest_to(self, path: str) -> AclDenial | None:
         """What stands in the way of a node: the denial of itself, or of the nearest node above it."""
         while path:
             if path in self.by_path:
@@ -84,10 +84,10 @@ class Denials:
             return
         answers = yield [GetAcl(denial.path) for denial in dark]
         for denial, answer in zip(dark, answers, strict=True):
-            self.by_path[denial.path] = Denial(denial.path, denial.perm, _words(denial, answer))
+            self.by_path[denial.path] = AclDenial(denial.path, denial.perm, _words(denial, answer))
 
 
-def _words(denial: Denial, answer: Result) -> str:
+def _words(denial: AclDenial, answer: Result) -> str:
     verb = _VERBS[denial.perm]
     if not isinstance(answer, tuple):
         return f"NoAuth: we may not {verb} {denial.path}, and its access control list cannot be read"
@@ -100,4 +100,6 @@ def _names(entries: Sequence[Acl]) -> str:
     names = [
         f"{entry.scheme}:{entry.id.partition(':')[0] if entry.scheme == 'digest' else entry.id}" for entry in entries
     ]
-    return ", ".join(names[:NAMES_MAX]) + (f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else "")
+    return ", ".join(names[:DENIAL_NAMES_MAX]) + (
+        f" and {len(names) - DENIAL_NAMES_MAX} more" if len(names) > DENIAL_NAMES_MAX else ""
+    )

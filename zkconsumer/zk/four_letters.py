@@ -20,7 +20,9 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a-fA-F]+)")
 
 
-def send_four_letter_word(address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None) -> bytes:
+def send_four_letter_word(
+    address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None
+) -> bytes:
     """What one server answers, empty when it does not; raises ``OSError``."""
     timeout_s = timeout_ms / 1000
     heard = bytearray()

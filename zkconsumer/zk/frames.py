@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from zkconsumer.zk.packets import MalformedAnswer
+from zkconsumer.zk.packets import MalformedResponseError
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 _LENGTH = struct.Struct("!i")
 
 
-class Frames:
+class FrameBuffer:
     """Takes bytes as they come, gives whole packets: many may come at once, and one in many parts."""
 
     def __init__(self) -> None:
@@ -26,14 +26,14 @@ class Frames:
     def next(self) -> bytes | None:
         """The next packet without its length; None when it is not there as a whole.
 
-        Raises ``MalformedAnswer`` for a length that no packet has.
+        Raises ``MalformedResponseError`` for a length that no packet has.
         """
         start = self._at + _LENGTH.size
         if start > len(self._data):
             return None
         [length] = _LENGTH.unpack_from(self._data, self._at)
         if not 0 <= length <= FRAME_BYTES_MAX:
-            raise MalformedAnswer(f"a frame of {length} bytes")
+            raise MalformedResponseError(f"a frame of {length} bytes")
         if start + length > len(self._data):
             return None
         self._at = start + length

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core.subscription import allowed_topics
 from zkconsumer.core.topic_filter import PatternNotEvaluable
-from zkconsumer.core.view import Control, GroupView, Subscription
+from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, owner_text, describe_result
+from zkconsumer.zk.procedures import Procedure, describe_result, owner_text
 from zkconsumer.zk.registration import parse_registration
-from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, GetMany, Node, NoNode, Request, StoreError
-from zkconsumer.zk.topics import TopicSource, Unreadable, ZooKeeperTopics, is_usable_topic_name
+from zkconsumer.zk.requests import ChildNames, Children, Exists, Get, GetMany, NoNode, Request, StoreError, ZnodeData
+from zkconsumer.zk.topics import GroupReadError, TopicSource, ZooKeeperTopicSource, is_usable_topic_name
 from zkconsumer.zk.znodes import parse_control
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class GroupReader:
 
     def __init__(self, group: str, topics: TopicSource | None = None) -> None:
         self._group = group
-        self._topics: TopicSource = topics or ZooKeeperTopics()
+        self._topics: TopicSource = topics or ZooKeeperTopicSource()
         self._registrations: dict[str, Registration | MalformedZnode] = {}
-        self._control: Control | None = None
+        self._control: GroupControl | None = None
         self._control_known = False
         self._invalidated_during_read: set[str] | None = None
         self._disconnect_count = 0
@@ -70,13 +70,13 @@ class GroupReader:
         self._control_known = False
 
     def read(
-        self, own: Subscription, *, whole_group: bool, with_owners: bool, owners_max: int | None = None
+        self, own: TopicSubscription, *, whole_group: bool, with_owners: bool, owners_max: int | None = None
     ) -> Procedure[GroupView | str]:
         """The group as it is now, or why it could not be read; the arguments as in ``core.commands.ReadGroup``."""
         fired = self._invalidated_during_read = set()
         try:
             return (yield from self._read(own, whole_group, with_owners, owners_max))
-        except Unreadable as error:
+        except GroupReadError as error:
             return str(error)
         finally:
             # A reading that waited for Kafka may end in the middle of the next one, of another session.
@@ -86,18 +86,18 @@ class GroupReader:
                 self.invalidate(path)
 
     def _read(
-        self, own: Subscription, whole_group: bool, with_owners: bool, owners_max: int | None
+        self, own: TopicSubscription, whole_group: bool, with_owners: bool, owners_max: int | None
     ) -> Procedure[GroupView]:
         breaks = self._disconnect_count
         members = yield from self._read_members()
-        subscriptions: dict[str, Subscription] = {}
+        subscriptions: dict[str, TopicSubscription] = {}
         left_out: dict[str, str] = {}
         for member in members:
             registration = self._registrations[member]
             if isinstance(registration, MalformedZnode):
                 left_out[member] = str(registration)
             else:
-                subscriptions[member] = Subscription(registration.pattern, registration.subscription)
+                subscriptions[member] = TopicSubscription(registration.pattern, registration.subscription)
         concerned = [own, *subscriptions.values()] if whole_group else [own]
         # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
         needs_all = any(subscription.is_filter for subscription in concerned)
@@ -108,7 +108,7 @@ class GroupReader:
         found = {topic: numbers for topic in sorted(wanted) if (numbers := partitions.get(topic)) is not None}
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._disconnect_count:
-            raise Unreadable("the connection broke while the group was read")
+            raise GroupReadError("the connection broke while the group was read")
         missing = frozenset(wanted - found.keys())
         births = {topic: birth for topic in found if (birth := self._topics.topic_czxids.get(topic)) is not None}
         return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, births)
@@ -118,39 +118,39 @@ class GroupReader:
         [listed] = yield [Children(paths.ids(self._group), watch=True)]
         if isinstance(listed, NoNode):
             return []
-        if not isinstance(listed, ChildrenOf):
-            raise Unreadable(describe_result(listed))
+        if not isinstance(listed, ChildNames):
+            raise GroupReadError(describe_result(listed))
         present = set(listed.names)
         self._registrations = {name: r for name, r in self._registrations.items() if name in present}
         unread = [name for name in listed.names if name not in self._registrations]
         answers = (yield [Get(f"{paths.ids(self._group)}/{name}", watch=True) for name in unread]) if unread else []
         for name, answer in zip(unread, answers, strict=True):
-            if isinstance(answer, Node):
+            if isinstance(answer, ZnodeData):
                 try:
                     self._registrations[name] = parse_registration(answer.data)
                 except MalformedZnode as error:
                     self._registrations[name] = error
             elif not isinstance(answer, NoNode):
-                raise Unreadable(describe_result(answer))
+                raise GroupReadError(describe_result(answer))
         return [name for name in listed.names if name in self._registrations]
 
-    def _read_control(self) -> Procedure[Control | None]:
+    def _read_control(self) -> Procedure[GroupControl | None]:
         if not self._control_known:
             path = paths.control(self._group)
             [stat] = yield [Exists(path, watch=True)]
             if isinstance(stat, StoreError):
-                raise Unreadable(describe_result(stat))
+                raise GroupReadError(describe_result(stat))
             self._control = None
             if stat is not None:
                 # With a watch of its own: the first one may have fired in between.
                 [node] = yield [Get(path, watch=True)]
-                if not isinstance(node, Node):
-                    raise Unreadable(describe_result(node))
+                if not isinstance(node, ZnodeData):
+                    raise GroupReadError(describe_result(node))
                 try:
                     control = parse_control(node.data)
                 except MalformedZnode as error:
-                    raise Unreadable(str(error)) from error
-                self._control = Control(
+                    raise GroupReadError(str(error)) from error
+                self._control = GroupControl(
                     node.stat.version,
                     control.authority,
                     control.phase,
@@ -168,7 +168,7 @@ class GroupReader:
         owned = [
             TopicPartition(topic, number)
             for topic, answer in zip(names, answers, strict=True)
-            if isinstance(answer, ChildrenOf)
+            if isinstance(answer, ChildNames)
             for number in map(paths.partition_number, answer.names)
             if number is not None
         ]
@@ -178,13 +178,13 @@ class GroupReader:
             owned = owned[:: -(-len(owned) // owners_max)]
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
         assert isinstance(nodes, list), "reading many gives a list"
-        return {tp: owner_text(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, Node)}
+        return {tp: owner_text(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, ZnodeData)}
 
 
-def _subscribed_topics(subscriptions: Iterable[Subscription], all_topics: Sequence[str]) -> set[str]:
+def _subscribed_topics(subscriptions: Iterable[TopicSubscription], all_topics: Sequence[str]) -> set[str]:
     """Every topic that one of them takes; a filter that cannot be evaluated is the planner's to judge."""
     wanted: set[str] = set()
-    filters: dict[tuple[str, str], Subscription] = {}
+    filters: dict[tuple[str, str], TopicSubscription] = {}
     for subscription in subscriptions:
         if subscription.is_filter:
             filters[subscription.pattern, next(iter(subscription.topics))] = subscription

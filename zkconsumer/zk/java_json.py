@@ -34,25 +34,25 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class OddNumber:
+class UnparsedNumber:
     """A number that is no integer, or has more than 19 digits; the text is kept."""
 
     text: str
 
 
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | bool | OddNumber | None"
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | bool | UnparsedNumber | None"
 
-Reader: TypeAlias = Literal["strict", "old", "doubled"]
+JsonReaderKind: TypeAlias = Literal["strict", "old", "doubled"]
 
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class JavaJsonError(Exception):
     """A reader does not take this text, or a decoder does not take this value; the text says why."""
 
 
-def read_object(data: bytes, decode: Callable[[dict[str, Json], Reader], T]) -> T:
-    """The first reading that ``decode`` accepts; it is told whose reading it is, and raises ``Refused`` if not.
+def read_object(data: bytes, decode: Callable[[dict[str, Json], JsonReaderKind], T]) -> T:
+    """The first reading that ``decode`` accepts; it is told whose reading it is, and raises ``JavaJsonError`` if not.
 
     Raises ``MalformedZnode`` with the reasons of all releases.
     """
@@ -65,9 +65,9 @@ def read_object(data: bytes, decode: Callable[[dict[str, Json], Reader], T]) -> 
         try:
             value = read(text)
             if not isinstance(value, dict):
-                raise Refused("not a JSON object")
+                raise JavaJsonError("not a JSON object")
             return decode(value, reader)
-        except Refused as exc:
+        except JavaJsonError as exc:
             reasons.setdefault(str(exc), releases)
         except RecursionError:
             reasons.setdefault("nested too deeply", releases)
@@ -95,31 +95,31 @@ def _check_nesting(text: str) -> None:
 # --- Jackson ----------------------------------------------------------------------------------------------------
 
 
-def _integer(digits: str) -> int | OddNumber:
-    return int(digits) if len(digits) <= 20 else OddNumber(digits)
+def _integer(digits: str) -> int | UnparsedNumber:
+    return int(digits) if len(digits) <= 20 else UnparsedNumber(digits)
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise Refused(f"{name} is no JSON number")
+    raise JavaJsonError(f"{name} is no JSON number")
 
 
-_JACKSON = json.JSONDecoder(parse_int=_integer, parse_float=OddNumber, parse_constant=_no_constant)
+_JACKSON = json.JSONDecoder(parse_int=_integer, parse_float=UnparsedNumber, parse_constant=_no_constant)
 
 
 def read_jackson_json(text: str) -> Json:
-    """As Jackson reads it.  Raises ``Refused``."""
+    """As Jackson reads it.  Raises ``JavaJsonError``."""
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
-        raise Refused("empty")
+        raise JavaJsonError("empty")
     try:
         value: Json = _JACKSON.raw_decode(text, start)[0]
     except json.JSONDecodeError as exc:
-        raise Refused(f"not JSON: {exc.msg} at character {exc.pos}") from exc
+        raise JavaJsonError(f"not JSON: {exc.msg} at character {exc.pos}") from exc
     return value
 
 
 def read_double_escaped_json(text: str) -> Json:
-    """As 1.0.1 and later read what they could not read.  Raises ``Refused``."""
+    """As 1.0.1 and later read what they could not read.  Raises ``JavaJsonError``."""
     return read_jackson_json(text.replace("\\", "\\\\"))
 
 
@@ -132,15 +132,15 @@ _STRING = re.compile(r'"((?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[^"\n\x1a])*+)"')
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
 _NUMBER = re.compile(r"(-?)[\x00-\x19\x1b-\x20]*((?:0|(?!0)\d+)(\.\d*)?([eE][+-]?\d+)?)")
 _PLAIN_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_WORDS: dict[str, Json] = {"true": True, "false": False, "null": None}
+_LITERALS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
 def read_scala_json(text: str) -> Json:
-    """As the releases up to 0.11 read it.  Raises ``Refused``."""
-    reader = _OldReader(text)
+    """As the releases up to 0.11 read it.  Raises ``JavaJsonError``."""
+    reader = _ScalaJsonParser(text)
     reader.skip_blanks()
     if reader.peek() not in ("{", "["):
-        raise Refused("neither an object nor an array" if text else "empty")
+        raise JavaJsonError("neither an object nor an array" if text else "empty")
     value = reader.value()
     reader.skip_blanks()
     if reader.position != len(text):
@@ -148,7 +148,7 @@ def read_scala_json(text: str) -> Json:
     return value
 
 
-class _OldReader:
+class _ScalaJsonParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
@@ -163,8 +163,8 @@ class _OldReader:
         assert blank is not None, "matches nothing at least"
         self.position = blank.end()
 
-    def invalid(self, wanted: str) -> Refused:
-        return Refused(f"not JSON: expected {wanted} at character {self.position}")
+    def invalid(self, wanted: str) -> JavaJsonError:
+        return JavaJsonError(f"not JSON: expected {wanted} at character {self.position}")
 
     def take(self, delimiter: str) -> bool:
         self.skip_blanks()
@@ -184,10 +184,10 @@ class _OldReader:
         if first == "-" or first.isdecimal():
             return self._number()
         word = self._letters()
-        if word not in _WORDS:
+        if word not in _LITERALS:
             raise self.invalid("a value")
         self.position += len(word)
-        return _WORDS[word]
+        return _LITERALS[word]
 
     def _object(self) -> Json:
         members: dict[str, Json] = {}
@@ -235,7 +235,7 @@ class _OldReader:
         is_digits = fraction is None and exponent is None and digits <= "\uffff"
         number = int(sign + digits) if is_digits and len(digits) <= 19 else None
         if number is None or not is_int32(number):
-            raise Refused(f"the number {(sign + digits)[:40]} is no int32")
+            raise JavaJsonError(f"the number {(sign + digits)[:40]} is no int32")
         return number
 
     def _letters(self) -> str:
@@ -258,7 +258,7 @@ def _join_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-_READERS: dict[Reader, tuple[str, Callable[[str], Json]]] = {
+_READERS: dict[JsonReaderKind, tuple[str, Callable[[str], Json]]] = {
     "strict": ("from 1.0 on", read_jackson_json),
     "old": ("up to 0.11", read_scala_json),
     "doubled": ("from 1.0.1 on", read_double_escaped_json),

@@ -6,9 +6,10 @@ a broken connection; it would execute in a new session what was queued for the o
 sent often enough it sends no ping, and then never notices a server that went silent.  And it takes two system calls and
 more for each packet, sent or received: a tenth of a millisecond, where many at a time take a tenth of that.
 
-So all of it runs on one thread of ours.  Its loop waits in ``_Handler.select``, which asks its owner for packets, and
-ends a connection that owes an answer for two thirds of the session time-out (as the Java client does).  ``_Connection``
-sends what waits in one piece, and reads answers and watch events from whatever has come; it hands them on as bytes.
+So all of it runs on one thread of ours.  Its loop waits in ``_KazooHandler.select``, which asks its owner for packets,
+and ends a connection that owes an answer for two thirds of the session time-out (as the Java client does).
+``_KazooConnection`` sends what waits in one piece, and reads answers and watch events from whatever has come; it hands
+them on as bytes.
 
 What this relies on, and no release of kazoo promises (``setup.py`` therefore sets an upper bound, the nightly run
 ``tox -e newest`` goes beyond it, and ``tests/unit/test_dependencies.py`` looks for each of these names):
@@ -46,12 +47,12 @@ from kazoo.protocol.serialization import Connect
 from kazoo.retry import KazooRetry
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.base.threads import StopSignal, Worker, spawn
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.zk.frames import FRAME_BYTES_MAX, Frames
-from zkconsumer.zk.login import LoginRefused, log_in
-from zkconsumer.zk.packets import MalformedAnswer
-from zkconsumer.zk.security import OPEN, Login, ZkSecurity
+from zkconsumer.zk.frames import FRAME_BYTES_MAX, FrameBuffer
+from zkconsumer.zk.login import ZkLoginError, log_in
+from zkconsumer.zk.packets import MalformedResponseError
+from zkconsumer.zk.security import NO_SECURITY, ZkLogin, ZkSecurity
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ GATHER_MS = 1
 that on what it has; answers that are read one by one take a core from it where the two share a machine."""
 
 RESTART_PAUSE_MS = 500
-REFUSED_PAUSE_MS = 5_000
+LOGIN_RETRY_PAUSE_MS = 5_000
 """The pause after a login that was refused: whoever sets it right is a person."""
 
 MULTI_READ_VERSION = (3, 6)
@@ -86,7 +87,7 @@ _XID_MAX = 2**31 - 1
 _VERSION = re.compile(rb"Zookeeper version: (\d+)\.(\d+)(?:\.(\d+))?")
 
 
-class Outgoing(Protocol):
+class OutgoingPacket(Protocol):
     """A packet to be sent, and who is told of its answer."""
 
     @property
@@ -104,7 +105,7 @@ class Outgoing(Protocol):
         """No answer will come."""
 
 
-class Link:
+class ZooKeeperConnection:
     """One session after the other, at the servers ``addresses``.
 
     All callbacks are called on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST, ``feed`` to
@@ -122,12 +123,12 @@ class Link:
         on_state: Callable[[str], None],
         on_watch: Callable[[bytes, int], None],
         on_login_refused: Callable[[str], None],
-        security: ZkSecurity = OPEN,
+        security: ZkSecurity = NO_SECURITY,
     ) -> None:
-        self._handler = _Handler(clock, addresses.count(",") + 1, security.tls)
+        self._handler = _KazooHandler(clock, addresses.count(",") + 1, security.tls)
         self._addresses = addresses
         self._client = _new_client(addresses, session_timeout_ms, self._handler)
-        self._connection = _Connection(self._client, on_watch, security.login, on_login_refused)
+        self._connection = _KazooConnection(self._client, on_watch, security.login, on_login_refused)
         self._client._connection = self._connection
         self._client.add_listener(on_state)
         self._handler.attach(self._client, self._connection, feed)
@@ -167,9 +168,9 @@ class Link:
         """Begin to connect; once."""
         self._client.start_async()
 
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: OutgoingPacket) -> None:
         """Queue a packet behind the others; on the connection's thread, while connected."""
-        packet = _Packet(outgoing)
+        packet = _KazooRequest(outgoing)
         if self._client._queue:
             self._client._queue.append((packet, packet))  # whose bell has been rung already
         else:
@@ -217,13 +218,12 @@ class Link:
         second.close()
 
 
-
-class _Packet:
+class _KazooRequest:
     """As kazoo wants it: its request, and the receiver of its result, in one."""
 
     __slots__ = ("outgoing", "type")
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: OutgoingPacket) -> None:
         self.type = outgoing.opcode
         self.outgoing = outgoing
 
@@ -234,7 +234,7 @@ class _Packet:
         self.outgoing.on_failure(is_session_over=isinstance(exc, SessionExpiredError))
 
 
-class _Connection(ConnectionHandler):  # type: ignore[misc]
+class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection loop, with packets sent, and answers and events read, by us."""
 
     _xid: int
@@ -243,7 +243,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self,
         client: Any,
         read_event: Callable[[bytes, int], None],
-        login: Login | None,
+        login: ZkLogin | None,
         on_login_refused: Callable[[str], None],
     ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
@@ -252,11 +252,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._read_event = read_event
         self._login = login
         self._on_login_refused = on_login_refused
-        self._frames = Frames()
+        self._frames = FrameBuffer()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         timeouts: tuple[float, float] = super()._connect(host, hostip, port)
-        self._frames = Frames()
+        self._frames = FrameBuffer()
         self.is_login_failed = False
         if self._login is not None:
             timeout_s = timeouts[1] / 1000
@@ -267,7 +267,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
                     lambda packet, xid: self._submit(packet, timeout_s, xid),
                     lambda: self._read_header(timeout_s),
                 )
-            except LoginRefused as exc:
+            except ZkLoginError as exc:
                 self.is_login_failed = True
                 self._on_login_refused(f"{host}:{port}: {exc}")
                 raise
@@ -322,7 +322,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             while (frame := self._frames.next()) is not None:
                 if self._read_frame(frame) == CLOSE_RESPONSE:
                     return CLOSE_RESPONSE
-        except (MalformedAnswer, struct.error) as exc:
+        except (MalformedResponseError, struct.error) as exc:
             raise ConnectionDropped(f"bytes that are no packet: {exc}") from exc
         return None
 
@@ -343,17 +343,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         client._pending.popleft()
         if zxid > 0:
             client.last_zxid = zxid
-        packet.outgoing.answer(error, frame, _REPLY_HEADER.size)
+        packet.outgoing.on_response(error, frame, _REPLY_HEADER.size)
         return CLOSE_RESPONSE if packet.type == CLOSE_OPCODE else None
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's environment on one thread: what it waits for, how it connects, where it runs."""
 
     def __init__(self, clock: Clock, servers: int, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._tls = tls
-        self.worker: Worker | None = None
+        self.worker: WorkerThread | None = None
         self._loop_ended: threading.Event | None = None
         self.last_error = ""
         self.server_version: tuple[int, ...] | None = None
@@ -367,7 +367,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self._oldest_pending: object = None
         self._oldest_pending_since_ms = 0
 
-    def attach(self, client: Any, connection: _Connection, feed: Callable[[], None]) -> None:
+    def attach(self, client: Any, connection: _KazooConnection, feed: Callable[[], None]) -> None:
         self._client = client
         self._connection = connection
         self._send_queued = feed
@@ -418,7 +418,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def dispatch_callback(self, callback: Any) -> None:
         """kazoo's own watchers; we leave none."""
 
-    def spawn(self, func: Callable[[], None]) -> Worker:
+    def spawn(self, func: Callable[[], None]) -> WorkerThread:
         ended = self._loop_ended = threading.Event()
 
         def run(stop: StopSignal) -> None:
@@ -444,16 +444,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             stop.wait(RESTART_PAUSE_MS)
             return
         with suppress(OSError):
-            self._wait_for([], [], REFUSED_PAUSE_MS)
+            self._wait_for([], [], LOGIN_RETRY_PAUSE_MS)
 
     def select(self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float) -> Any:
         if len(rlist) == 2:
             return self._wait(rlist, timeout), [], []
         return (*_ready(rlist, wlist, timeout), [])
 
-    def create_connection(
-        self, address: tuple[str, int], *, timeout: float, hostname: str, **_: Any
-    ) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], *, timeout: float, hostname: str, **_: Any) -> socket.socket:
         timeout_ms = max(CONNECT_TIMEOUT_MIN_MS, round(timeout * 1000) // self._servers)
         try:
             version = self._versions.get(address) or self._probe(address, hostname, timeout_ms)
@@ -613,7 +611,7 @@ def _connect_error_message(error: OSError) -> str:
             return error.strerror or str(error)
 
 
-def _new_client(addresses: str, session_timeout_ms: int, handler: _Handler) -> Any:
+def _new_client(addresses: str, session_timeout_ms: int, handler: _KazooHandler) -> Any:
     retry = KazooRetry(
         max_tries=-1,
         delay=RECONNECT_FIRST_S,

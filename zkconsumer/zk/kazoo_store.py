@@ -1,4 +1,4 @@
-"""``ZkStore`` on real servers: a ``Pipeline`` of requests in front of a ``Link`` to them.
+"""``ZkStore`` on real servers: a ``Pipeline`` of requests in front of a ``ZooKeeperConnection`` to them.
 
 any thread                    the connection's thread
 submit --> Pipeline --wake--> feed --> Link --> answers, in the order of the requests --> Pipeline --> done
@@ -19,14 +19,14 @@ from zkconsumer.base.names import check_host_names
 from zkconsumer.errors import (
     ChrootMissing,
     ForkedError,
-    WorldError,
+    UnavailableError,
     ZkAuthenticationFailed,
     ZkConsumerError,
     ZkTimeoutException,
 )
 from zkconsumer.zk.connect_string import parse_connect
 from zkconsumer.zk.four_letters import host_of_session
-from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, Link
+from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, ZooKeeperConnection
 from zkconsumer.zk.login import check_libraries
 from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, store_error_of
 from zkconsumer.zk.pipeline import Pipeline
@@ -34,14 +34,14 @@ from zkconsumer.zk.requests import (
     Exists,
     Request,
     Result,
-    SessionConnected,
-    SessionLost,
-    SessionSuspended,
     StoreEvent,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
     check_path,
     paths_of,
 )
-from zkconsumer.zk.security import OPEN, ZkSecurity, zk_security_of
+from zkconsumer.zk.security import NO_SECURITY, ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 OLDEST_VERSION: Final = (3, 4)
 """The first ZooKeeper with multi."""
 
-CUT_GRACE_MS = 200
+BREAK_GRACE_MS = 200
 """What is added to the time of ``close`` when the connection had to be broken."""
 
 
@@ -63,13 +63,13 @@ class KazooStore:
     """
 
     def __init__(
-        self, connect: str, session_timeout_ms: int, clock: Clock = SYSTEM_CLOCK, *, security: ZkSecurity = OPEN
+        self, connect: str, session_timeout_ms: int, clock: Clock = SYSTEM_CLOCK, *, security: ZkSecurity = NO_SECURITY
     ) -> None:
         check_libraries(security.login)
         self._servers = parse_connect(connect)
         self._security = security
         self._pipeline = Pipeline(self._servers.chroot)
-        self._connection = Link(
+        self._connection = ZooKeeperConnection(
             self._servers.addresses,
             session_timeout_ms,
             clock,
@@ -128,9 +128,11 @@ class KazooStore:
             )
         elif version is not None and version < OLDEST_VERSION:
             text = ".".join(map(str, version))
-            self._start_error = WorldError(f"ZooKeeper {text} at {self._servers.addresses} is too old: 3.4 has multi")
+            self._start_error = UnavailableError(
+                f"ZooKeeper {text} at {self._servers.addresses} is too old: 3.4 has multi"
+            )
         if self._start_error is not None:
-            self.close(CUT_GRACE_MS)
+            self.close(BREAK_GRACE_MS)
             raise self._start_error
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
@@ -154,7 +156,7 @@ class KazooStore:
         self._pipeline.close()
         has_ended = self._connection.stop(timeout_ms)
         if not has_ended and is_first:
-            has_ended = self._connection.break_connection(CUT_GRACE_MS)
+            has_ended = self._connection.break_connection(BREAK_GRACE_MS)
         self._pipeline.fail_in_flight()
         if has_ended and is_first:
             self._connection.close_descriptors()
@@ -178,7 +180,7 @@ class KazooStore:
         if self._is_closing.is_set():
             if not self._is_end_sent and self._connection.is_connected:
                 self._is_end_sent = True
-                self._connection.send(_Own(CLOSE_OPCODE, b"", self._on_ended))
+                self._connection.send(_InternalPacket(CLOSE_OPCODE, b"", self._on_ended))
             return
         if self._is_opening:
             self._is_opening = False
@@ -204,7 +206,7 @@ class KazooStore:
             self._open()
         else:
             opcode, body = encode(Exists("/"), self._servers.chroot)
-            self._connection.send(_Own(opcode, body, self._on_chroot))
+            self._connection.send(_InternalPacket(opcode, body, self._on_chroot))
 
     def _on_login_failed(self, reason: str) -> None:
         if not self._settled.is_set():
@@ -226,7 +228,9 @@ class KazooStore:
                 f"the chroot of {self._servers} does not exist: correct it (zookeeper.connect), or create it"
             )
         else:
-            self._start_error = WorldError(f"ZooKeeper refused to look at the chroot: {store_error_of(error, '/')}")
+            self._start_error = UnavailableError(
+                f"ZooKeeper refused to look at the chroot: {store_error_of(error, '/')}"
+            )
         self._settled.set()
 
     def _on_ended(self, error: int) -> None:
@@ -238,21 +242,21 @@ class KazooStore:
         self._is_usable = True
         self._pipeline.begin_session(session_id)
         self._settled.set()
-        self._notify(SessionConnected(session_id, self._connection.negotiated_timeout_ms, is_new))
+        self._notify(ZkSessionConnected(session_id, self._connection.negotiated_timeout_ms, is_new))
 
     def _suspend(self) -> None:
         was_usable, self._is_usable = self._is_usable, False
         if self._pipeline.on_connection_lost():
             self._connection.forget_version()
         if was_usable:
-            self._notify(SessionSuspended())
+            self._notify(ZkSessionSuspended())
 
     def _session_lost(self) -> None:
         if self._is_usable:  # without a word about a broken connection: kazoo's loop failed
             self._suspend()
         lost, self._announced_session_id = self._announced_session_id, None
         if lost is not None:
-            self._notify(SessionLost(lost))
+            self._notify(ZkSessionLost(lost))
         self._pipeline.end_session()
 
     def _on_watch(self, answer: bytes, at: int) -> None:
@@ -277,7 +281,7 @@ def kazoo_store_factory(config: ConsumerConfig) -> Callable[[str, int], KazooSto
     return partial(KazooStore, security=zk_security_of(config))
 
 
-class _Own:
+class _InternalPacket:
     """A packet of the store itself; when the connection breaks it is sent again with the next, if still wanted."""
 
     def __init__(self, opcode: int, body: bytes, on_answer: Callable[[int], None]) -> None:

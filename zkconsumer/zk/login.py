@@ -17,8 +17,8 @@ from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from zkconsumer.base.kerberos import load_gssapi
 from zkconsumer.errors import UsageError
 from zkconsumer.zk.packets import CODE_OK
-from zkconsumer.zk.sasl import DigestMd5, Gssapi, Mechanism, SaslFailed
-from zkconsumer.zk.security import Digest, Login, SaslDigestMd5, SaslGssapi
+from zkconsumer.zk.sasl import ZkDigestMd5Mechanism, ZkGssapiMechanism, ZkSaslError, ZkSaslMechanism
+from zkconsumer.zk.security import DigestLogin, SaslDigestMd5Login, SaslGssapiLogin, ZkLogin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +33,11 @@ SASL_ROUNDS_MAX = 10
 _INT = struct.Struct("!i")
 
 
-class LoginRefused(AuthFailedError):  # type: ignore[misc]
+class ZkLoginError(AuthFailedError):  # type: ignore[misc]
     """The server does not take us; kazoo ends its loop on it."""
 
 
-class Packet:
+class LoginPacket:
     """Of the login; its text is never that of its content."""
 
     def __init__(self, opcode: int, body: bytes) -> None:
@@ -51,9 +51,9 @@ class Packet:
         return f"Packet({self.type}, [hidden])"
 
 
-def check_libraries(login: Login | None) -> None:
+def check_libraries(login: ZkLogin | None) -> None:
     """Raises ``UsageError`` when a library for this login is not installed."""
-    if isinstance(login, SaslGssapi):
+    if isinstance(login, SaslGssapiLogin):
         try:
             load_gssapi()
         except ImportError as error:
@@ -64,36 +64,36 @@ def check_libraries(login: Login | None) -> None:
 
 
 def log_in(
-    login: Login,
+    login: ZkLogin,
     host: str,
-    submit: Callable[[Packet, int], None],
+    submit: Callable[[LoginPacket, int], None],
     read_answer: Callable[[], tuple[Any, bytes, int]],
 ) -> None:
-    """Log in, or raise ``LoginRefused``; ``submit`` sends a packet under an xid, ``read_answer`` gives the next."""
+    """Log in, or raise ``ZkLoginError``; ``submit`` sends a packet under an xid, ``read_answer`` gives the next."""
     match login:
-        case Digest(user, password):
+        case DigestLogin(user, password):
             _digest(f"{user}:{password}".encode(), submit, read_answer)
-        case SaslDigestMd5(user, password):
-            _sasl(lambda: DigestMd5(SASL_SERVICE, DIGEST_MD5_HOST, user, password), submit, read_answer)
-        case SaslGssapi(principal):
-            _sasl(lambda: Gssapi(SASL_SERVICE, host, principal), submit, read_answer)
+        case SaslDigestMd5Login(user, password):
+            _sasl(lambda: ZkDigestMd5Mechanism(SASL_SERVICE, DIGEST_MD5_HOST, user, password), submit, read_answer)
+        case SaslGssapiLogin(principal):
+            _sasl(lambda: ZkGssapiMechanism(SASL_SERVICE, host, principal), submit, read_answer)
 
 
 def _digest(
-    secret: bytes, submit: Callable[[Packet, int], None], read_answer: Callable[[], tuple[Any, bytes, int]]
+    secret: bytes, submit: Callable[[LoginPacket, int], None], read_answer: Callable[[], tuple[Any, bytes, int]]
 ) -> None:
     body = b"".join((_INT.pack(0), _bytes(b"digest"), _bytes(secret)))
-    submit(Packet(AUTH_OPCODE, body), AUTH_XID)
+    submit(LoginPacket(AUTH_OPCODE, body), AUTH_XID)
     header, _, _ = read_answer()
     if header.xid != AUTH_XID:
         raise ConnectionDropped(f"an answer to {header.xid} where that to the login was due")
     if header.err != CODE_OK:
-        raise LoginRefused(f"the server does not take logins of the scheme digest (error {header.err})")
+        raise ZkLoginError(f"the server does not take logins of the scheme digest (error {header.err})")
 
 
 def _sasl(
-    new_mechanism: Callable[[], Mechanism],
-    submit: Callable[[Packet, int], None],
+    new_mechanism: Callable[[], ZkSaslMechanism],
+    submit: Callable[[LoginPacket, int], None],
     read_answer: Callable[[], tuple[Any, bytes, int]],
 ) -> None:
     challenge: bytes | None = None
@@ -103,24 +103,24 @@ def _sasl(
             token = mechanism.process(challenge)
             if mechanism.is_complete and not token:
                 return
-            submit(Packet(SASL_OPCODE, _bytes(token)), xid)
+            submit(LoginPacket(SASL_OPCODE, _bytes(token)), xid)
             challenge = _challenge(xid, read_answer)
             if mechanism.is_complete:
                 return
             if not challenge:
-                raise LoginRefused("the server says nothing to our SASL login: it is not set up for SASL")
-    except SaslFailed as error:
-        raise LoginRefused(f"the SASL login failed on our side: {error}") from error
-    raise LoginRefused(f"the SASL login did not end within {SASL_ROUNDS_MAX} packets")
+                raise ZkLoginError("the server says nothing to our SASL login: it is not set up for SASL")
+    except ZkSaslError as error:
+        raise ZkLoginError(f"the SASL login failed on our side: {error}") from error
+    raise ZkLoginError(f"the SASL login did not end within {SASL_ROUNDS_MAX} packets")
 
 
 def _challenge(xid: int, read_answer: Callable[[], tuple[Any, bytes, int]]) -> bytes:
     try:
         header, buffer, at = read_answer()
     except ConnectionDropped as error:
-        raise LoginRefused("the server ended the connection on our SASL login: user or password are wrong") from error
+        raise ZkLoginError("the server ended the connection on our SASL login: user or password are wrong") from error
     if header.err != CODE_OK:
-        raise LoginRefused(f"the server refused our SASL login (error {header.err}): user or password are wrong")
+        raise ZkLoginError(f"the server refused our SASL login (error {header.err}): user or password are wrong")
     if header.xid != xid:
         raise ConnectionDropped(f"an answer to {header.xid} where {xid} was due")
     length = _INT.unpack_from(buffer, at)[0] if len(buffer) >= at + _INT.size else 0

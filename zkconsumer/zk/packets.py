@@ -18,11 +18,10 @@ from typing import TypeAlias
 from zkconsumer.zk.requests import (
     OPEN_ACL,
     Acl,
-    AclsRead,
     BadVersion,
     CheckOp,
+    ChildNames,
     Children,
-    ChildrenOf,
     ConnectionLost,
     Create,
     CreateOp,
@@ -31,23 +30,21 @@ from zkconsumer.zk.requests import (
     Exists,
     Get,
     GetAcl,
-    GetAcls,
     GetMany,
+    GetManyAcls,
+    ManyAclsResult,
     Multi,
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
-    NodeAcl,
     NodeExists,
     NoNode,
     NotEmpty,
-    OneResult,
     Op,
     OtherError,
     Request,
     Result,
-    SessionGone,
+    SessionEnded,
     SetAcl,
     SetData,
     SetOp,
@@ -55,11 +52,14 @@ from zkconsumer.zk.requests import (
     StoreError,
     WatchFired,
     WatchKind,
+    ZnodeAcl,
+    ZnodeData,
+    ZnodeResult,
     paths_of,
 )
 
 
-class MalformedAnswer(ValueError):
+class MalformedResponseError(ValueError):
     """A server's bytes are not the answer to what was asked."""
 
 
@@ -93,7 +93,7 @@ _PLAIN_ERRORS: dict[int, type[StoreError]] = {
     -103: BadVersion,
     -110: NodeExists,
     -111: NotEmpty,
-    CODE_SESSION_EXPIRED: SessionGone,
+    CODE_SESSION_EXPIRED: SessionEnded,
 }
 _OTHER_ERRORS = {
     -1: "SystemError",
@@ -132,10 +132,10 @@ _EVENT = struct.Struct("!ii")
 GET_MANY_BYTES_EACH = _MULTI_HEADER.size + _INT.size + _PATH_TAIL.size
 """Bytes of one path's read in a multiRead, besides the path."""
 
-DISTINCT_LISTS_MAX = 1_024
+CACHED_ACLS_MAX = 1_024
 """How many different access control lists are kept: a hundred thousand nodes have a handful of them."""
 
-Packet: TypeAlias = "tuple[Opcode, bytes]"
+EncodedRequest: TypeAlias = "tuple[Opcode, bytes]"
 
 
 def store_error_of(code: int, path: str) -> StoreError:
@@ -147,10 +147,10 @@ def store_error_of(code: int, path: str) -> StoreError:
 # --- requests ---------------------------------------------------------------------------------------------------
 
 
-def encode(request: Request, chroot: str) -> Packet:
+def encode(request: Request, chroot: str) -> EncodedRequest:
     """Opcode and body of one packet.  ``GetMany`` becomes a multiRead: the caller knows whether that may be sent.
 
-    A ``GetAcls`` must have one path: the caller cuts it.
+    A ``GetManyAcls`` must have one path: the caller cuts it.
     """
     match request:
         case Get(path, watch):
@@ -159,9 +159,9 @@ def encode(request: Request, chroot: str) -> Packet:
             return Opcode.EXISTS, _path(chroot, path) + _PATH_TAIL.pack(watch)
         case Children(path, watch):
             return Opcode.CHILDREN2, _path(chroot, path) + _PATH_TAIL.pack(watch)
-        case GetAcl(path) | GetAcls((path,)):
+        case GetAcl(path) | GetManyAcls((path,)):
             return Opcode.GET_ACL, _path(chroot, path)
-        case GetAcls(paths):
+        case GetManyAcls(paths):
             raise ValueError(f"one packet cannot ask for {len(paths)} access control lists")
         case SetAcl(path, acl, version):
             return Opcode.SET_ACL, _path(chroot, path) + _acl(acl) + _INT.pack(version)
@@ -184,7 +184,7 @@ def _member(op: Op, chroot: str) -> bytes:
     return _MULTI_HEADER.pack(opcode, False, -1) + body
 
 
-def _op(op: Op, chroot: str) -> Packet:
+def _op(op: Op, chroot: str) -> EncodedRequest:
     path = _path(chroot, op.path)
     match op:
         case CreateOp(_, data, ephemeral, acl):
@@ -216,24 +216,24 @@ def _acl(acl: tuple[Acl, ...]) -> bytes:
 
 
 def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
-    """The result of a request.  ``error`` is the reply header's.  Raises ``MalformedAnswer``."""
+    """The result of a request.  ``error`` is the reply header's.  Raises ``MalformedResponseError``."""
     if error == CODE_NO_NODE and isinstance(request, Exists):
         return None
     if error != CODE_OK:
         errors = [store_error_of(error, path) for path in paths_of(request)]
-        if isinstance(request, GetAcls):
-            return AclsRead([*errors])
+        if isinstance(request, GetManyAcls):
+            return ManyAclsResult([*errors])
         return [*errors] if isinstance(request, GetMany) else errors[0]
-    if isinstance(request, GetAcls):
-        return AclsRead([_node_acl(answer, at)])
-    reader = _Reader(answer, at)
+    if isinstance(request, GetManyAcls):
+        return ManyAclsResult([_node_acl(answer, at)])
+    reader = _PacketReader(answer, at)
     match request:
         case Get():
             return reader.read_node()
         case Exists() | SetData() | SetAcl():
             return reader.read_stat()
         case Children():
-            return ChildrenOf(reader.read_texts(), reader.read_stat())
+            return ChildNames(reader.read_texts(), reader.read_stat())
         case GetAcl():
             return _node_acl(answer, at).acl
         case GetMany(paths):
@@ -248,7 +248,7 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
 
 def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
     """A watch event; None for one that is about the session, or of a kind that did not exist in 3.8."""
-    reader = _Reader(answer, at)
+    reader = _PacketReader(answer, at)
     kind = _WATCH_KINDS.get(reader.read_int())
     reader.read_int()
     path = reader.read_text()
@@ -257,7 +257,7 @@ def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
     return WatchFired(path[len(chroot) :] or "/", kind)
 
 
-def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
+def _multi(reader: _PacketReader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
     """What failed stands at its place; before it stand zeroes, behind it ``RuntimeInconsistency``."""
     results: list[str | Stat | None] = []
     for index, op in enumerate(ops):
@@ -275,7 +275,7 @@ def _multi(reader: _Reader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
             case DeleteOp() | CheckOp():
                 results.append(None)
     if len(results) != len(ops):
-        raise MalformedAnswer("a multi that failed nowhere and was not done")
+        raise MalformedResponseError("a multi that failed nowhere and was not done")
     return MultiOk(tuple(results))
 
 
@@ -284,24 +284,24 @@ def _stat(values: tuple[int, ...]) -> Stat:
     return Stat(czxid, mzxid, version, cversion, pzxid, owner, children, length, ctime, mtime, aversion)
 
 
-def _node_acl(answer: bytes, at: int) -> NodeAcl:
+def _node_acl(answer: bytes, at: int) -> ZnodeAcl:
     """The whole rest of an answer: a list, and a stat behind it."""
     end = len(answer) - _STAT.size
     if end < at:
-        raise MalformedAnswer("an access control list without a stat behind it")
-    return NodeAcl(_acls_of(answer[at:end]), _stat(_STAT.unpack_from(answer, end)))
+        raise MalformedResponseError("an access control list without a stat behind it")
+    return ZnodeAcl(_acls_of(answer[at:end]), _stat(_STAT.unpack_from(answer, end)))
 
 
-@lru_cache(DISTINCT_LISTS_MAX)
+@lru_cache(CACHED_ACLS_MAX)
 def _acls_of(data: bytes) -> tuple[Acl, ...]:
-    """A list from its bytes; the same object again for the same bytes.  Raises ``MalformedAnswer``."""
-    reader = _Reader(data, 0)
+    """A list from its bytes; the same object again for the same bytes.  Raises ``MalformedResponseError``."""
+    reader = _PacketReader(data, 0)
     found = reader.read_acls()
     reader.check_ended()
     return found
 
 
-class _Reader:
+class _PacketReader:
     """Reads on from ``at``; never beyond the end."""
 
     def __init__(self, answer: bytes, at: int) -> None:
@@ -322,19 +322,19 @@ class _Reader:
         if length <= 0:
             return start
         if start + length > len(self._answer):
-            raise MalformedAnswer(f"{length} bytes announced, {len(self._answer) - start} there")
+            raise MalformedResponseError(f"{length} bytes announced, {len(self._answer) - start} there")
         return start + length
 
     def read_text(self) -> str:
         try:
             return self.read_bytes().decode()
         except UnicodeDecodeError as exc:
-            raise MalformedAnswer("a name that is not UTF-8") from exc
+            raise MalformedResponseError("a name that is not UTF-8") from exc
 
     def read_count(self) -> int:
         count = self.read_int()
         if count > (len(self._answer) - self._at) // _INT.size:
-            raise MalformedAnswer(f"{count} names announced")
+            raise MalformedResponseError(f"{count} names announced")
         return max(0, count)
 
     def read_texts(self) -> list[str]:
@@ -349,30 +349,30 @@ class _Reader:
                 at = self._end_of(start, length)
                 found.append(answer[start:at].decode())
         except UnicodeDecodeError as exc:
-            raise MalformedAnswer("a name that is not UTF-8") from exc
+            raise MalformedResponseError("a name that is not UTF-8") from exc
         except struct.error as exc:
-            raise MalformedAnswer(f"an answer of {len(answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(answer)} bytes ends too soon") from exc
         self._at = at
         return found
 
-    def read_results(self, paths: tuple[str, ...]) -> list[OneResult]:
+    def read_results(self, paths: tuple[str, ...]) -> list[ZnodeResult]:
         """The results of a multiRead: up to a thousand nodes, so in one loop too."""
         answer, at = self._answer, self._at
-        results: list[OneResult] = []
+        results: list[ZnodeResult] = []
         try:
             for path in paths:
                 kind, is_end, _, value = _RESULT_HEADER.unpack_from(answer, at)
                 at += _RESULT_HEADER.size
                 if is_end:
-                    raise MalformedAnswer("fewer results than operations")
+                    raise MalformedResponseError("fewer results than operations")
                 if kind == _ERROR_TYPE:
                     results.append(store_error_of(value, path))
                     continue
                 end = self._end_of(at, value)
-                results.append(Node(answer[at:end], _stat(_STAT.unpack_from(answer, end))))
+                results.append(ZnodeData(answer[at:end], _stat(_STAT.unpack_from(answer, end))))
                 at = end + _STAT.size
         except struct.error as exc:
-            raise MalformedAnswer(f"an answer of {len(answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(answer)} bytes ends too soon") from exc
         self._at = at
         return results
 
@@ -387,22 +387,22 @@ class _Reader:
 
     def check_ended(self) -> None:
         if self._at != len(self._answer):
-            raise MalformedAnswer(f"{len(self._answer) - self._at} bytes too many")
+            raise MalformedResponseError(f"{len(self._answer) - self._at} bytes too many")
 
-    def read_node(self) -> Node:
-        return Node(self.read_bytes(), self.read_stat())
+    def read_node(self) -> ZnodeData:
+        return ZnodeData(self.read_bytes(), self.read_stat())
 
     def read_member(self) -> int:
         """The type of the next result of a multi."""
         kind, is_end, _ = self._unpack(_MULTI_HEADER)
         if is_end:
-            raise MalformedAnswer("fewer results than operations")
+            raise MalformedResponseError("fewer results than operations")
         return int(kind)
 
     def _unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         try:
             values = layout.unpack_from(self._answer, self._at)
         except struct.error as exc:
-            raise MalformedAnswer(f"an answer of {len(self._answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(self._answer)} bytes ends too soon") from exc
         self._at += layout.size
         return values

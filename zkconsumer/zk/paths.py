@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.types import TopicPartition
 
 CONSUMERS = "/consumers"
@@ -59,55 +59,55 @@ its topics for each partition in each rebalance."""
 
 
 def check_group(group: str) -> str:
-    """Give the group id back, or raise ``UnsafeName``: letters, digits, ``.``, ``_``, ``-``; not ``.`` or ``..``."""
+    """Return the group id, or raise ``InvalidNameError``: letters, digits, ``.``, ``_``, ``-``; not ``.`` or ``..``."""
     if not group or group in _DOTS:
-        raise UnsafeName(f"group id {group!r} is not a name")
+        raise InvalidNameError(f"group id {group!r} is not a name")
     return _check_charset("group id", group, NAME_CHARS_MAX)
 
 
 def check_topic(name: str) -> str:
-    """Give the topic back, or raise ``UnsafeName``: as a group id, 1 to 249 characters."""
+    """Give the topic back, or raise ``InvalidNameError``: as a group id, 1 to 249 characters."""
     if not name or name in _DOTS:
-        raise UnsafeName(f"topic {name!r} is not a name")
+        raise InvalidNameError(f"topic {name!r} is not a name")
     return _check_charset("topic", name, TOPIC_CHARS_MAX)
 
 
 def check_query(query: str) -> str:
-    """Give the id of a Spark query back, or raise ``UnsafeName``: as a group id, 1 to 100 characters."""
+    """Give the id of a Spark query back, or raise ``InvalidNameError``: as a group id, 1 to 100 characters."""
     if not query or query in _DOTS:
-        raise UnsafeName(f"query id {query!r} is not a name")
+        raise InvalidNameError(f"query id {query!r} is not a name")
     return _check_charset("query id", query, QUERY_CHARS_MAX)
 
 
 def check_client_id(client_id: str) -> str:
-    """Give the client id back, or raise ``UnsafeName``.  It stands in no path and may be empty."""
+    """Give the client id back, or raise ``InvalidNameError``.  It stands in no path and may be empty."""
     return _check_charset("client id", client_id, NAME_CHARS_MAX)
 
 
 def check_consumer_id(consumer_id: str) -> str:
-    """Give the consumer id back, or raise ``UnsafeName``.
+    """Give the consumer id back, or raise ``InvalidNameError``.
 
     The original does not look at ``consumer.id``, so another member's may hold anything that one path component
     can; that much is asked here.
     """
     is_one = _COMPONENT.fullmatch(consumer_id) is not None and consumer_id not in _DOTS
     if not is_one or len(consumer_id) > NAME_CHARS_MAX:
-        raise UnsafeName(f"consumer id {consumer_id[:200]!r} is not one component of a path")
+        raise InvalidNameError(f"consumer id {consumer_id[:200]!r} is not one component of a path")
     return consumer_id
 
 
 @lru_cache(NAMES_KEPT_MAX)
 def _check_charset(what: str, name: str, chars_max: int) -> str:
     if len(name) > chars_max:
-        raise UnsafeName(f"{what} {name[:50]!r}… has {len(name)} characters, at most {chars_max} are allowed")
+        raise InvalidNameError(f"{what} {name[:50]!r}… has {len(name)} characters, at most {chars_max} are allowed")
     if _KAFKA_NAME.fullmatch(name) is None:
-        raise UnsafeName(f"{what} {name!r} may hold letters, digits, '.', '_' and '-' only")
+        raise InvalidNameError(f"{what} {name!r} may hold letters, digits, '.', '_' and '-' only")
     return name
 
 
 def _check_partition(partition: int) -> int:
     if not 0 <= partition <= PARTITION_MAX:
-        raise UnsafeName(f"partition {partition} is not between 0 and {PARTITION_MAX}")
+        raise InvalidNameError(f"partition {partition} is not between 0 and {PARTITION_MAX}")
     return partition
 
 
@@ -172,7 +172,7 @@ def control(group: str) -> str:
 def control_child(group: str, name: str) -> str:
     """Something that belongs to the control znode; ``name`` is ours: lower case, digits, ``-``."""
     if _CONTROL_CHILD.fullmatch(name) is None:
-        raise UnsafeName(f"{name[:200]!r} is no child of a control znode")
+        raise InvalidNameError(f"{name[:200]!r} is no child of a control znode")
     return f"{control(group)}/{name}"
 
 
@@ -199,7 +199,7 @@ def claims_of_partition(group: str, query: str, at: TopicPartition) -> str:
 def broker(broker_id: int) -> str:
     """Where a broker is registered."""
     if not 0 <= broker_id <= PARTITION_MAX:
-        raise UnsafeName(f"broker id {broker_id} is not between 0 and {PARTITION_MAX}")
+        raise InvalidNameError(f"broker id {broker_id} is not between 0 and {PARTITION_MAX}")
     return f"{BROKER_IDS}/{broker_id}"
 
 

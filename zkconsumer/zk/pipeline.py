@@ -20,22 +20,22 @@ from zkconsumer.zk.packets import (
     CODE_OK,
     CODE_SESSION_EXPIRED,
     GET_MANY_BYTES_EACH,
-    MalformedAnswer,
+    MalformedResponseError,
     decode,
     encode,
 )
 from zkconsumer.zk.requests import (
     PACKET_BYTES_MAX,
-    AclsRead,
     ConnectionLost,
     Get,
-    GetAcls,
     GetMany,
-    Node,
+    GetManyAcls,
+    ManyAclsResult,
     Request,
     Result,
-    SessionGone,
+    SessionEnded,
     StoreError,
+    ZnodeData,
     lost_request_result,
 )
 
@@ -50,17 +50,17 @@ REFILL_PACKETS = WINDOW_PACKETS // 2
 GET_MANY_PATHS_MAX = 1_000
 """Paths in one multiRead; fewer when the answers turn out long."""
 
-MULTI_READ_STRIKES_MAX = 2
+MULTI_READ_FAILURES_MAX = 2
 """Connections in a row that ended over a multiRead, after which none is tried again: behind one address there may be
 servers of several ages."""
 
 
-_NOT_YET = ConnectionLost("/")
-"""In the place of a path of a ``GetMany`` or ``GetAcls`` whose packet has not settled."""
+_UNSETTLED_RESULT = ConnectionLost("/")
+"""In the place of a path of a ``GetMany`` or ``GetManyAcls`` whose packet has not settled."""
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
+class _RequestBatch:
     """One ``submit``."""
 
     session_id: int | None
@@ -70,21 +70,21 @@ class _Batch:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _PendingRequest:
     """One request of a batch; ``parts`` is the number of packets that it still waits for."""
 
-    batch: _Batch
+    batch: _RequestBatch
     index: int
     request: Request
     parts: int = 1
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
-    """One packet.  ``at``: which of the paths of a ``GetMany`` or ``GetAcls`` it begins with."""
+class PacketSlot:
+    """One packet.  ``at``: which of the paths of a ``GetMany`` or ``GetManyAcls`` it begins with."""
 
     pipeline: Pipeline
-    pending: _Asked
+    pending: _PendingRequest
     request: Request
     first_path_index: int | None = None
     opcode: int = 0
@@ -108,9 +108,9 @@ class Pipeline:
         self._lock = threading.Lock()
         self._session_id: int | None = None
         self._is_open = True
-        self._queued: deque[_Asked] = deque()
-        self._split_packets: deque[Slot] = deque()
-        self._in_flight: dict[Slot, None] = {}
+        self._queued: deque[_PendingRequest] = deque()
+        self._split_packets: deque[PacketSlot] = deque()
+        self._in_flight: dict[PacketSlot, None] = {}
         self._is_full = False
         self._get_many_paths = GET_MANY_PATHS_MAX
         self._is_multi_read_doubtful = False
@@ -125,14 +125,14 @@ class Pipeline:
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         """Put a batch behind the others; what is for another session than the current is refused at once."""
-        batch = _Batch(session_id, [None] * len(requests), len(requests), done)
-        asked = [_Asked(batch, index, request) for index, request in enumerate(requests)]
+        batch = _RequestBatch(session_id, [None] * len(requests), len(requests), done)
+        asked = [_PendingRequest(batch, index, request) for index, request in enumerate(requests)]
         with self._lock:
             is_for_us = self._is_open and (session_id is None or session_id == self._session_id)
             if is_for_us:
                 self._queued.extend(asked)
         if not is_for_us:
-            self._settle_all(asked, SessionGone)
+            self._settle_all(asked, SessionEnded)
         if not asked:
             self._call_done([batch])
 
@@ -141,11 +141,11 @@ class Pipeline:
         with self._lock:
             self._is_open = False
             self._session_id = None
-        self._fail_all(SessionGone, in_flight=False)
+        self._fail_all(SessionEnded, in_flight=False)
 
     def fail_in_flight(self) -> None:
         """Refuse what is in flight too: the connection is gone for good."""
-        self._fail_all(SessionGone)
+        self._fail_all(SessionEnded)
 
     # --- the connection's thread
 
@@ -160,7 +160,7 @@ class Pipeline:
             gone = [asked for asked in self._queued if asked.batch.session_id is not None]
             self._queued = deque(asked for asked in self._queued if asked.batch.session_id is None)
             self._session_id = None
-        self._settle_all(gone, SessionGone)
+        self._settle_all(gone, SessionEnded)
 
     def on_connection_lost(self) -> bool:
         """The connection broke: whatever was submitted before has an unknown outcome.
@@ -168,15 +168,15 @@ class Pipeline:
         Also what was not sent yet: behind something unknown in its batch, it must not be done alone.  True when the
         oldest packet without an answer was a multiRead: what answers at that address may not be what it seemed.
         """
-        self._fail_all(ConnectionLost if self._is_open else SessionGone)
+        self._fail_all(ConnectionLost if self._is_open else SessionEnded)
         is_doubtful, self._is_multi_read_doubtful = self._is_multi_read_doubtful, False
         self._multi_read_failures += is_doubtful
         return is_doubtful
 
-    def next_slot(self, *, has_multi_read: bool) -> Slot | None:
+    def next_slot(self, *, has_multi_read: bool) -> PacketSlot | None:
         """The packet to be sent next; None when there is none, or enough of them are under way."""
-        has_multi_read = has_multi_read and self._multi_read_failures < MULTI_READ_STRIKES_MAX
-        empty: list[_Asked] = []
+        has_multi_read = has_multi_read and self._multi_read_failures < MULTI_READ_FAILURES_MAX
+        empty: list[_PendingRequest] = []
         with self._lock:
             while not self._split_packets and self._queued:
                 asked = self._queued.popleft()
@@ -195,8 +195,8 @@ class Pipeline:
             slot.opcode, slot.body = encode(slot.request, self._chroot)
         return slot
 
-    def on_response(self, slot: Slot, error: int, answer: bytes, at: int) -> None:
-        """See ``Slot.answer``."""
+    def on_response(self, slot: PacketSlot, error: int, answer: bytes, at: int) -> None:
+        """See ``PacketSlot.answer``."""
         if isinstance(slot.request, GetMany):
             if error not in (CODE_OK, CODE_CONNECTION_LOSS, CODE_SESSION_EXPIRED):
                 self._split_multi_read(slot)
@@ -206,36 +206,36 @@ class Pipeline:
             self._get_many_paths = max(1, min(GET_MANY_PATHS_MAX, PACKET_BYTES_MAX // max(1, bytes_each)))
         try:
             result = decode(slot.request, error, answer, at)
-        except MalformedAnswer as exc:
+        except MalformedResponseError as exc:
             log.warning("zookeeper-answer-malformed opcode=%s reason=%s", slot.opcode, exc)
             result = lost_request_result(slot.request, ConnectionLost)
         self._settle(slot, result)
 
-    def on_failure(self, slot: Slot, *, is_session_over: bool) -> None:
-        """See ``Slot.fail``."""
+    def on_failure(self, slot: PacketSlot, *, is_session_over: bool) -> None:
+        """See ``PacketSlot.fail``."""
         with self._lock:
             is_oldest = next(iter(self._in_flight), None) is slot
         self._is_multi_read_doubtful |= is_oldest and isinstance(slot.request, GetMany)
         gone = is_session_over or not self._is_open
-        self._settle(slot, lost_request_result(slot.request, SessionGone if gone else ConnectionLost))
+        self._settle(slot, lost_request_result(slot.request, SessionEnded if gone else ConnectionLost))
 
     # --- parts
 
-    def _split(self, asked: _Asked, has_multi_read: bool) -> list[Slot]:
+    def _split(self, asked: _PendingRequest, has_multi_read: bool) -> list[PacketSlot]:
         request = asked.request
-        if isinstance(request, GetAcls):
-            asked.batch.results[asked.index] = AclsRead([_NOT_YET] * len(request.paths))
+        if isinstance(request, GetManyAcls):
+            asked.batch.results[asked.index] = ManyAclsResult([_UNSETTLED_RESULT] * len(request.paths))
             asked.parts = max(1, len(request.paths))
-            return [Slot(self, asked, GetAcls((path,)), at) for at, path in enumerate(request.paths)]
+            return [PacketSlot(self, asked, GetManyAcls((path,)), at) for at, path in enumerate(request.paths)]
         if not isinstance(request, GetMany):
-            return [Slot(self, asked, request)]
-        asked.batch.results[asked.index] = [_NOT_YET] * len(request.paths)
+            return [PacketSlot(self, asked, request)]
+        asked.batch.results[asked.index] = [_UNSETTLED_RESULT] * len(request.paths)
         ends = self._split_points(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
-        slots: list[Slot] = []
+        slots: list[PacketSlot] = []
         start = 0
         for end in ends:
             part = GetMany(request.paths[start:end]) if has_multi_read else Get(request.paths[start])
-            slots.append(Slot(self, asked, part, start))
+            slots.append(PacketSlot(self, asked, part, start))
             start = end
         asked.parts = max(1, len(slots))
         return slots
@@ -253,11 +253,13 @@ class Pipeline:
             count += 1
         return [*ends, len(paths)] if paths else []
 
-    def _split_multi_read(self, slot: Slot) -> None:
+    def _split_multi_read(self, slot: PacketSlot) -> None:
         """A server refused a multiRead as a whole: each path alone, before anything else."""
         assert isinstance(slot.request, GetMany), "only these are cut"
         start = slot.first_path_index or 0
-        parts = [Slot(self, slot.pending, Get(path), start + index) for index, path in enumerate(slot.request.paths)]
+        parts = [
+            PacketSlot(self, slot.pending, Get(path), start + index) for index, path in enumerate(slot.request.paths)
+        ]
         with self._lock:
             if not self._take(slot):
                 return
@@ -266,7 +268,7 @@ class Pipeline:
 
     # --- settling
 
-    def _settle(self, slot: Slot, result: Result) -> None:
+    def _settle(self, slot: PacketSlot, result: Result) -> None:
         with self._lock:
             if not self._take(slot):
                 return
@@ -274,32 +276,32 @@ class Pipeline:
         if is_last:
             self._call_done([slot.pending.batch])
 
-    def _take(self, slot: Slot) -> bool:
+    def _take(self, slot: PacketSlot) -> bool:
         """Out of flight, by whoever comes first; under the lock."""
         if slot not in self._in_flight:
             return False
         del self._in_flight[slot]
         return True
 
-    def _put_part(self, slot: Slot, result: Result) -> list[_Batch]:
+    def _put_part(self, slot: PacketSlot, result: Result) -> list[_RequestBatch]:
         with self._lock:
             is_last = self._store_part(slot, result)
         return [slot.pending.batch] if is_last else []
 
-    def _put(self, asked: _Asked, result: Result) -> list[_Batch]:
+    def _put(self, asked: _PendingRequest, result: Result) -> list[_RequestBatch]:
         """Note a result; gives the batch when it was the last one missing."""
         with self._lock:
             is_last = self._store_result(asked, result)
         return [asked.batch] if is_last else []
 
-    def _store_part(self, slot: Slot, result: Result) -> bool:
+    def _store_part(self, slot: PacketSlot, result: Result) -> bool:
         """See ``_note``; under the lock."""
         at, asked = slot.first_path_index, slot.pending
         if at is None:
             return self._store_result(asked, result)
         whole = asked.batch.results[asked.index]
-        if isinstance(whole, AclsRead):
-            assert isinstance(result, AclsRead), "a GetAcls gives what it read"
+        if isinstance(whole, ManyAclsResult):
+            assert isinstance(result, ManyAclsResult), "a GetManyAcls gives what it read"
             whole.found[at] = result.found[0]
         elif isinstance(slot.request, GetMany):
             assert isinstance(whole, list), "a part belongs to a GetMany"
@@ -307,12 +309,12 @@ class Pipeline:
             whole[at : at + len(result)] = result
         else:
             assert isinstance(whole, list), "a part belongs to a GetMany"
-            assert isinstance(result, Node | StoreError), "a Get gives a node or an error"
+            assert isinstance(result, ZnodeData | StoreError), "a Get gives a node or an error"
             whole[at] = result
         return self._store_result(asked, whole)
 
     @staticmethod
-    def _store_result(asked: _Asked, result: Result) -> bool:
+    def _store_result(asked: _PendingRequest, result: Result) -> bool:
         """Keep a result; True when it was the last one that its batch waited for.  Under the lock."""
         batch = asked.batch
         batch.results[asked.index] = result
@@ -322,11 +324,11 @@ class Pipeline:
         batch.missing -= 1
         return batch.missing == 0
 
-    def _settle_all(self, asked: Iterable[_Asked], kind: type[ConnectionLost] | type[SessionGone]) -> None:
+    def _settle_all(self, asked: Iterable[_PendingRequest], kind: type[ConnectionLost] | type[SessionEnded]) -> None:
         for each in asked:
             self._call_done(self._put(each, lost_request_result(each.request, kind)))
 
-    def _fail_all(self, kind: type[ConnectionLost] | type[SessionGone], *, in_flight: bool = True) -> None:
+    def _fail_all(self, kind: type[ConnectionLost] | type[SessionEnded], *, in_flight: bool = True) -> None:
         with self._lock:
             slots = list(self._in_flight) if in_flight else []
             slots += self._split_packets
@@ -340,7 +342,7 @@ class Pipeline:
         self._settle_all(asked, kind)
 
     @staticmethod
-    def _call_done(batches: Iterable[_Batch]) -> None:
+    def _call_done(batches: Iterable[_RequestBatch]) -> None:
         for batch in batches:
             try:
                 batch.done(batch.results)

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.core.commits import CONTROL_CHANGED
-from zkconsumer.core.events import Claimed, Outcome, StoredOffset
+from zkconsumer.core.events import AcquireResult, StoredOffset, WriteOutcome
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.zk import paths
-from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.denials import DenialCollector
 from zkconsumer.zk.requests import (
     MULTI_OPS_MAX,
     PACKET_BYTES_MAX,
     Acl,
     CheckOp,
+    ChildNames,
     Children,
-    ChildrenOf,
     ConnectionLost,
     Create,
     CreateOp,
@@ -39,18 +39,18 @@ from zkconsumer.zk.requests import (
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
     Op,
     Request,
     Result,
-    SessionGone,
+    SessionEnded,
     SetOp,
     Stat,
     StoreError,
+    ZnodeData,
 )
-from zkconsumer.zk.watched_owners import WatchedOwners
+from zkconsumer.zk.watched_owners import OwnerListCache
 from zkconsumer.zk.znodes import parse_offset, parse_owner
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class AwaitExternal:
     """A step that waits for somebody else than ZooKeeper: ``ask(done)`` starts it; any thread may call ``done``, once.
 
     It gives no results: whoever yields it knows where they are.
@@ -71,14 +71,14 @@ class Elsewhere:
     start: Callable[[Callable[[], None]], None]
 
 
-Procedure = Generator[list[Request] | Elsewhere, list[Result], T]
+Procedure = Generator[list[Request] | AwaitExternal, list[Result], T]
 """What a member does in ZooKeeper: rounds of requests out, their results in."""
 
 ROUNDS_MAX = 3
 OUR_OWNER_VERSION = 1
 """Our claims are a create and a set in one multi, so their data version is exactly 1.  The original never sets."""
 
-FRESH_VERSION = 0
+INITIAL_VERSION = 0
 
 MULTI_BYTES_MAX = PACKET_BYTES_MAX // 2
 """Of what is counted here; the chroot, which the store puts before each path, and a server's own record come on top."""
@@ -89,15 +89,17 @@ OP_BYTES = 64
 ACL_BYTES = 256
 """What a list takes besides: a server keeps ``auth`` as the names that it stands for."""
 
-Plan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
+MultiPlan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
 """Partitions, and what is to be done for each, in the order of one multi."""
 
 
 # --- registration -----------------------------------------------------------------------------------------------
 
 
-def register_member(group: str, consumer: str, data: bytes, session_id: int) -> Procedure[Node | StoreError | None]:
-    """Create our registration: None when it is ours now, the ``Node`` that another session holds, or an error."""
+def register_member(
+    group: str, consumer: str, data: bytes, session_id: int
+) -> Procedure[ZnodeData | StoreError | None]:
+    """Create our registration: None when it is ours now, the ``ZnodeData`` that another session holds, or an error."""
     path = paths.registration(group, consumer)
     for _ in range(ROUNDS_MAX):
         [made] = yield [Create(path, data, ephemeral=True)]
@@ -106,7 +108,7 @@ def register_member(group: str, consumer: str, data: bytes, session_id: int) -> 
                 yield [Create(parent) for parent in paths.parents(path)]
             case NodeExists():
                 [held] = yield [Get(path)]
-                if isinstance(held, Node):
+                if isinstance(held, ZnodeData):
                     return None if held.stat.ephemeral_owner == session_id else held
                 if not isinstance(held, NoNode):
                     assert isinstance(held, StoreError), "a read gives a node or an error"
@@ -122,7 +124,7 @@ def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[S
     """Delete our registration; one that is gone already, or that another session made, is not ours to delete."""
     path = paths.registration(group, consumer)
     [held] = yield [Get(path)]
-    if isinstance(held, Node) and held.stat.ephemeral_owner == session_id:
+    if isinstance(held, ZnodeData) and held.stat.ephemeral_owner == session_id:
         [held] = yield [Delete(path)]
     return held if isinstance(held, StoreError) and not isinstance(held, NoNode) else None
 
@@ -130,7 +132,7 @@ def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[S
 # --- claims -----------------------------------------------------------------------------------------------------
 
 
-class Claims:
+class AcquireOwnershipProcedure:
     """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch.
 
     ``listed``: the lists that need not be read again before the first multi.
@@ -143,11 +145,11 @@ class Claims:
         owners: Mapping[TopicPartition, str],
         control_version: int | None,
         acl: tuple[Acl, ...] | None = None,
-        listed: WatchedOwners | None = None,
+        listed: OwnerListCache | None = None,
     ) -> None:
-        self.results: dict[TopicPartition, Claimed] = {}
-        self._owner_lists = WatchedOwners() if listed is None else listed
-        self.denials = Denials()
+        self.results: dict[TopicPartition, AcquireResult] = {}
+        self._owner_lists = OwnerListCache() if listed is None else listed
+        self.denials = DenialCollector()
         self.unwatched: set[str] = set()
         self._group = group
         self._session_id = session_id
@@ -173,10 +175,10 @@ class Claims:
             return
         for tp, claimed in self.results.items():
             denial = self.denials.nearest_to(paths.owner(self._group, tp))
-            if claimed.outcome is Outcome.FAILED and denial is not None:
-                self.results[tp] = Claimed(Outcome.FAILED, why=denial.message)
+            if claimed.outcome is WriteOutcome.FAILED and denial is not None:
+                self.results[tp] = AcquireResult(WriteOutcome.FAILED, why=denial.message)
 
-    def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
+    def _try(self, plans: list[MultiPlan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
         parents_missing: set[str] = set()
         look = False
@@ -187,18 +189,18 @@ class Claims:
             elif isinstance(answer, MultiFailed):
                 at = (answer.failed - len(self._control)) // 2
                 if answer.failed < len(self._control):
-                    self._set_result(chunk, Outcome.FAILED, CONTROL_CHANGED)
+                    self._set_result(chunk, WriteOutcome.FAILED, CONTROL_CHANGED)
                 elif isinstance(answer.error, NodeExists) and not is_last:
                     look = True
                 elif isinstance(answer.error, NodeExists):
-                    self._set_result([chunk[at]], Outcome.CONFLICT, "another member holds it")
+                    self._set_result([chunk[at]], WriteOutcome.CONFLICT, "another member holds it")
                 else:
                     # The error of one may hide that the parent of another is missing.
                     parents_missing.update(tp.topic for tp in chunk)
                     if isinstance(answer.error, NoAuth):
                         self.denials.add(plan[at][1][(answer.failed - len(self._control)) % 2])
                     if is_last or not isinstance(answer.error, NoNode):
-                        self._set_result([chunk[at]], Outcome.FAILED, describe_result(answer.error))
+                        self._set_result([chunk[at]], WriteOutcome.FAILED, describe_result(answer.error))
             else:
                 self._set_result(chunk, outcome_of(answer), describe_result(answer))
         if parents_missing and not is_last:
@@ -214,25 +216,23 @@ class Claims:
 
     def _ops(self, tp: TopicPartition) -> list[Op]:
         path, data = paths.owner(self._group, tp), self._owners[tp].encode()
-        return [CreateOp(path, data, ephemeral=True, acl=self._acl), SetOp(path, data, FRESH_VERSION)]
+        return [CreateOp(path, data, ephemeral=True, acl=self._acl), SetOp(path, data, INITIAL_VERSION)]
 
     def _acquired(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
         stats = answer.results[len(self._control) + 1 :: 2]
         for tp, stat in zip(chunk, stats, strict=True):
             assert isinstance(stat, Stat), "a set gives the node's stat"
-            self.results[tp] = Claimed(Outcome.DONE, stat.czxid)
+            self.results[tp] = AcquireResult(WriteOutcome.DONE, stat.czxid)
 
     def _exclude_owned(self) -> Procedure[None]:
         """List the owners of every topic that is still to be claimed, leaving watches; make the parents that miss."""
         left = [tp for tp in self._owners if tp not in self.results]
         topics = [topic for topic in sorted({tp.topic for tp in left}) if self._owner_lists.get(topic) is None]
-        requests: list[Request] = [
-            Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics
-        ]
+        requests: list[Request] = [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
         answers = (yield requests) if requests else []
         missing: list[str] = []
         for topic, answer in zip(topics, answers, strict=True):
-            if isinstance(answer, ChildrenOf):
+            if isinstance(answer, ChildNames):
                 self._owner_lists.put(topic, answer.names)
                 self.unwatched.discard(topic)
                 continue
@@ -243,29 +243,29 @@ class Claims:
             yield from self._make_parents(missing)
         for tp in left:
             if str(tp.partition) in (self._owner_lists.get(tp.topic) or ()):
-                self.results[tp] = Claimed(Outcome.CONFLICT, why="another member holds it")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member holds it")
 
     def _identify_owners(self) -> Procedure[None]:
         """Say who holds what refused us; a node of this very session is ours all the same."""
-        refused = [tp for tp, claimed in self.results.items() if claimed.outcome is Outcome.CONFLICT]
+        refused = [tp for tp, claimed in self.results.items() if claimed.outcome is WriteOutcome.CONFLICT]
         if not refused:
             return
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in refused))]
         assert isinstance(nodes, list), "reading many gives a list"
         for tp, node in zip(refused, nodes, strict=True):
-            if not isinstance(node, Node):
+            if not isinstance(node, ZnodeData):
                 continue
             owner = owner_text(node)
             if node.stat.ephemeral_owner == self._session_id and owner == self._owners[tp]:
-                self.results[tp] = Claimed(Outcome.DONE, node.stat.czxid)
+                self.results[tp] = AcquireResult(WriteOutcome.DONE, node.stat.czxid)
             elif node.stat.ephemeral_owner == 0:
-                self.results[tp] = Claimed(Outcome.CONFLICT, why=f"a persistent node holds it: {owner}")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"a persistent node holds it: {owner}")
             else:
-                self.results[tp] = Claimed(Outcome.CONFLICT, why=f"held by {owner}")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"held by {owner}")
 
-    def _set_result(self, chunk: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+    def _set_result(self, chunk: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in chunk:
-            self.results[tp] = Claimed(outcome, why=why)
+            self.results[tp] = AcquireResult(outcome, why=why)
 
 
 def list_owners(
@@ -273,7 +273,7 @@ def list_owners(
     topics: Sequence[str],
     mine: Sequence[TopicPartition] = (),
     session_id: int = 0,
-    listed: WatchedOwners | None = None,
+    listed: OwnerListCache | None = None,
 ) -> Procedure[dict[str, frozenset[int]]]:
     """Which partitions of these topics have an owner node; a topic that could not be listed is left out.
 
@@ -285,18 +285,18 @@ def list_owners(
     owned = {
         topic: {number for name in answer.names if (number := paths.partition_number(name)) is not None}
         for topic, answer in zip(topics, answers, strict=True)
-        if isinstance(answer, ChildrenOf)
+        if isinstance(answer, ChildNames)
     }
     if listed is not None:
         for topic, answer in zip(topics, answers, strict=True):
-            if isinstance(answer, ChildrenOf):
+            if isinstance(answer, ChildNames):
                 listed.put(topic, answer.names)
     held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
     if held:
         [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]
         assert isinstance(nodes, list), "reading many gives a list"
         for tp, node in zip(held, nodes, strict=True):
-            if isinstance(node, Node) and node.stat.ephemeral_owner != session_id:
+            if isinstance(node, ZnodeData) and node.stat.ephemeral_owner != session_id:
                 owned[tp.topic].discard(tp.partition)
     return {topic: frozenset(numbers) for topic, numbers in owned.items()}
 
@@ -316,7 +316,7 @@ def read_positions(
     stored: dict[TopicPartition, StoredOffset] = {}
     failed: dict[TopicPartition, str] = {}
     for tp, node in zip(partitions, nodes, strict=True):
-        if isinstance(node, ConnectionLost | SessionGone):
+        if isinstance(node, ConnectionLost | SessionEnded):
             continue
         found = stored_offset(node)
         if isinstance(found, str):
@@ -326,7 +326,7 @@ def read_positions(
     return stored, failed
 
 
-def stored_offset(node: Node | StoreError) -> StoredOffset | str:
+def stored_offset(node: ZnodeData | StoreError) -> StoredOffset | str:
     """What an offset znode holds, or why that cannot be told.  Any negative number counts as none."""
     if isinstance(node, NoNode):
         return StoredOffset()
@@ -342,7 +342,7 @@ def stored_offset(node: Node | StoreError) -> StoredOffset | str:
 # --- shared -----------------------------------------------------------------------------------------------------
 
 
-def make_parents(creates: list[Create], denials: Denials) -> Procedure[None]:
+def make_parents(creates: list[Create], denials: DenialCollector) -> Procedure[None]:
     """Make what is missing, the upper nodes first; what may not be made is noted.
 
     A server looks at the right before it looks whether the node is there, so what was denied may be there already.
@@ -360,9 +360,11 @@ def control_check(group: str, version: int | None) -> tuple[Op, ...]:
     return () if version is None else (CheckOp(paths.control(group), version),)
 
 
-def pack_multis(planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool) -> list[Plan]:
+def pack_multis(
+    planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool
+) -> list[MultiPlan]:
     """What goes into one multi: as many partitions as a server takes, by operations and by bytes; or one each."""
-    plans: list[Plan] = []
+    plans: list[MultiPlan] = []
     ops_left = bytes_left = 0
     for tp, ops in planned:
         size = sum(map(_bytes_of, ops))
@@ -381,13 +383,13 @@ def _bytes_of(op: Op) -> int:
     return len(op.path) + data + acl + OP_BYTES
 
 
-def multi_of(plan: Plan, control: Sequence[Op]) -> Multi:
+def multi_of(plan: MultiPlan, control: Sequence[Op]) -> Multi:
     """The multi of a plan, behind what is checked in each."""
     return Multi((*control, *(op for _, ops in plan for op in ops)))
 
 
-def outcome_of(answer: Result) -> Outcome:
-    return Outcome.UNKNOWN if isinstance(answer, ConnectionLost | SessionGone) else Outcome.FAILED
+def outcome_of(answer: Result) -> WriteOutcome:
+    return WriteOutcome.UNKNOWN if isinstance(answer, ConnectionLost | SessionEnded) else WriteOutcome.FAILED
 
 
 def describe_result(answer: Result) -> str:
@@ -396,7 +398,7 @@ def describe_result(answer: Result) -> str:
     return repr(answer)
 
 
-def owner_text(node: Node) -> str:
+def owner_text(node: ZnodeData) -> str:
     try:
         return parse_owner(node.data)
     except MalformedZnode:

@@ -14,14 +14,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from zkconsumer.core.scala_maps import immutable_map_order
-from zkconsumer.errors import Bug, MalformedZnode
+from zkconsumer.errors import InternalError, MalformedZnode
 from zkconsumer.text import encode_strict
-from zkconsumer.zk.java_json import INT32_MAX, Json, OddNumber, Reader, Refused, is_int32, read_object
+from zkconsumer.zk.java_json import (
+    INT32_MAX,
+    JavaJsonError,
+    Json,
+    JsonReaderKind,
+    UnparsedNumber,
+    is_int32,
+    read_object,
+)
 
 if TYPE_CHECKING:
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
 
-Pattern: TypeAlias = Literal["static", "white_list", "black_list"]
+SubscriptionPattern: TypeAlias = Literal["static", "white_list", "black_list"]
 
 WRITTEN_VERSION: Final = 1
 
@@ -39,28 +47,31 @@ class Registration:
     ``version`` and ``timestamp`` are read by nobody, and None when they are missing or of another type.
     """
 
-    pattern: Pattern
+    pattern: SubscriptionPattern
     subscription: Mapping[str, int]
     timestamp: str | None = None
     version: int | None = WRITTEN_VERSION
 
 
-def registration_of(subscription: Subscription, timestamp: str) -> Registration:
+def registration_of(subscription: TopicSubscription, timestamp: str) -> Registration:
     """What a member with this subscription writes; ``timestamp`` in ms since the epoch, as text."""
     match subscription.pattern:
         case "white_list" | "black_list" | "static" as pattern:
             return Registration(pattern, dict(subscription.topics), timestamp)
-    raise Bug(f"no release writes the pattern kind {subscription.pattern!r}")
+    raise InternalError(f"no release writes the pattern kind {subscription.pattern!r}")
 
 
 def format_registration(registration: Registration) -> bytes:
     """The bytes for ZooKeeper.
 
-    Raises ``UnsafeName`` for text that has no UTF-8, ``Bug`` for a count that would stop the whole group.
+    Raises ``InvalidNameError`` for text that has no UTF-8, ``InternalError`` for a count that would stop the whole
+    group.
     """
     for topic, count in registration.subscription.items():
         if not 1 <= count <= INT32_MAX:
-            raise Bug(f"{count} streams for {topic!r} must not reach ZooKeeper: every member would fail on it")
+            raise InternalError(
+                f"{count} streams for {topic!r} must not reach ZooKeeper: every member would fail on it"
+            )
     topics = ",".join(f"{_quoted(topic)}:{count}" for topic, count in registration.subscription.items())
     return encode_strict(
         f'{{"version":{WRITTEN_VERSION},"subscription":{{{topics}}},'
@@ -93,12 +104,12 @@ def _reason(data: bytes, wanted: str) -> str:
     """Why one reader refuses it; empty when it does not."""
     own: list[str] = []
 
-    def decode(members: dict[str, Json], reader: Reader) -> Registration:
+    def decode(members: dict[str, Json], reader: JsonReaderKind) -> Registration:
         if reader != wanted:
-            raise Refused("not asked")
+            raise JavaJsonError("not asked")
         try:
             return _registration(members, reader)
-        except Refused as refused:
+        except JavaJsonError as refused:
             own.append(str(refused))
             raise
 
@@ -132,21 +143,21 @@ def _quoted(text: str) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _registration(members: dict[str, Json], reader: Reader) -> Registration:
+def _registration(members: dict[str, Json], reader: JsonReaderKind) -> Registration:
     pattern = _pattern(members, reader)
     subscription = members.get("subscription")
     if not isinstance(subscription, dict):
-        raise Refused("subscription is missing, or no JSON object")
+        raise JavaJsonError("subscription is missing, or no JSON object")
     is_list = pattern != "static" and bool(subscription)
     if is_list and len(subscription) > 1:
         if reader != "old" and not all(is_int32(count) for count in subscription.values()):
-            raise Refused("a number of streams is no int32")
+            raise JavaJsonError("a number of streams is no int32")
         first = immutable_map_order(subscription)[0]  # the head of Scala's map: up to four keys, the first written
         subscription = {first: subscription[first]}
     return Registration(pattern if is_list else "static", _counts(subscription), _timestamp(members), _version(members))
 
 
-def _pattern(members: dict[str, Json], reader: Reader) -> Pattern:
+def _pattern(members: dict[str, Json], reader: JsonReaderKind) -> SubscriptionPattern:
     pattern = members.get("pattern")
     match pattern:
         case "white_list" | "black_list":
@@ -156,19 +167,19 @@ def _pattern(members: dict[str, Json], reader: Reader) -> Pattern:
     # A cast of null to String is a String up to 0.11, and not one of the two lists.
     if pattern is None and "pattern" in members and reader == "old":
         return "static"
-    raise Refused("pattern is missing, or no JSON string")
+    raise JavaJsonError("pattern is missing, or no JSON string")
 
 
 def _counts(subscription: dict[str, Json]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for topic, count in subscription.items():
         if not isinstance(count, int) or not is_int32(count):
-            raise Refused(f"the number of streams for {topic[:200]!r} is no int32")
+            raise JavaJsonError(f"the number of streams for {topic[:200]!r} is no int32")
         if count < 1:
-            raise Refused(f"{count} streams for {topic[:200]!r}: must be at least 1")
+            raise JavaJsonError(f"{count} streams for {topic[:200]!r}: must be at least 1")
         counts[topic] = count
     if sum(counts.values()) > STREAMS_MAX:
-        raise Refused(f"{sum(counts.values())} streams, at most {STREAMS_MAX} are read")
+        raise JavaJsonError(f"{sum(counts.values())} streams, at most {STREAMS_MAX} are read")
     return counts
 
 
@@ -179,7 +190,7 @@ def _version(members: dict[str, Json]) -> int | None:
 
 def _timestamp(members: dict[str, Json]) -> str | None:
     match members.get("timestamp"):
-        case str(text) | OddNumber(text):
+        case str(text) | UnparsedNumber(text):
             return text
         case int(number) if not isinstance(number, bool):
             return str(number)

@@ -1,15 +1,16 @@
 """What can be asked of ZooKeeper, and what comes back.  Pure values.
 
-A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path; ``GetAcls``:
-one a path).  Its result is a *value*: what was asked for, or an instance of a ``StoreError``, returned and never
+A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path;
+``GetManyAcls``: one a path).  Its result is a *value*: what was asked for, or an instance of a ``StoreError``, returned
+and never
 raised, because each request of a batch has an outcome of its own, and the caller decides about each.
 
     Get(path)            Node                         Create(path, data)   str (the path)
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
-    Children(path)       ChildrenOf                   Delete(path)         None
+    Children(path)       ChildNames                   Delete(path)         None
     GetMany(paths)       a list, Node or error each   Multi(ops)           MultiOk, or the error MultiFailed
     GetAcl(path)         a tuple of Acl               SetAcl(path, acl)    Stat
-    GetAcls(paths)       AclsRead
+    GetManyAcls(paths)       ManyAclsResult
 
 Paths are below the chroot: the store adds it, and takes it off again.  Versions are ZooKeeper's data versions; -1
 means any.
@@ -21,7 +22,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 
 ANY_VERSION = -1
 
@@ -72,7 +73,7 @@ OPEN_ACL = (Acl(PERM_ALL, "world", "anyone"),)
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Data and stat of one node -> ``Node``.  A watch is left only when the node exists."""
+    """Data and stat of one node -> ``ZnodeData``.  A watch is left only when the node exists."""
 
     path: str
     watch: bool = False
@@ -91,7 +92,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Names of the children -> ``ChildrenOf``, in the server's order (which is no order)."""
+    """Names of the children -> ``ChildNames``, in the server's order (which is no order)."""
 
     path: str
     watch: bool = False
@@ -99,7 +100,7 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class GetMany:
-    """Many ``Get`` without watches -> a list with one ``Node`` or ``StoreError`` a path, in the given order.
+    """Many ``Get`` without watches -> a list with one ``ZnodeData`` or ``StoreError`` a path, in the given order.
 
     Not a snapshot: on a server without multiRead, and beyond one packet, other writes fall in between.
     """
@@ -125,8 +126,8 @@ class GetAcl:
 
 
 @dataclass(frozen=True, slots=True)
-class GetAcls:
-    """Many ``GetAcl`` -> ``AclsRead``.
+class GetManyAcls:
+    """Many ``GetAcl`` -> ``ManyAclsResult``.
 
     No server has a packet that reads the lists of many nodes: multiRead takes reads of data and of children, and
     answers ``MarshallingError`` to anything else (seen with 3.8.4).  So each path is a packet; all are pipelined.
@@ -210,20 +211,22 @@ class Multi:
     ops: tuple[Op, ...]
 
 
-Request: TypeAlias = Get | Exists | Children | GetMany | GetAcl | GetAcls | Create | SetData | SetAcl | Delete | Multi
+Request: TypeAlias = (
+    Get | Exists | Children | GetMany | GetAcl | GetManyAcls | Create | SetData | SetAcl | Delete | Multi
+)
 
 
 # --- results ----------------------------------------------------------------------------------------------------
 
 
-class Node(NamedTuple):
+class ZnodeData(NamedTuple):
     """A node as it was read.  A node with null data (zkclient makes such parents) reads as ``b""``."""
 
     data: bytes
     stat: Stat
 
 
-class NodeAcl(NamedTuple):
+class ZnodeAcl(NamedTuple):
     """The access control list of a node, with the node's stat."""
 
     acl: tuple[Acl, ...]
@@ -231,14 +234,14 @@ class NodeAcl(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AclsRead:
-    """What ``GetAcls`` found, a value a path, in the order of the paths."""
+class ManyAclsResult:
+    """What ``GetManyAcls`` found, a value a path, in the order of the paths."""
 
-    found: list[NodeAcl | StoreError]
+    found: list[ZnodeAcl | StoreError]
 
 
 @dataclass(frozen=True, slots=True)
-class ChildrenOf:
+class ChildNames:
     """The children of a node: last path components, in the server's order."""
 
     names: list[str]
@@ -288,12 +291,12 @@ class NotEmpty(StoreError):
 class ConnectionLost(StoreError):
     """The connection ended before the answer came: whether it was done is unknown, so read again.
 
-    The session may still be alive: ``SessionConnected(is_new=False)`` or ``SessionLost`` says so later.
+    The session may still be alive: ``ZkSessionConnected(is_new=False)`` or ``ZkSessionLost`` says so later.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class SessionGone(StoreError):
+class SessionEnded(StoreError):
     """The session that this was meant for has ended, or the store is closed.
 
     It was not sent, or it was sent and the session ended before its answer (whatever ephemeral it made is gone,
@@ -320,9 +323,18 @@ class MultiFailed(StoreError):
     error: StoreError
 
 
-OneResult: TypeAlias = Node | StoreError
+ZnodeResult: TypeAlias = ZnodeData | StoreError
 Result: TypeAlias = (
-    Node | Stat | ChildrenOf | MultiOk | tuple[Acl, ...] | AclsRead | str | list[OneResult] | StoreError | None
+    ZnodeData
+    | Stat
+    | ChildNames
+    | MultiOk
+    | tuple[Acl, ...]
+    | ManyAclsResult
+    | str
+    | list[ZnodeResult]
+    | StoreError
+    | None
 )
 
 
@@ -330,7 +342,7 @@ Result: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class SessionConnected:
+class ZkSessionConnected:
     """A session is usable.  ``is_new`` False: the one of before a disconnect, its ephemerals kept, its watches not.
 
     ``timeout_ms`` is the *negotiated* time-out: the server may give less or more than was asked for.
@@ -342,15 +354,15 @@ class SessionConnected:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSuspended:
+class ZkSessionSuspended:
     """The connection broke; the session lives on at the servers for an unknown time.
 
-    Every watch is dropped: whoever needs one reads again, with a watch, after the next ``SessionConnected``.
+    Every watch is dropped: whoever needs one reads again, with a watch, after the next ``ZkSessionConnected``.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class SessionLost:
+class ZkSessionLost:
     """The session has ended, and with it every ephemeral node that it made."""
 
     session_id: int
@@ -367,7 +379,7 @@ class WatchFired:
     kind: WatchKind
 
 
-StoreEvent: TypeAlias = SessionConnected | SessionSuspended | SessionLost | WatchFired
+StoreEvent: TypeAlias = ZkSessionConnected | ZkSessionSuspended | ZkSessionLost | WatchFired
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------
@@ -378,16 +390,16 @@ _PATH = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff
 
 
 def check_path(path: str) -> str:
-    """Give the path back, or raise ``UnsafeName`` when ZooKeeper could not mean one node by it."""
+    """Give the path back, or raise ``InvalidNameError`` when ZooKeeper could not mean one node by it."""
     if _PATH.fullmatch(path) is None:
-        raise UnsafeName(f"not a path of a znode: {path[:200]!r}")
+        raise InvalidNameError(f"not a path of a znode: {path[:200]!r}")
     return path
 
 
 def paths_of(request: Request) -> tuple[str, ...]:
     """Every path that a request names, in its order."""
     match request:
-        case GetMany(paths) | GetAcls(paths):
+        case GetMany(paths) | GetManyAcls(paths):
             return paths
         case Multi(ops):
             return tuple(op.path for op in ops)
@@ -395,10 +407,10 @@ def paths_of(request: Request) -> tuple[str, ...]:
             return (request.path,)
 
 
-def lost_request_result(request: Request, kind: type[ConnectionLost] | type[SessionGone]) -> Result:
+def lost_request_result(request: Request, kind: type[ConnectionLost] | type[SessionEnded]) -> Result:
     """The result of a request that the connection or the session took with it."""
     if isinstance(request, GetMany):
         return [kind(path) for path in request.paths]
-    if isinstance(request, GetAcls):
-        return AclsRead([kind(path) for path in request.paths])
+    if isinstance(request, GetManyAcls):
+        return ManyAclsResult([kind(path) for path in request.paths])
     return kind(next(iter(paths_of(request)), "/"))

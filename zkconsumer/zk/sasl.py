@@ -13,17 +13,17 @@ import re
 import secrets
 from typing import Protocol
 
-from zkconsumer.base.kerberos import KerberosClient, KerberosFailed, LayerDemanded
+from zkconsumer.base.kerberos import KerberosClient, KerberosError, SecurityLayerRequired
 
 _PAIR = re.compile(r'\s*([a-z0-9-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",\s]*))\s*(?:,|\Z)', re.IGNORECASE | re.DOTALL)
 _NONCE_COUNT = "00000001"
 
 
-class SaslFailed(Exception):
+class ZkSaslError(Exception):
     """The login cannot go on; the text says why."""
 
 
-class Mechanism(Protocol):
+class ZkSaslMechanism(Protocol):
     """One login."""
 
     @property
@@ -31,10 +31,10 @@ class Mechanism(Protocol):
         """Whether we expect nothing any more that we would answer."""
 
     def process(self, challenge: bytes | None) -> bytes:
-        """The answer to a challenge, None before the first one.  Raises ``SaslFailed``."""
+        """The answer to a challenge, None before the first one.  Raises ``ZkSaslError``."""
 
 
-class DigestMd5:
+class ZkDigestMd5Mechanism:
     """Proves that we know the password without sending it, and that the server knows it.
 
     MD5 is what ZooKeeper has: whoever records a login can try passwords against it, so use TLS as well.
@@ -55,15 +55,15 @@ class DigestMd5:
         if self._expected_server_proof is None:
             return self._proof(said)
         if not hmac.compare_digest(said.get("rspauth", "").encode(), self._expected_server_proof.encode()):
-            raise SaslFailed("the server does not prove that it knows the password")
+            raise ZkSaslError("the server does not prove that it knows the password")
         self.is_complete = True
         return b""
 
     def _proof(self, said: dict[str, str]) -> bytes:
         if "nonce" not in said or said.get("algorithm", "").lower() != "md5-sess":
-            raise SaslFailed("the server's challenge has no nonce, or another algorithm than md5-sess")
+            raise ZkSaslError("the server's challenge has no nonce, or another algorithm than md5-sess")
         if "auth" not in re.split(r"[\s,]+", said.get("qop", "auth").lower()):
-            raise SaslFailed("the server demands a security layer of DIGEST-MD5, which ZooKeeper does not have")
+            raise ZkSaslError("the server demands a security layer of DIGEST-MD5, which ZooKeeper does not have")
         realm, nonce, own_nonce = said.get("realm", ""), said["nonce"], secrets.token_hex(16)
         secret = _md5(b":".join(map(_latin_1_or_utf_8, (self._user, realm, self._password))))
         session = _md5(secret + f":{nonce}:{own_nonce}".encode()).hex()
@@ -88,14 +88,14 @@ class DigestMd5:
         return ",".join(fields).encode()
 
 
-class Gssapi:
+class ZkGssapiMechanism:
     """Kerberos; ``principal``: which of the tickets to use, None the default one."""
 
     def __init__(self, service: str, host: str, principal: str | None) -> None:
         self._where = f"{service}@{host}"
         try:
             self._client = KerberosClient(service, host, principal)
-        except KerberosFailed as error:
+        except KerberosError as error:
             raise self._failed(error) from error
 
     @property
@@ -107,28 +107,28 @@ class Gssapi:
             return b""
         try:
             return self._client.first() if challenge is None else self._client.answer(challenge)
-        except KerberosFailed as error:
+        except KerberosError as error:
             raise self._failed(error) from error
-        except LayerDemanded as error:
+        except SecurityLayerRequired as error:
             what = "the server demands a security layer of Kerberos, which ZooKeeper does not have"
-            raise SaslFailed(what) from error
+            raise ZkSaslError(what) from error
 
-    def _failed(self, error: KerberosFailed) -> SaslFailed:
-        return SaslFailed(f"no Kerberos login as a client of {self._where}: {error}; is there a ticket (klist)?")
+    def _failed(self, error: KerberosError) -> ZkSaslError:
+        return ZkSaslError(f"no Kerberos login as a client of {self._where}: {error}; is there a ticket (klist)?")
 
 
 def _pairs(challenge: bytes) -> dict[str, str]:
-    """The fields of a challenge; the first of a name counts.  Raises ``SaslFailed``."""
+    """The fields of a challenge; the first of a name counts.  Raises ``ZkSaslError``."""
     try:
         text = challenge.decode()
     except UnicodeDecodeError as error:
-        raise SaslFailed("the server's challenge is not UTF-8") from error
+        raise ZkSaslError("the server's challenge is not UTF-8") from error
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
         pair = _PAIR.match(text, position)
         if pair is None:
-            raise SaslFailed("the server's challenge is no list of fields")
+            raise ZkSaslError("the server's challenge is no list of fields")
         name, in_quotes, plain = pair.groups()
         found.setdefault(name.lower(), plain if in_quotes is None else re.sub(r"\\(.)", r"\1", in_quotes, flags=re.S))
         position = pair.end()

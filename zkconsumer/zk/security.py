@@ -33,7 +33,7 @@ log = logging.getLogger("zkconsumer.zk.security")
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class DigestLogin:
     """ZooKeeper's own scheme: the server hashes what it is told and refuses nobody; only lists tell who is wrong."""
 
     user: str
@@ -41,7 +41,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class SaslDigestMd5:
+class SaslDigestMd5Login:
     """As a JAAS section with ``DigestLoginModule``: the server knows the password."""
 
     user: str
@@ -49,20 +49,20 @@ class SaslDigestMd5:
 
 
 @dataclass(frozen=True, slots=True)
-class SaslGssapi:
+class SaslGssapiLogin:
     """Kerberos, with the tickets of this process; None: its default principal."""
 
     principal: str | None = None
 
 
-Login: TypeAlias = Digest | SaslDigestMd5 | SaslGssapi
+ZkLogin: TypeAlias = DigestLogin | SaslDigestMd5Login | SaslGssapiLogin
 
 
 @dataclass(frozen=True, slots=True)
 class ZkSecurity:
     """Nothing set: no login, no TLS, everything open."""
 
-    login: Login | None = None
+    login: ZkLogin | None = None
     tls: ssl.SSLContext | None = None
     acl: tuple[Acl, ...] | None = None
     """For owner and offset nodes and their parents; None is open to the world."""
@@ -71,16 +71,16 @@ class ZkSecurity:
     def user_description(self) -> str:
         """As whom we write, in words."""
         match self.login:
-            case Digest(user):
+            case DigestLogin(user):
                 return f"digest user {user!r}"
-            case SaslDigestMd5(user):
+            case SaslDigestMd5Login(user):
                 return f"sasl:{user}"
-            case SaslGssapi(principal):
+            case SaslGssapiLogin(principal):
                 return f"sasl:{principal}" if principal else "sasl (Kerberos)"
         return "nobody in particular (no zookeeper.auth)"
 
 
-OPEN = ZkSecurity()
+NO_SECURITY = ZkSecurity()
 
 
 def zk_security_of(config: ConsumerConfig) -> ZkSecurity:
@@ -92,38 +92,38 @@ def zk_security_of(config: ConsumerConfig) -> ZkSecurity:
     )
 
 
-def zk_login_of(config: ConsumerConfig) -> Login | None:
+def zk_login_of(config: ConsumerConfig) -> ZkLogin | None:
     """As whom we log in.  Raises ``InvalidConfigException`` for a file that cannot be used."""
     return _login(config.zookeeper_auth)
 
 
-def identities(login: Login | None) -> frozenset[tuple[str, str]]:
+def identities(login: ZkLogin | None) -> frozenset[tuple[str, str]]:
     """How access control lists name whoever is logged in so: schemes and ids; of a Kerberos ticket only what was set.
 
     A digest's id holds a hash of the password, so it is for comparing and not for showing.
     """
     match login:
-        case Digest(user, password):
+        case DigestLogin(user, password):
             hashed = hashlib.sha1(f"{user}:{password}".encode()).digest()
             return frozenset({("digest", f"{user}:{base64.b64encode(hashed).decode()}")})
-        case SaslDigestMd5(user):
+        case SaslDigestMd5Login(user):
             return frozenset({("sasl", user)})
-        case SaslGssapi(principal) if principal is not None:
+        case SaslGssapiLogin(principal) if principal is not None:
             return frozenset({("sasl", principal)})
     return frozenset()
 
 
-def _login(setting: str | None) -> Login | None:
+def _login(setting: str | None) -> ZkLogin | None:
     if setting is None:
         return None
     scheme, _, rest = setting.partition(":")
     match scheme:
         case "digest":
-            return Digest(*_user_and_password(Path(rest)))
+            return DigestLogin(*_user_and_password(Path(rest)))
         case "sasl-digest-md5":
-            return SaslDigestMd5(*_user_and_password(Path(rest)))
+            return SaslDigestMd5Login(*_user_and_password(Path(rest)))
         case _:
-            return SaslGssapi(rest or None)
+            return SaslGssapiLogin(rest or None)
 
 
 def _user_and_password(path: Path) -> tuple[str, str]:

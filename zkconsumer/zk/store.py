@@ -5,7 +5,7 @@ Everything is asynchronous, because the control thread must never wait for a ser
 conformance tests runs over both.
 
 The order that both keep: answers of one session come in the order of its requests; a watch event comes before the
-answer of any request that would show the change; ``SessionLost`` comes before the ``SessionGone`` results of what
+answer of any request that would show the change; ``SessionLost`` comes before the ``SessionEnded`` results of what
 waited for it; ``ConnectionLost`` results come before ``SessionSuspended``, and that before ``SessionLost``.
 Everything is delivered on one thread of the library, one thing at a time (what is refused at once: on the caller's):
 callbacks only enqueue.
@@ -43,24 +43,24 @@ class ZkStore(Protocol):
         """Connect, and wait for the first session.
 
         Raises ``ZkTimeoutException`` (naming the addresses) when no server gave a session within ``timeout_ms``,
-        ``ChrootMissing`` when the chroot does not exist, ``WorldError`` when the server is older than 3.4.
+        ``ChrootMissing`` when the chroot does not exist, ``UnavailableError`` when the server is older than 3.4.
         """
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         """Send the requests, pipelined in their order; ``done`` gets all results once the last has settled.
 
-        With a ``session_id`` they are executed in that session or not at all (``SessionGone`` each); with None in
+        With a ``session_id`` they are executed in that session or not at all (``SessionEnded`` each); with None in
         whatever session comes.  What is submitted while suspended waits for the connection, the end of the
         session, or ``close``.  Never blocks; ``done`` may be called before this returns.
 
-        Raises ``UnsafeName`` for a path that cannot be one, ``ForkedError`` in a forked child.
+        Raises ``InvalidNameError`` for a path that cannot be one, ``ForkedError`` in a forked child.
         """
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
         """From which host another session is connected, None when no server tells; blocks, ``timeout_ms`` a server."""
 
     def close(self, timeout_ms: int) -> bool:
-        """End the session at once; what is under way settles (its answer, or ``SessionGone``).  No more events come.
+        """End the session at once; what is under way settles (its answer, or ``SessionEnded``).  No more events come.
 
         True when the server confirmed, so that our ephemerals are gone; False when they may live on until the
         session times out.  Returns within about ``timeout_ms``; a second call does nothing.

@@ -25,7 +25,7 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.requests import Children, ChildrenOf, Exists, NoNode, SessionConnected, Stat, WatchFired
+from zkconsumer.zk.requests import ChildNames, Children, Exists, NoNode, Stat, WatchFired, ZkSessionConnected
 from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ class ZookeeperTopicEventWatcher:
 
     def _on_event(self, event: StoreEvent) -> None:
         """Called on the library's thread.  A broken connection takes the watch along, so a new one is a change, too."""
-        if isinstance(event, SessionConnected) or (isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS):
+        if isinstance(event, ZkSessionConnected) or (
+            isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS
+        ):
             self._changed.set()
 
     def _run(self, stop: StopSignal) -> None:
@@ -120,7 +122,7 @@ class ZookeeperTopicEventWatcher:
         """All topics, leaving a watch; None when ZooKeeper did not tell."""
         try:
             [listed] = submit_and_wait(self._store, [Children(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
-            if isinstance(listed, ChildrenOf):
+            if isinstance(listed, ChildNames):
                 return list(listed.names)
             if isinstance(listed, NoNode):
                 # No broker has ever been here.  It may come between the two requests: then look again.

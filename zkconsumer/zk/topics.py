@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.procedures import ROUNDS_MAX, Procedure, describe_result
-from zkconsumer.zk.requests import Children, ChildrenOf, Exists, Get, Node, NoNode, StoreError
+from zkconsumer.zk.requests import ChildNames, Children, Exists, Get, NoNode, StoreError, ZnodeData
 
 
-class Unreadable(Exception):
+class GroupReadError(Exception):
     """The group could not be read; carries the reason.  It goes no further than ``GroupReader.read``."""
 
 
 class TopicSource(Protocol):
-    """Tells which topics there are.  Both procedures raise ``Unreadable``."""
+    """Tells which topics there are.  Both procedures raise ``GroupReadError``."""
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """The partitions of at least these topics, ascending; None, or nothing, for one that is missing."""
@@ -43,7 +43,7 @@ class TopicSource(Protocol):
         """Every watch is gone."""
 
 
-class ZooKeeperTopics:
+class ZooKeeperTopicSource:
     """Reads ``/brokers/topics``, each node once, leaving a watch."""
 
     def __init__(self) -> None:
@@ -73,16 +73,16 @@ class ZooKeeperTopics:
             return self._all_topics
         for _ in range(ROUNDS_MAX):
             [listed] = yield [Children(paths.BROKER_TOPICS, watch=True)]
-            if isinstance(listed, ChildrenOf):
+            if isinstance(listed, ChildNames):
                 self._all_topics = tuple(listed.names)
                 return self._all_topics
             if not isinstance(listed, NoNode):
-                raise Unreadable(describe_result(listed))
+                raise GroupReadError(describe_result(listed))
             [stat] = yield [Exists(paths.BROKER_TOPICS, watch=True)]
             if stat is None:
                 self._all_topics = ()
                 return self._all_topics
-        raise Unreadable(f"{paths.BROKER_TOPICS} comes and goes")
+        raise GroupReadError(f"{paths.BROKER_TOPICS} comes and goes")
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """See ``TopicSource``."""
@@ -93,16 +93,16 @@ class ZooKeeperTopics:
             answers = yield [Get(paths.topic(topic), watch=True) for topic in unread]
             missing: list[str] = []
             for topic, answer in zip(unread, answers, strict=True):
-                if isinstance(answer, Node):
+                if isinstance(answer, ZnodeData):
                     self._topics[topic] = parse_topic(answer.data).partitions
                     self.topic_czxids[topic] = answer.stat.czxid
                 elif isinstance(answer, NoNode):
                     missing.append(topic)
                 else:
-                    raise Unreadable(describe_result(answer))
+                    raise GroupReadError(describe_result(answer))
             unread = (yield from self._watch_missing(missing)) if missing else []
         if unread:
-            raise Unreadable(f"{paths.topic(unread[0])} comes and goes")
+            raise GroupReadError(f"{paths.topic(unread[0])} comes and goes")
         return self._topics
 
     def _watch_missing(self, topics: Sequence[str]) -> Procedure[list[str]]:
@@ -111,7 +111,7 @@ class ZooKeeperTopics:
         came: list[str] = []
         for topic, stat in zip(topics, stats, strict=True):
             if isinstance(stat, StoreError):
-                raise Unreadable(describe_result(stat))
+                raise GroupReadError(describe_result(stat))
             if stat is None:
                 self._topics[topic] = None
             else:
@@ -123,6 +123,6 @@ def is_usable_topic_name(topic: str) -> bool:
     """Another member may have subscribed to a text that no topic can be called."""
     try:
         paths.check_topic(topic)
-    except UnsafeName:
+    except InvalidNameError:
         return False
     return True

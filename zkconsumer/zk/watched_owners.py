@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class WatchedOwners:
+class OwnerListCache:
     """Topic -> names of the children of ``owners/T``, of one member.  ``fired`` and ``forget`` as the watches go."""
 
     def __init__(self) -> None:

@@ -18,22 +18,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.commits import CONTROL_CHANGED
-from zkconsumer.core.events import Outcome, StoredOffset, Written
+from zkconsumer.core.events import StoredOffset, WriteOutcome, ZooKeeperWriteResult
 from zkconsumer.zk import paths
-from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.denials import DenialCollector
 from zkconsumer.zk.procedures import (
-    FRESH_VERSION,
+    INITIAL_VERSION,
     OUR_OWNER_VERSION,
     ROUNDS_MAX,
-    Plan,
+    MultiPlan,
     Procedure,
     control_check,
+    describe_result,
     make_parents,
     multi_of,
     outcome_of,
     pack_multis,
     stored_offset,
-    describe_result,
 )
 from zkconsumer.zk.requests import (
     Acl,
@@ -46,25 +46,25 @@ from zkconsumer.zk.requests import (
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
     Op,
     SetOp,
     Stat,
     StoreError,
+    ZnodeData,
 )
 from zkconsumer.zk.znodes import format_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from zkconsumer.core.commands import CommitOf, ReleaseOf
+    from zkconsumer.core.commands import OffsetToCommit, PartitionToRelease
     from zkconsumer.types import TopicPartition
 
 
 @dataclass(slots=True)
-class _Write:
+class _PartitionWrite:
     """One partition's write as it is planned now; the judge changes it after a look."""
 
     owner: str
@@ -81,19 +81,19 @@ class _Write:
         return self.offset is not None
 
 
-class Writes:
+class ConditionalWrites:
     """One batch of commits or releases; ``results`` gets an outcome for every partition."""
 
     def __init__(
         self,
         group: str,
         session_id: int,
-        writes: Mapping[TopicPartition, _Write],
+        writes: Mapping[TopicPartition, _PartitionWrite],
         control_version: int | None,
         acl: tuple[Acl, ...] | None,
-        denials: Denials,
+        denials: DenialCollector,
     ) -> None:
-        self.results: dict[TopicPartition, Written] = {}
+        self.results: dict[TopicPartition, ZooKeeperWriteResult] = {}
         self._acl = acl
         self._denials = denials
         self._group = group
@@ -111,8 +111,8 @@ class Writes:
         for tp, written in self.results.items():
             nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
             denial = next(filter(None, map(self._denials.nearest_to, nodes)), None)
-            if written.outcome is Outcome.FAILED and denial is not None:
-                self._set_result([tp], Outcome.FAILED, denial.message)
+            if written.outcome is WriteOutcome.FAILED and denial is not None:
+                self._set_result([tp], WriteOutcome.FAILED, denial.message)
             elif denial is not None and tp in self._without_offset:
                 self.results[tp] = replace(written, why=denial.message)
 
@@ -131,7 +131,7 @@ class Writes:
         if left:  # whose offsets the last round could not write for want of rights: given back without
             yield from self._try(self._plans(left, singly=True), is_last=True)
 
-    def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[Plan]:
+    def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[MultiPlan]:
         return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
 
     def _make_parents(self) -> Procedure[None]:
@@ -151,9 +151,9 @@ class Writes:
             self._writes[tp].offset = None
             self._without_offset.add(tp)
         else:
-            self._set_result([tp], Outcome.FAILED, why)
+            self._set_result([tp], WriteOutcome.FAILED, why)
 
-    def _try(self, plans: list[Plan], *, is_last: bool) -> Procedure[None]:
+    def _try(self, plans: list[MultiPlan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
         doubtful: list[TopicPartition] = []
         for plan, answer in zip(plans, answers, strict=True):
@@ -163,14 +163,14 @@ class Writes:
             elif not isinstance(answer, MultiFailed):
                 self._set_result(partitions, outcome_of(answer), describe_result(answer))
             elif answer.failed < len(self._control):
-                self._set_result(partitions, Outcome.FAILED, CONTROL_CHANGED)
+                self._set_result(partitions, WriteOutcome.FAILED, CONTROL_CHANGED)
             else:
                 self._on_multi_failed(plan, answer, is_last=is_last)
                 doubtful += [tp for tp in partitions if tp not in self.results]
         if doubtful:
             yield from self._reread(doubtful)
 
-    def _on_multi_failed(self, plan: Plan, answer: MultiFailed, *, is_last: bool) -> None:
+    def _on_multi_failed(self, plan: MultiPlan, answer: MultiFailed, *, is_last: bool) -> None:
         """Set the one that failed aside when another look at it cannot help."""
         at = answer.failed - len(self._control)
         for tp, ops in plan:
@@ -180,7 +180,7 @@ class Writes:
                 if isinstance(answer.error, NoAuth) and ops[at].path == paths.offset(self._group, tp):
                     self._release_without_offset(tp, describe_result(answer.error))
                 elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
-                    self._set_result([tp], Outcome.FAILED, describe_result(answer.error))
+                    self._set_result([tp], WriteOutcome.FAILED, describe_result(answer.error))
                 return
             at -= len(ops)
 
@@ -196,23 +196,28 @@ class Writes:
         ops.append(DeleteOp(owner, OUR_OWNER_VERSION))
         if write.next_owner is not None:
             data = write.next_owner.encode()
-            ops += [CreateOp(owner, data, ephemeral=True, acl=self._acl), SetOp(owner, data, FRESH_VERSION)]
+            ops += [CreateOp(owner, data, ephemeral=True, acl=self._acl), SetOp(owner, data, INITIAL_VERSION)]
         return ops
 
-    def _on_multi_done(self, plan: Plan, answer: MultiOk) -> None:
+    def _on_multi_done(self, plan: MultiPlan, answer: MultiOk) -> None:
         at = len(self._control)
         for tp, ops in plan:
             write = self._writes[tp]
             stored, czxid = write.stored, 0
             for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
                 if op.path == paths.offset(self._group, tp) and write.offset is not None:
-                    version = result.version if isinstance(result, Stat) else FRESH_VERSION
+                    version = result.version if isinstance(result, Stat) else INITIAL_VERSION
                     stored = StoredOffset(write.offset, version)
                 elif isinstance(op, SetOp) and isinstance(result, Stat):
                     czxid = result.czxid
             at += len(ops)
-            self.results[tp] = Written(
-                Outcome.DONE, stored, "", write.rewound_from, is_thread_changed=write.next_owner is not None, czxid=czxid
+            self.results[tp] = ZooKeeperWriteResult(
+                WriteOutcome.DONE,
+                stored,
+                "",
+                write.rewound_from,
+                is_thread_changed=write.next_owner is not None,
+                czxid=czxid,
             )
 
     def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
@@ -226,21 +231,23 @@ class Writes:
         if any(self._writes[tp].stored.version < 0 for tp in partitions):
             yield from self._make_parents()
 
-    def _check_partition(self, tp: TopicPartition, owner: Node | StoreError, offset: Node | StoreError) -> None:
+    def _check_partition(
+        self, tp: TopicPartition, owner: ZnodeData | StoreError, offset: ZnodeData | StoreError
+    ) -> None:
         write = self._writes[tp]
         if isinstance(owner, NoNode):
-            self._set_result([tp], Outcome.NOT_OWNER, "the owner node is gone")
+            self._set_result([tp], WriteOutcome.NOT_OWNER, "the owner node is gone")
             return
         if isinstance(owner, StoreError):
             self._set_result([tp], outcome_of(owner), describe_result(owner))
             return
         if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
-            self._set_result([tp], Outcome.NOT_OWNER, f"the owner node is another's: {owner.data[:200]!r}")
+            self._set_result([tp], WriteOutcome.NOT_OWNER, f"the owner node is another's: {owner.data[:200]!r}")
             return
         if write.offset is None:
             return
         found = stored_offset(offset)
-        if isinstance(found, str) and isinstance(offset, Node):
+        if isinstance(found, str) and isinstance(offset, ZnodeData):
             write.stored = StoredOffset(-1, offset.stat.version)
             write.rewound_from = -1
         elif isinstance(found, str):
@@ -249,41 +256,49 @@ class Writes:
         else:
             self._reconcile(tp, write, found)
 
-    def _reconcile(self, tp: TopicPartition, write: _Write, found: StoredOffset) -> None:
+    def _reconcile(self, tp: TopicPartition, write: _PartitionWrite, found: StoredOffset) -> None:
         assert write.offset is not None, "only a write of an offset is reconciled"
         changed = found != write.stored_before
         if changed and found.offset >= write.offset:
             write.offset = None
             write.stored = found
             if not write.is_release:
-                self.results[tp] = Written(Outcome.DONE, found)
+                self.results[tp] = ZooKeeperWriteResult(WriteOutcome.DONE, found)
             return
         if changed and found.offset < write.stored_before.offset:
             write.rewound_from = found.offset
         write.stored = found
 
-    def _set_result(self, partitions: Iterable[TopicPartition], outcome: Outcome, why: str) -> None:
+    def _set_result(self, partitions: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in partitions:
-            self.results[tp] = Written(outcome, self._writes[tp].stored_before, why)
+            self.results[tp] = ZooKeeperWriteResult(outcome, self._writes[tp].stored_before, why)
 
 
 def commit_partitions(
     group: str,
     session_id: int,
-    offsets: Mapping[TopicPartition, CommitOf],
+    offsets: Mapping[TopicPartition, OffsetToCommit],
     control_version: int | None,
     acl: tuple[Acl, ...] | None = None,
-    denials: Denials | None = None,
-) -> Procedure[dict[TopicPartition, Written]]:
+    denials: DenialCollector | None = None,
+) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
     """Write offsets of partitions that stay ours: one packet when nothing stands in the way.
 
     ``acl`` is for the nodes that are made; ``denials`` gets what the lists of others do not let us do.
     """
     planned = {
-        tp: _Write(of.owner, of.offset, of.stored, is_release=False, next_owner=None, verify_owner=False, stored_before=of.stored)
+        tp: _PartitionWrite(
+            of.owner,
+            of.offset,
+            of.stored,
+            is_release=False,
+            next_owner=None,
+            verify_owner=False,
+            stored_before=of.stored,
+        )
         for tp, of in offsets.items()
     }
-    writes = Writes(group, session_id, planned, control_version, acl, denials or Denials())
+    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
     yield from writes.run()
     return writes.results
 
@@ -291,18 +306,24 @@ def commit_partitions(
 def release_partitions(
     group: str,
     session_id: int,
-    parts: Mapping[TopicPartition, ReleaseOf],
+    parts: Mapping[TopicPartition, PartitionToRelease],
     control_version: int | None,
     acl: tuple[Acl, ...] | None = None,
-    denials: Denials | None = None,
-) -> Procedure[dict[TopicPartition, Written]]:
+    denials: DenialCollector | None = None,
+) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
     """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
     planned = {
-        tp: _Write(
-            of.owner, of.offset, of.stored, is_release=True, next_owner=of.next_owner, verify_owner=of.verify_owner, stored_before=of.stored
+        tp: _PartitionWrite(
+            of.owner,
+            of.offset,
+            of.stored,
+            is_release=True,
+            next_owner=of.next_owner,
+            verify_owner=of.verify_owner,
+            stored_before=of.stored,
         )
         for tp, of in parts.items()
     }
-    writes = Writes(group, session_id, planned, control_version, acl, denials or Denials())
+    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
     yield from writes.run()
     return writes.results

@@ -14,21 +14,21 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zkconsumer.errors import Bug, MalformedZnode
-from zkconsumer.text import encode_strict, decode_strict, decode_like_java
+from zkconsumer.errors import InternalError, MalformedZnode
+from zkconsumer.text import decode_like_java, decode_strict, encode_strict
 from zkconsumer.zk.brokers import (
-    Broker,
-    PartitionState,
-    TopicNode,
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    TopicZnode,
     parse_broker,
     parse_partition_state,
     parse_topic,
 )
-from zkconsumer.zk.java_json import BYTES_MAX, Json, Refused, read_jackson_json
+from zkconsumer.zk.java_json import BYTES_MAX, JavaJsonError, Json, read_jackson_json
 from zkconsumer.zk.registration import (
     STREAMS_MAX,
-    Pattern,
     Registration,
+    SubscriptionPattern,
     format_registration,
     parse_registration,
 )
@@ -36,12 +36,12 @@ from zkconsumer.zk.registration import (
 __all__ = [
     "STREAMS_MAX",
     "Authority",
-    "Broker",
-    "Control",
-    "PartitionState",
-    "Pattern",
+    "BrokerRegistration",
+    "ControlRecord",
+    "LeaderIsrAndControllerEpoch",
     "Registration",
-    "TopicNode",
+    "SubscriptionPattern",
+    "TopicZnode",
     "consumer_of",
     "format_control",
     "format_offset",
@@ -59,7 +59,7 @@ __all__ = [
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 OWNER_CHARS_MAX = 10_000
 
-FENCE_MARK = "zkconsumer-migrate:"
+FENCE_OWNER_PREFIX = "zkconsumer-migrate:"
 """How the text of an owner node begins that is a migration's fence."""
 
 
@@ -91,9 +91,9 @@ _LONG_DIGITS_MAX = 19
 
 
 def format_offset(offset: int) -> bytes:
-    """The bytes of a stored offset: the *next* one to read.  Raises ``Bug`` for what must never be stored."""
+    """The bytes of a stored offset: the *next* one to read.  Raises ``InternalError`` for what must never be stored."""
     if not 0 <= offset <= INT64_MAX:
-        raise Bug(f"offset {offset} must not be stored")
+        raise InternalError(f"offset {offset} must not be stored")
     return b"%d" % offset
 
 
@@ -124,7 +124,7 @@ ENDED_PHASES = frozenset({"completed", "undone"})
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlRecord:
     """Where a group's authority is, once it began to move (``/zkconsumer/groups/G``).
 
     ``migration_id`` names the migration, ``epoch`` grows with every change of authority or fence, ``phase`` and
@@ -151,7 +151,7 @@ def placeholder_client_id(migration_id: str) -> str:
     return f"zkconsumer-{migration_id}"
 
 
-def format_control(control: Control) -> bytes:
+def format_control(control: ControlRecord) -> bytes:
     """The bytes for ZooKeeper: JSON in one line, keys in a fixed order."""
     members = {
         "id": control.migration_id,
@@ -164,7 +164,7 @@ def format_control(control: Control) -> bytes:
     return encode_strict(json.dumps(members, ensure_ascii=True, separators=(",", ":")))
 
 
-def parse_control(data: bytes) -> Control:
+def parse_control(data: bytes) -> ControlRecord:
     """Read it strictly: a program that cannot tell where the authority is must stop.  Raises ``MalformedZnode``.
 
     Keys that are not known are let pass, for a later release's sake.
@@ -173,7 +173,7 @@ def parse_control(data: bytes) -> Control:
         raise MalformedZnode(f"{len(data)} bytes are no control znode")
     try:
         members = read_jackson_json(decode_strict(data))
-    except (Refused, RecursionError) as exc:
+    except (JavaJsonError, RecursionError) as exc:
         raise MalformedZnode(f"control znode: {exc}") from exc
     if not isinstance(members, dict):
         raise MalformedZnode("control znode: not a JSON object")
@@ -186,7 +186,7 @@ def parse_control(data: bytes) -> Control:
         raise MalformedZnode("control znode: epoch is missing, or no int64")
     authority = _authority(members.get("authority"))
     is_confirmed = members.get("confirmed", True) is not False
-    return Control(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]), is_confirmed)
+    return ControlRecord(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]), is_confirmed)
 
 
 def _authority(text: Json) -> Authority:

@@ -29,10 +29,10 @@ from zkconsumer.wire.schemas import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call, Handler
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiHandler, ApiRequest
 
-_AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
+_IMMEDIATE_HANDLERS: dict[int, Callable[[BrokerNode, ApiRequest], Any]] = {
     METADATA.key: handle_metadata,
     DESCRIBE_CLUSTER.key: describe_cluster,
     LIST_OFFSETS.key: list_offsets,
@@ -44,14 +44,14 @@ _AT_ONCE: dict[int, Callable[[Node, Call], Any]] = {
 }
 
 
-def api_handlers(node: Node) -> dict[int, Handler]:
+def api_handlers(node: BrokerNode) -> dict[int, ApiHandler]:
     """API key → handler, of the APIs that no group is concerned with."""
 
-    def at_once(answer: Callable[[Node, Call], Any]) -> Handler:
+    def at_once(answer: Callable[[BrokerNode, ApiRequest], Any]) -> ApiHandler:
         return lambda call: call.reply(answer(node, call))
 
     return {
         PRODUCE.key: lambda call: handle_produce(node, call),
         FETCH.key: lambda call: handle_fetch(node, call),
-        **{key: at_once(answer) for key, answer in _AT_ONCE.items()},
+        **{key: at_once(answer) for key, answer in _IMMEDIATE_HANDLERS.items()},
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.broker.config import Row, broker_config_entries, topic_config_entries
+from bridge.broker.config import BrokerConfigEntry, broker_config_entries, topic_config_entries
 from bridge.broker.topics import is_valid_topic_name
-from bridge.coordinator.calls import Operation
+from bridge.coordinator.calls import AclOperation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
@@ -15,7 +15,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
 )
 from zkconsumer.wire.schemas.describe_configs import (
-    TOPIC,
+    RESOURCE_TYPE_TOPIC,
     ConfigSynonym,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -24,17 +24,17 @@ from zkconsumer.wire.schemas.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiRequest
 
-NODE = 4
+BROKER_RESOURCE = 4
 """``resource_type`` of a broker."""
 
-OF_TOPIC, OF_NODE, DEFAULT = 1, 4, 5
+DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 """``config_source``: set for the topic, in the broker's file, and Kafka's default."""
 
 
-def describe_configs(node: Node, call: Call) -> DescribeConfigsResponse:
+def describe_configs(node: BrokerNode, call: ApiRequest) -> DescribeConfigsResponse:
     """Each resource for itself, and once: else a short question has an endless answer."""
     once = {
         (asked.resource_type, asked.resource_name, _key_set(asked.configuration_keys)): asked
@@ -47,39 +47,50 @@ def _key_set(asked: list[str] | None) -> frozenset[str] | None:
     return None if asked is None else frozenset(asked)
 
 
-def _describe_resource(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+def _describe_resource(node: BrokerNode, call: ApiRequest, asked: DescribeConfigsResource) -> DescribedResource:
     match asked.resource_type:
-        case t if t == TOPIC:
+        case t if t == RESOURCE_TYPE_TOPIC:
             return _describe_topic(node, call, asked)
-        case t if t == NODE:
+        case t if t == BROKER_RESOURCE:
             if asked.resource_name not in ("", str(node.node_id)):
                 words = f"Unexpected broker id, expected {node.node_id}, but received {asked.resource_name}"
                 return _error_resource(asked, INVALID_REQUEST, words)
-            return _described_resource(call, asked, [*broker_config_entries(node.cluster.config), *node.cluster.group_config_entries], OF_NODE)
+            return _described_resource(
+                call,
+                asked,
+                [*broker_config_entries(node.cluster.config), *node.cluster.group_config_entries],
+                STATIC_BROKER_CONFIG,
+            )
     return _error_resource(asked, INVALID_REQUEST, f"resources of type {asked.resource_type} are not known here")
 
 
-def _describe_topic(node: Node, call: Call, asked: DescribeConfigsResource) -> DescribedResource:
+def _describe_topic(node: BrokerNode, call: ApiRequest, asked: DescribeConfigsResource) -> DescribedResource:
     name = asked.resource_name
-    if not node.is_authorized(call, Operation.DESCRIBE, name):
+    if not node.is_authorized(call, AclOperation.DESCRIBE, name):
         return _error_resource(asked, TOPIC_AUTHORIZATION_FAILED, None)
     topic = node.cluster.topics.get(name)
     if topic is None:
-        return _error_resource(asked, UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else INVALID_TOPIC_EXCEPTION, None)
-    return _described_resource(call, asked, topic_config_entries(topic.config, node.cluster.config), OF_TOPIC)
+        return _error_resource(
+            asked, UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else INVALID_TOPIC_EXCEPTION, None
+        )
+    return _described_resource(
+        call, asked, topic_config_entries(topic.config, node.cluster.config), DYNAMIC_TOPIC_CONFIG
+    )
 
 
-def _described_resource(call: Call, asked: DescribeConfigsResource, rows: list[Row], source: int) -> DescribedResource:
+def _described_resource(
+    call: ApiRequest, asked: DescribeConfigsResource, rows: list[BrokerConfigEntry], source: int
+) -> DescribedResource:
     wanted = _key_set(asked.configuration_keys)
     configs = [
         DescribedConfig(
             name=row.key,
             value=row.value,
-            read_only=source == OF_NODE,
+            read_only=source == STATIC_BROKER_CONFIG,
             is_default=row.is_default,
-            config_source=DEFAULT if row.is_default else source,
+            config_source=DEFAULT_CONFIG if row.is_default else source,
             config_type=row.kind,
-            synonyms=[ConfigSynonym(name=row.key, value=row.value, source=DEFAULT if row.is_default else source)]
+            synonyms=[ConfigSynonym(name=row.key, value=row.value, source=DEFAULT_CONFIG if row.is_default else source)]
             if call.body.include_synonyms
             else [],
         )

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.broker.log.produced import down_convert
-from bridge.broker.topics import Partition
-from bridge.coordinator.calls import Operation
+from bridge.broker.topics import BrokerPartition
+from bridge.coordinator.calls import AclOperation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -33,23 +33,23 @@ from zkconsumer.wire.schemas.fetch import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiRequest
 
-AT_LEAST_ONE_FROM = 3
+MIN_ONE_MESSAGE_FROM = 3
 """The version from which the first entry comes whole whatever its size (0.10.1, KIP-74)."""
 
-ZSTD_FROM = 10
+FETCH_ZSTD_FROM = 10
 """The version from which zstd may come back (2.1, KIP-110)."""
 
 TOPIC_IDS_FROM = 13
 
-WAIT_MS_MAX = 300_000
+FETCH_WAIT_MS_MAX = 300_000
 """How long a fetch waits at most, whatever it asks for."""
 
 
 @dataclass(slots=True)
-class _Reading:
+class _FetchReadState:
     """What is left of the request's limits."""
 
     version: int
@@ -59,7 +59,7 @@ class _Reading:
     has_error: bool = False
 
 
-def handle_fetch(node: Node, call: Call) -> None:
+def handle_fetch(node: BrokerNode, call: ApiRequest) -> None:
     """Answer now, or when enough has come, or when the time is up."""
     body = call.body
     context = node.fetch_sessions.new_context(body, call.version)
@@ -78,7 +78,7 @@ def handle_fetch(node: Node, call: Call) -> None:
         if (name := _topic_name(node, call, topic)) is not None
         for partition in topic.partitions
     ]
-    wait_ms = min(body.max_wait_ms, WAIT_MS_MAX)
+    wait_ms = min(body.max_wait_ms, FETCH_WAIT_MS_MAX)
 
     def complete() -> None:
         call.reply(context.build_response(_read_topics(node, call, topics)[0]))
@@ -93,16 +93,18 @@ def max_magic_of_fetch(version: int) -> int:
     return 1 if version <= 3 else 2
 
 
-def _topic_name(node: Node, call: Call, topic: FetchTopic) -> str | None:
+def _topic_name(node: BrokerNode, call: ApiRequest, topic: FetchTopic) -> str | None:
     if call.version < TOPIC_IDS_FROM:
         return topic.topic
     found = node.cluster.topics.by_id(topic.topic_id)
     return None if found is None else found.name
 
 
-def _read_topics(node: Node, call: Call, asked_topics: Sequence[FetchTopic]) -> tuple[list[FetchTopicResponse], _Reading]:
+def _read_topics(
+    node: BrokerNode, call: ApiRequest, asked_topics: Sequence[FetchTopic]
+) -> tuple[list[FetchTopicResponse], _FetchReadState]:
     room = min(call.body.max_bytes, node.cluster.config.fetch_max_bytes)
-    reading = _Reading(call.version, max_magic_of_fetch(call.version), room)
+    reading = _FetchReadState(call.version, max_magic_of_fetch(call.version), room)
     topics = []
     for topic in asked_topics:
         name = _topic_name(node, call, topic)
@@ -115,10 +117,12 @@ def _read_topics(node: Node, call: Call, asked_topics: Sequence[FetchTopic]) -> 
     return topics, reading
 
 
-def _fetch_partition(node: Node, call: Call, topic: str | None, asked: FetchPartition, reading: _Reading) -> FetchPartitionResponse:
+def _fetch_partition(
+    node: BrokerNode, call: ApiRequest, topic: str | None, asked: FetchPartition, reading: _FetchReadState
+) -> FetchPartitionResponse:
     if topic is None:
         return _error_partition(asked, UNKNOWN_TOPIC_ID)
-    if not node.is_authorized(call, Operation.READ, topic):
+    if not node.is_authorized(call, AclOperation.READ, topic):
         return _error_partition(asked, TOPIC_AUTHORIZATION_FAILED)
     partition = node.partition_or_error(topic, asked.partition, asked.current_leader_epoch)
     if isinstance(partition, ErrorCode):
@@ -144,10 +148,10 @@ def _fetch_partition(node: Node, call: Call, topic: str | None, asked: FetchPart
     )
 
 
-def _read_records(partition: Partition, asked: FetchPartition, reading: _Reading) -> bytes:
+def _read_records(partition: BrokerPartition, asked: FetchPartition, reading: _FetchReadState) -> bytes:
     """Old versions may be sent the head of an entry that does not fit, which tells the reader to ask for more."""
     bytes_max = max(0, min(reading.bytes_left, asked.partition_max_bytes))
-    is_lenient = reading.version >= AT_LEAST_ONE_FROM
+    is_lenient = reading.version >= MIN_ONE_MESSAGE_FROM
     stored = partition.log.read(
         asked.fetch_offset,
         bytes_max,
@@ -156,9 +160,9 @@ def _read_records(partition: Partition, asked: FetchPartition, reading: _Reading
     )
     reading.bytes_left -= len(stored)
     reading.stored_bytes += len(stored)
-    if partition.log.settings.validation_rules.magic <= reading.magic_max and reading.version >= ZSTD_FROM:
+    if partition.log.settings.validation_rules.magic <= reading.magic_max and reading.version >= FETCH_ZSTD_FROM:
         return stored
-    return down_convert(stored, reading.magic_max, knows_zstd=reading.version >= ZSTD_FROM)
+    return down_convert(stored, reading.magic_max, knows_zstd=reading.version >= FETCH_ZSTD_FROM)
 
 
 def _error_partition(asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import Partition
-from bridge.coordinator.calls import Operation
+from bridge.broker.topics import BrokerPartition
+from bridge.coordinator.calls import AclOperation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -15,7 +15,7 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_VERSION,
     ErrorCode,
 )
-from zkconsumer.kafka.releases import EARLIEST_LOCAL_TIME, LATEST_TIERED_TIME, NEWEST_TIMESTAMP_TIME
+from zkconsumer.kafka.releases import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
@@ -30,26 +30,29 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiRequest
 
 
-def list_offsets(node: Node, call: Call) -> ListOffsetsResponse:
+def list_offsets(node: BrokerNode, call: ApiRequest) -> ListOffsetsResponse:
     """One answer for each partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_list_partition(node, call, topic.name, asked) for asked in topic.partitions]
+                name=topic.name,
+                partitions=[_list_partition(node, call, topic.name, asked) for asked in topic.partitions],
             )
             for topic in call.body.topics
         ]
     )
 
 
-def _list_partition(node: Node, call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _list_partition(
+    node: BrokerNode, call: ApiRequest, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    partition: Partition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
-    if node.is_authorized(call, Operation.DESCRIBE, topic):
+    partition: BrokerPartition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
+    if node.is_authorized(call, AclOperation.DESCRIBE, topic):
         partition = node.partition_or_error(topic, asked.partition_index, asked.current_leader_epoch)
     if not isinstance(partition, ErrorCode) and node.cluster.release.rejects_timestamp(asked.timestamp, call.version):
         partition = UNSUPPORTED_VERSION
@@ -72,34 +75,36 @@ def _list_partition(node: Node, call: Call, topic: str, asked: ListOffsetsPartit
     return answer
 
 
-def _find_offset(partition: Partition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse) -> None:
+def _find_offset(
+    partition: BrokerPartition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse
+) -> None:
     """``means_more``: see ``Release``."""
     log = partition.log
     if time_ms == LATEST_TIME:
         answer.offset = log.end
-    elif time_ms == EARLIEST_TIME or (means_more and time_ms == EARLIEST_LOCAL_TIME):
+    elif time_ms == EARLIEST_TIME or (means_more and time_ms == EARLIEST_LOCAL_TIMESTAMP):
         answer.offset = log.start
-    elif means_more and time_ms == LATEST_TIERED_TIME:
+    elif means_more and time_ms == LATEST_TIERED_TIMESTAMP:
         return
     elif log.settings.validation_rules.magic == 0:
         answer.error_code = UNSUPPORTED_FOR_MESSAGE_FORMAT.code
         return
     else:
-        found = log.max_timestamp() if means_more and time_ms == NEWEST_TIMESTAMP_TIME else log.first_at_or_after(time_ms)
+        found = log.max_timestamp() if means_more and time_ms == MAX_TIMESTAMP else log.first_at_or_after(time_ms)
         if found is None:
             return
         answer.timestamp, answer.offset = found
     answer.leader_epoch = partition.leader_epoch
 
 
-def offset_for_leader_epoch(node: Node, call: Call) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(node: BrokerNode, call: ApiRequest) -> OffsetForLeaderEpochResponse:
     """Where the reign of an epoch ended."""
     topics = []
     for topic in call.body.topics:
         rows = []
         for asked in topic.partitions:
-            partition: Partition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
-            if node.is_authorized(call, Operation.DESCRIBE, topic.topic):
+            partition: BrokerPartition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
+            if node.is_authorized(call, AclOperation.DESCRIBE, topic.topic):
                 partition = node.partition_or_error(topic.topic, asked.partition, asked.current_leader_epoch)
             row = OffsetForLeaderPartitionResponse(partition=asked.partition)
             if isinstance(partition, ErrorCode):

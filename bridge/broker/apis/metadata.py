@@ -5,8 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import INTERNAL, OFFSETS_TOPIC, PARTITIONS_MAX, NewTopic, Partition, Topic, is_valid_topic_name
-from bridge.coordinator.calls import Operation
+from bridge.broker.topics import (
+    BROKER_INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    PARTITIONS_MAX,
+    BrokerPartition,
+    BrokerTopic,
+    NewTopic,
+    is_valid_topic_name,
+)
+from bridge.coordinator.calls import AclOperation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
@@ -27,23 +35,27 @@ from zkconsumer.wire.schemas.metadata import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiRequest
 
 ALL_TOPICS_IS_NULL_FROM = 1
 
-BY_ID_FROM = 12
+TOPIC_ID_LOOKUP_FROM = 12
 """Topics have ids in versions 10 and 11 already, and cannot be asked for by them."""
 
 _log = logging.getLogger(__name__)
 
 
-def handle_metadata(node: Node, call: Call) -> MetadataResponse:
+def handle_metadata(node: BrokerNode, call: ApiRequest) -> MetadataResponse:
     """What a client must know to find its way; asking for a topic may make it."""
     cluster, body = node.cluster, call.body
     wants_all = not body.topics if call.version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
     if wants_all:
-        topics = [_topic_metadata(topic) for topic in cluster.topics if node.is_authorized(call, Operation.DESCRIBE, topic.name)]
+        topics = [
+            _topic_metadata(topic)
+            for topic in cluster.topics
+            if node.is_authorized(call, AclOperation.DESCRIBE, topic.name)
+        ]
     else:
         # A topic that is named twice is told of once, as by real brokers: else a short question has an endless answer.
         once = {(asked.name, asked.topic_id): asked for asked in body.topics}
@@ -60,7 +72,7 @@ def handle_metadata(node: Node, call: Call) -> MetadataResponse:
     )
 
 
-def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
+def describe_cluster(node: BrokerNode, call: ApiRequest) -> DescribeClusterResponse:
     """The nodes alone."""
     cluster = node.cluster
     return DescribeClusterResponse(
@@ -74,16 +86,18 @@ def describe_cluster(node: Node, call: Call) -> DescribeClusterResponse:
     )
 
 
-def _requested_topic(node: Node, call: Call, asked: MetadataRequestTopic, missing: dict[str, ErrorCode]) -> MetadataTopic:
+def _requested_topic(
+    node: BrokerNode, call: ApiRequest, asked: MetadataRequestTopic, missing: dict[str, ErrorCode]
+) -> MetadataTopic:
     topics = node.cluster.topics
-    if asked.name is None and call.version < BY_ID_FROM:
+    if asked.name is None and call.version < TOPIC_ID_LOOKUP_FROM:
         return _error_topic("", INVALID_REQUEST)
     if asked.name is None:
         topic = topics.by_id(asked.topic_id)
-        if topic is None or not node.is_authorized(call, Operation.DESCRIBE, topic.name):
+        if topic is None or not node.is_authorized(call, AclOperation.DESCRIBE, topic.name):
             return MetadataTopic(error_code=UNKNOWN_TOPIC_ID.code, name=None, topic_id=asked.topic_id, partitions=[])
         return _topic_metadata(topic)
-    if not node.is_authorized(call, Operation.DESCRIBE, asked.name):
+    if not node.is_authorized(call, AclOperation.DESCRIBE, asked.name):
         return _error_topic(asked.name, TOPIC_AUTHORIZATION_FAILED)
     if asked.name in missing:
         return _error_topic(asked.name, missing[asked.name])
@@ -92,7 +106,7 @@ def _requested_topic(node: Node, call: Call, asked: MetadataRequestTopic, missin
     return _topic_metadata(topic)
 
 
-def _create_missing_topics(node: Node, call: Call, names: list[str]) -> dict[str, ErrorCode]:
+def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str]) -> dict[str, ErrorCode]:
     """Those that are not there, with what is said of them.
 
     As real brokers do: they are made, and whoever asked must ask again for their leaders.
@@ -102,7 +116,7 @@ def _create_missing_topics(node: Node, call: Call, names: list[str]) -> dict[str
     missing = {
         name: _missing_topic_error(node, call, name)
         for name in names
-        if there.get(name) is None and node.is_authorized(call, Operation.DESCRIBE, name)
+        if there.get(name) is None and node.is_authorized(call, AclOperation.DESCRIBE, name)
     }
     partitions = cluster.config.num_partitions
     replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
@@ -122,20 +136,20 @@ def _create_missing_topics(node: Node, call: Call, names: list[str]) -> dict[str
     return missing
 
 
-def _missing_topic_error(node: Node, call: Call, name: str) -> ErrorCode:
+def _missing_topic_error(node: BrokerNode, call: ApiRequest, name: str) -> ErrorCode:
     """What is said of a topic that is not there; one that is made now has no leader yet."""
     if not is_valid_topic_name(name):
         return INVALID_TOPIC_EXCEPTION
     if not (call.body.allow_auto_topic_creation and node.cluster.config.auto_create_topics_enable):
         return UNKNOWN_TOPIC_OR_PARTITION
-    return LEADER_NOT_AVAILABLE if node.is_authorized(call, Operation.CREATE, name) else TOPIC_AUTHORIZATION_FAILED
+    return LEADER_NOT_AVAILABLE if node.is_authorized(call, AclOperation.CREATE, name) else TOPIC_AUTHORIZATION_FAILED
 
 
 def _error_topic(name: str, error: ErrorCode) -> MetadataTopic:
-    return MetadataTopic(error_code=error.code, name=name, is_internal=name in INTERNAL, partitions=[])
+    return MetadataTopic(error_code=error.code, name=name, is_internal=name in BROKER_INTERNAL_TOPICS, partitions=[])
 
 
-def _topic_metadata(topic: Topic) -> MetadataTopic:
+def _topic_metadata(topic: BrokerTopic) -> MetadataTopic:
     return MetadataTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -144,7 +158,7 @@ def _topic_metadata(topic: Topic) -> MetadataTopic:
     )
 
 
-def _partition_metadata(partition: Partition) -> MetadataPartition:
+def _partition_metadata(partition: BrokerPartition) -> MetadataPartition:
     return MetadataPartition(
         error_code=(LEADER_NOT_AVAILABLE if partition.leader < 0 else NONE).code,
         partition_index=partition.index,

@@ -5,10 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.connection import HANG_UP
-from bridge.broker.log.produced import BATCHES_ONLY_FROM, Refused, validate_records, is_one_batch, new_produce_allowance
-from bridge.broker.topics import INTERNAL
-from bridge.coordinator.calls import NO_TRANSACTIONS, Operation
+from bridge.broker.connection import CLOSE_CONNECTION
+from bridge.broker.log.produced import (
+    BATCHES_ONLY_FROM,
+    ProduceRejected,
+    is_one_batch,
+    new_produce_allowance,
+    validate_records,
+)
+from bridge.broker.topics import BROKER_INTERNAL_TOPICS
+from bridge.coordinator.calls import NO_TRANSACTIONS, AclOperation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
@@ -28,17 +34,17 @@ from zkconsumer.wire.schemas.produce import (
 )
 
 if TYPE_CHECKING:
-    from bridge.broker.node import Node
-    from bridge.coordinator.calls import Call
-    from zkconsumer.wire.entries import Allowance
+    from bridge.broker.node import BrokerNode
+    from bridge.coordinator.calls import ApiRequest
+    from zkconsumer.wire.entries import DecompressionBudget
 
 TOPIC_IDS_FROM = 13
-ACKS = (-1, 0, 1)
+VALID_ACKS = (-1, 0, 1)
 
 _log = logging.getLogger(__name__)
 
 
-def handle_produce(node: Node, call: Call) -> None:
+def handle_produce(node: BrokerNode, call: ApiRequest) -> None:
     """Store, then answer.  Without acks there is no answer; an error ends the connection then, as in Kafka.
 
     Releases that look at the batches while they read the request end the connection on what is not one batch.
@@ -46,7 +52,7 @@ def handle_produce(node: Node, call: Call) -> None:
     if node.cluster.release.disconnects_on_invalid_batches and call.version >= BATCHES_ONLY_FROM:
         sent = [partition.records or b"" for topic in call.body.topic_data for partition in topic.partition_data]
         if not all(map(is_one_batch, sent)):
-            call.reply(HANG_UP)
+            call.reply(CLOSE_CONNECTION)
             return
     topics = []
     errors = 0
@@ -60,37 +66,37 @@ def handle_produce(node: Node, call: Call) -> None:
         errors += sum(row.error_code != NONE.code for row in rows)
         topics.append(ProduceTopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     if call.body.acks == 0:
-        call.reply(HANG_UP if errors else None)
+        call.reply(CLOSE_CONNECTION if errors else None)
     else:
         call.reply(ProduceResponse(responses=topics))
 
 
 def _append_partition(
-    node: Node, call: Call, topic: str | None, sent: ProducePartition, allowance: Allowance
+    node: BrokerNode, call: ApiRequest, topic: str | None, sent: ProducePartition, allowance: DecompressionBudget
 ) -> ProducePartitionResponse:
     if topic is None:
         return _error_partition(sent, UNKNOWN_TOPIC_ID)
-    if call.body.acks not in ACKS:
+    if call.body.acks not in VALID_ACKS:
         return _error_partition(sent, INVALID_REQUIRED_ACKS)
     if call.body.transactional_id is not None:
         return _error_partition(sent, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if not node.is_authorized(call, Operation.WRITE, topic):
+    if not node.is_authorized(call, AclOperation.WRITE, topic):
         return _error_partition(sent, TOPIC_AUTHORIZATION_FAILED)
-    if topic in INTERNAL:
+    if topic in BROKER_INTERNAL_TOPICS:
         return _error_partition(sent, INVALID_TOPIC_EXCEPTION, f"{topic} is the coordinator's")
     partition = node.partition_or_error(topic, sent.index)
     if isinstance(partition, ErrorCode):
         return _error_partition(sent, partition)
     log = partition.log
     checked = validate_records(sent.records or b"", call.version, log.settings.validation_rules, allowance)
-    if isinstance(checked, Refused):
+    if isinstance(checked, ProduceRejected):
         return _error_partition(sent, checked.code, checked.message)
     try:
         stored = log.append_validated(checked, partition.leader_epoch, node.cluster.scheduler.now_ms())
     except OSError as error:
         node.cluster.disk_errors.append_failed(topic, sent.index, error)
         return _error_partition(sent, KAFKA_STORAGE_ERROR, str(error))
-    if isinstance(stored, Refused):
+    if isinstance(stored, ProduceRejected):
         return _error_partition(sent, stored.code, stored.message)
     if not stored.is_duplicate:
         node.cluster.disk_errors.append_succeeded(topic, sent.index)
@@ -102,7 +108,7 @@ def _error_partition(sent: ProducePartition, error: ErrorCode, words: str | None
     return ProducePartitionResponse(index=sent.index, error_code=error.code, error_message=words)
 
 
-def init_producer_id(node: Node, call: Call) -> InitProducerIdResponse:
+def init_producer_id(node: BrokerNode, call: ApiRequest) -> InitProducerIdResponse:
     """A number for a producer that is idempotent and no more."""
     if call.body.transactional_id is not None:
         return InitProducerIdResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from zkconsumer.wire.entries import Entry
+from zkconsumer.wire.entries import LogEntry
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -54,7 +54,7 @@ class StoredBatch(NamedTuple):
     attributes: int = 0
 
 
-def read_batch_header(data: bytes | memoryview, entry: Entry) -> StoredBatch:
+def read_batch_header(data: bytes | memoryview, entry: LogEntry) -> StoredBatch:
     """What stands in the header of an entry; its checksum is not looked at."""
     at, end = entry.position, entry.end
     if entry.magic == 2:
@@ -69,7 +69,7 @@ def read_batch_header(data: bytes | memoryview, entry: Entry) -> StoredBatch:
     return StoredBatch(at, end, entry.magic, entry.last_offset, newest, attributes=data[at + _ATTRIBUTES_AT])
 
 
-def has_valid_checksum(data: bytes | memoryview, entry: Entry) -> bool:
+def has_valid_checksum(data: bytes | memoryview, entry: LogEntry) -> bool:
     """Whether the checksum of the whole entry matches."""
     if entry.magic == 2:
         (crc,) = _CRC.unpack_from(data, entry.position + _CRC_AT_V2)

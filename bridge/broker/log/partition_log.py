@@ -17,8 +17,14 @@ from typing import NamedTuple, Protocol
 from bridge.broker.log.batches import read_batch_header
 from bridge.broker.log.epochs import EpochEnd, LeaderEpochs
 from bridge.broker.log.files import SegmentFile
-from bridge.broker.log.produced import Refused, Rules, Sent, build_entries, assign_offsets
-from bridge.broker.log.producers import Producers, Written
+from bridge.broker.log.produced import (
+    ProduceRejected,
+    RecordValidationRules,
+    ValidatedRecords,
+    assign_offsets,
+    build_entries,
+)
+from bridge.broker.log.producers import BatchMetadata, ProducerStateManager
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.segment import Segment
 from zkconsumer.errors import PreconditionFailed
@@ -26,11 +32,11 @@ from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
-READ_AT_ONCE_BYTES = 1024 * 1024
+READ_CHUNK_BYTES = 1024 * 1024
 """How much is read at a time when a whole log is gone through."""
 
 
-class Storage(Protocol):
+class SegmentStorage(Protocol):
     """Where the segments of one partition are."""
 
     def segments(self) -> list[tuple[int, SegmentFile]]:
@@ -44,13 +50,13 @@ class Storage(Protocol):
 class LogSettings:
     """``segment_bytes``: when a new segment begins.  ``retention_bytes`` −1: nothing is ever deleted."""
 
-    validation_rules: Rules
+    validation_rules: RecordValidationRules
     segment_bytes: int
     retention_bytes: int = -1
     unknown_producer_error: ErrorCode | None = None
 
 
-class Stored(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """Where records were stored, −1 if there were none; ``is_duplicate``: they had been stored before."""
 
     first_offset: int
@@ -58,7 +64,7 @@ class Stored(NamedTuple):
     is_duplicate: bool = False
 
 
-class FoundTime(NamedTuple):
+class TimestampOffset(NamedTuple):
     """A record's timestamp and offset."""
 
     timestamp: int
@@ -72,11 +78,11 @@ class PartitionLog:
     the middle; nothing was changed then.
     """
 
-    def __init__(self, name: str, storage: Storage, settings: LogSettings, told: Callable[[str], None]) -> None:
+    def __init__(self, name: str, storage: SegmentStorage, settings: LogSettings, told: Callable[[str], None]) -> None:
         self.settings = settings
         self._name = name
         self._storage = storage
-        self._producers = Producers(settings.unknown_producer_error)
+        self._producers = ProducerStateManager(settings.unknown_producer_error)
         self._epochs = LeaderEpochs()
         self._segments: list[Segment] = []
         self.end = 0
@@ -96,27 +102,29 @@ class PartitionLog:
         """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
-    def append_validated(self, sent: Sent, leader_epoch: int, wall_ms: int) -> Stored | Refused:
+    def append_validated(
+        self, sent: ValidatedRecords, leader_epoch: int, wall_ms: int
+    ) -> LogAppendInfo | ProduceRejected:
         """Store what a producer sent, or recognise it.  ``OSError``: nothing was stored."""
         for entry in sent.entries:
             judged = self._producers.check(entry.batch)
-            if isinstance(judged, Written):
-                return Stored(judged.first_offset, judged.last_offset, is_duplicate=True)
+            if isinstance(judged, BatchMetadata):
+                return LogAppendInfo(judged.first_offset, judged.last_offset, is_duplicate=True)
             if isinstance(judged, ErrorCode):
                 batch = entry.batch
                 words = f"producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.first_sequence}"
-                return Refused(judged, f"{words}: {judged.name}")
+                return ProduceRejected(judged, f"{words}: {judged.name}")
         if not sent.entries:
-            return Stored(-1, -1)
+            return LogAppendInfo(-1, -1)
         first = self.end
         self._append(assign_offsets(sent, first, leader_epoch, self.settings.validation_rules), first, wall_ms)
-        return Stored(first, self.end - 1)
+        return LogAppendInfo(first, self.end - 1)
 
-    def append_records(self, records: list[Record], leader_epoch: int, wall_ms: int) -> Stored:
+    def append_records(self, records: list[Record], leader_epoch: int, wall_ms: int) -> LogAppendInfo:
         """Store records of our own, all or none (in format 2; before that, as one write).  ``OSError``: none."""
         first = self.end
         self._append(build_entries(records, first, leader_epoch, self.settings.validation_rules.magic), first, wall_ms)
-        return Stored(first, self.end - 1)
+        return LogAppendInfo(first, self.end - 1)
 
     def read(self, offset: int, bytes_max: int, *, at_least_one: bool = False, cuts: bool = False) -> bytes:
         """Stored entries from the one that holds ``offset`` on, of one segment."""
@@ -133,14 +141,14 @@ class PartitionLog:
         """Everything, in order."""
         offset = self.start
         while offset < self.end:
-            piece = self.read(offset, READ_AT_ONCE_BYTES, at_least_one=True)
+            piece = self.read(offset, READ_CHUNK_BYTES, at_least_one=True)
             if not piece:
                 return
             yield from iter_records(piece, offset)
             *_, last = iter_entries(piece)
             offset = last.last_offset + 1
 
-    def first_at_or_after(self, time_ms: int) -> FoundTime | None:
+    def first_at_or_after(self, time_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below the time."""
         for segment in self._segments:
             found = segment.first_with_timestamp(time_ms)
@@ -148,7 +156,7 @@ class PartitionLog:
                 return _first(found[1], found[0], time_ms)
         return None
 
-    def max_timestamp(self) -> FoundTime | None:
+    def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the greatest timestamp."""
         all_newest = [found for segment in self._segments if (found := segment.max_timestamp_entry()) is not None]
         if not all_newest:
@@ -170,7 +178,7 @@ class PartitionLog:
         return [offset for offset, modified_ms in reversed(rows) if is_latest or modified_ms <= time_ms]
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> EpochEnd:
-        """See ``LeaderEpochs.end_of``."""
+        """See ``LeaderEpochs.end_offset_for``."""
         return self._epochs.end_offset_for(epoch, leader_epoch, self.end)
 
     def delete(self) -> None:
@@ -234,8 +242,8 @@ class PartitionLog:
             self._segments.append(segment)
 
 
-def _first(data: bytes, before: int, time_ms: int) -> FoundTime | None:
+def _first(data: bytes, before: int, time_ms: int) -> TimestampOffset | None:
     for record in iter_records(data, before + 1):
         if record.timestamp >= time_ms:
-            return FoundTime(record.timestamp, record.offset)
+            return TimestampOffset(record.timestamp, record.offset)
     return None

@@ -10,8 +10,8 @@ What a producer says of offsets is not believed: those of 0.9 and before number 
 
 The size of an entry is checked before its checksum and before anything is decompressed, as Kafka does
 (``UnifiedLog.analyzeAndValidateRecords``).  What the compressed entries of one request come to is bounded by an
-``Allowance``: some kilobytes can stand for millions of messages, and the broker has one thread for all its clients.
-What goes beyond is answered 10: a Java producer then splits its batch and sends the halves (1.0, KIP-126).
+``DecompressionBudget``: some kilobytes can stand for millions of messages, and the broker has one thread for all its
+clients. What goes beyond is answered 10: a Java producer then splits its batch and sends the halves (1.0, KIP-126).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from bridge.broker.log.batches import (
     OFFSET,
     TRANSACTIONAL,
     StoredBatch,
-    read_batch_header,
     has_valid_checksum,
+    read_batch_header,
 )
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
@@ -41,17 +41,17 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.wire import compression
 from zkconsumer.wire.build import build_record_set
-from zkconsumer.wire.compression import ExpandsTooFar
+from zkconsumer.wire.compression import DecompressionLimitError
 from zkconsumer.wire.entries import (
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
-    Allowance,
-    Entry,
+    DecompressionBudget,
+    LogEntry,
     Record,
     codec_of,
     corrupt_entry_error,
-    read_entry_header,
     iter_entries,
+    read_entry_header,
 )
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.records_legacy import open_wrapper
@@ -59,7 +59,7 @@ from zkconsumer.wire.records_legacy import open_wrapper
 BATCHES_ONLY_FROM = 3
 """The Produce version from which a record set is exactly one batch of format 2 (0.11)."""
 
-ZSTD_FROM = 7
+PRODUCE_ZSTD_FROM = 7
 """The Produce version from which zstd may be sent (2.1, KIP-110)."""
 
 EXPANDED_BYTES_MAX = 64 * 1024 * 1024
@@ -71,13 +71,13 @@ EXPANDED_ITEMS_MAX = 50_000
 producer of librdkafka sends at most 10,000 records in a batch unless ``batch.num.messages`` is set."""
 
 
-def new_produce_allowance() -> Allowance:
+def new_produce_allowance() -> DecompressionBudget:
     """What the compressed entries of one Produce request may come to."""
-    return Allowance(EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX)
+    return DecompressionBudget(EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RecordValidationRules:
     """What the log of a topic takes.
 
     ``magic``: the format that is stored.  ``is_compacted``: every record needs a key.  ``knows_invalid_record``: the
@@ -96,7 +96,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ProduceRejected:
     """Nothing of it is stored; ``words`` are for the producer's log."""
 
     code: ErrorCode
@@ -104,8 +104,10 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class SentEntry:
-    """One entry as it came, and its records.  ``numbers_in_place``: only its header has to be written to number it."""
+class ValidatedEntry:
+    """One entry as it came, and its records.  ``assigns_offsets_in_place``: only its header has to be written to number
+    it.
+    """
 
     data: bytes
     batch: StoredBatch
@@ -115,10 +117,10 @@ class SentEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ValidatedRecords:
     """A record set that may be stored."""
 
-    entries: tuple[SentEntry, ...]
+    entries: tuple[ValidatedEntry, ...]
 
     @property
     def record_count(self) -> int:
@@ -127,8 +129,11 @@ class Sent:
 
 
 def validate_records(
-    record_set: bytes | memoryview, produce_version: int, rules: Rules, allowance: Allowance | None = None
-) -> Sent | Refused:
+    record_set: bytes | memoryview,
+    produce_version: int,
+    rules: RecordValidationRules,
+    allowance: DecompressionBudget | None = None,
+) -> ValidatedRecords | ProduceRejected:
     """Look at everything before anything is stored: sizes, checksums, structure, counts, formats, keys.
 
     Before version 3 a message that is cut off at the end is passed over, and nothing at all may be sent.
@@ -139,31 +144,33 @@ def validate_records(
     end = 0
     head = read_entry_header(record_set)
     if produce_version >= BATCHES_ONLY_FROM and (head is None or head.size_bytes > len(record_set)):
-        return Refused(rules.invalid_record_error, "no whole batch; this version has exactly one")
+        return ProduceRejected(rules.invalid_record_error, "no whole batch; this version has exactly one")
     try:
         data = _normalize_offsets(bytes(record_set))
         for entry in iter_entries(data):
             size = entry.end - entry.position
             if size > rules.message_bytes_max:
                 words = f"{size} bytes; the topic takes {rules.message_bytes_max} (max.message.bytes)"
-                return Refused(MESSAGE_TOO_LARGE, words)
+                return ProduceRejected(MESSAGE_TOO_LARGE, words)
             sent = _read_entry(data, entry, allowance)
             refused = _validate_entry(entry, sent, produce_version, rules)
             if refused is not None:
                 return refused
             entries.append(sent)
             end = entry.end
-    except ExpandsTooFar as error:
+    except DecompressionLimitError as error:
         words = f"{error}; the compressed entries of one request may hold {_ALLOWED}: send smaller batches"
-        return Refused(MESSAGE_TOO_LARGE, words)
+        return ProduceRejected(MESSAGE_TOO_LARGE, words)
     except (InvalidMessageException, UnsupportedCodec) as error:
-        return Refused(CORRUPT_MESSAGE, str(error))
+        return ProduceRejected(CORRUPT_MESSAGE, str(error))
     if produce_version >= BATCHES_ONLY_FROM:
         if len(entries) != 1:
-            return Refused(rules.invalid_record_error, f"{len(entries)} batches in one record set; this version has exactly one")
+            return ProduceRejected(
+                rules.invalid_record_error, f"{len(entries)} batches in one record set; this version has exactly one"
+            )
         if end != len(data):
-            return Refused(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
-    return Sent(tuple(entries))
+            return ProduceRejected(CORRUPT_MESSAGE, f"{len(data) - end} of {len(data)} bytes are no whole entry")
+    return ValidatedRecords(tuple(entries))
 
 
 def is_one_batch(record_set: bytes | memoryview) -> bool:
@@ -177,10 +184,10 @@ def is_one_batch(record_set: bytes | memoryview) -> bool:
 _ALLOWED = f"{EXPANDED_ITEMS_MAX} records and headers in {EXPANDED_BYTES_MAX} bytes"
 
 
-def _normalize_offsets(message_set: bytes, allowance: Allowance | None = None) -> bytes:
+def _normalize_offsets(message_set: bytes, allowance: DecompressionBudget | None = None) -> bytes:
     """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it.
 
-    ``allowance``: what each entry is charged to; ``ExpandsTooFar``.
+    ``allowance``: what each entry is charged to; ``DecompressionLimitError``.
     """
     numbered = bytearray(message_set)
     position = offset = 0
@@ -190,7 +197,7 @@ def _normalize_offsets(message_set: bytes, allowance: Allowance | None = None) -
         if allowance is not None:
             allowance.items -= 1
             if allowance.items < 0:
-                raise ExpandsTooFar("a compressed message holds too many messages")
+                raise DecompressionLimitError("a compressed message holds too many messages")
         (sent_offset,) = OFFSET.unpack_from(message_set, position)
         OFFSET.pack_into(numbered, position, offset)
         offset += min(max(1, head.next_offset - sent_offset), _OFFSETS_MAX)
@@ -205,12 +212,12 @@ _OFFSETS_MAX = 2**31
 """What one batch can cover at most."""
 
 
-def _read_entry(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
+def _read_entry(data: bytes, entry: LogEntry, allowance: DecompressionBudget) -> ValidatedEntry:
     codec = codec_of(data, entry)
     batch = read_batch_header(data, entry)
     piece = data[entry.position : entry.end]
     if entry.magic == 2 or codec == compression.NONE:
-        return SentEntry(piece, batch, codec, tuple(iter_records(piece, allowance=allowance)), True)
+        return ValidatedEntry(piece, batch, codec, tuple(iter_records(piece, allowance=allowance)), True)
     if not has_valid_checksum(data, entry):
         raise corrupt_entry_error(entry, "the checksum does not match")
     # Only from here on is there work to charge: what was damaged on its way must not cost the other entries theirs.
@@ -226,42 +233,48 @@ def _read_entry(data: bytes, entry: Entry, allowance: Allowance) -> SentEntry:
     messages = list(iter_records(numbered))
     if end != len(numbered):
         raise InvalidMessageException("the message set inside a wrapper is cut off")
-    return SentEntry(piece, batch, codec, tuple(messages), entry.magic == 1 and numbered == inner)
+    return ValidatedEntry(piece, batch, codec, tuple(messages), entry.magic == 1 and numbered == inner)
 
 
-def _validate_entry(entry: Entry, sent: SentEntry, produce_version: int, rules: Rules) -> Refused | None:
+def _validate_entry(
+    entry: LogEntry, sent: ValidatedEntry, produce_version: int, rules: RecordValidationRules
+) -> ProduceRejected | None:
     batch, records = sent.batch, sent.records
     if entry.magic > rules.magic:
         return _unsupported_format(entry.magic, rules)
     if produce_version >= BATCHES_ONLY_FROM and entry.magic < 2:
-        return Refused(rules.invalid_record_error, f"a message of format {entry.magic} in a version that has batches of format 2")
-    if sent.codec == compression.ZSTD and produce_version < ZSTD_FROM:
-        words = f"zstd in Produce v{produce_version}; v{ZSTD_FROM} and later have it"
-        return Refused(UNSUPPORTED_COMPRESSION_TYPE, words)
+        return ProduceRejected(
+            rules.invalid_record_error, f"a message of format {entry.magic} in a version that has batches of format 2"
+        )
+    if sent.codec == compression.ZSTD and produce_version < PRODUCE_ZSTD_FROM:
+        words = f"zstd in Produce v{produce_version}; v{PRODUCE_ZSTD_FROM} and later have it"
+        return ProduceRejected(UNSUPPORTED_COMPRESSION_TYPE, words)
     if entry.magic == 2:
         if batch.attributes & CONTROL:
-            return Refused(rules.invalid_record_error, "a control batch from a client")
+            return ProduceRejected(rules.invalid_record_error, "a control batch from a client")
         if batch.attributes & TRANSACTIONAL:
-            return Refused(INVALID_TXN_STATE, "a transactional batch, and this broker has no transactions")
+            return ProduceRejected(INVALID_TXN_STATE, "a transactional batch, and this broker has no transactions")
         offsets = [record.offset - entry.offset for record in records]
         if offsets != list(range(batch.record_count)) or entry.last_offset - entry.offset + 1 != batch.record_count:
-            return Refused(rules.invalid_record_error, "the records of the batch are not numbered from 0 without a gap")
+            return ProduceRejected(
+                rules.invalid_record_error, "the records of the batch are not numbered from 0 without a gap"
+            )
         if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.first_sequence < 0):
-            return Refused(rules.invalid_record_error, "a producer id without an epoch or a sequence number")
+            return ProduceRejected(rules.invalid_record_error, "a producer id without an epoch or a sequence number")
     if not records:
-        return Refused(rules.invalid_record_error, "an entry without records")
+        return ProduceRejected(rules.invalid_record_error, "an entry without records")
     if rules.is_compacted and any(record.key is None for record in records):
-        return Refused(rules.invalid_record_error, "a record without a key in a compacted topic")
+        return ProduceRejected(rules.invalid_record_error, "a record without a key in a compacted topic")
     return None
 
 
-def _unsupported_format(magic: int, rules: Rules) -> Refused:
+def _unsupported_format(magic: int, rules: RecordValidationRules) -> ProduceRejected:
     words = f"format {magic}, and this release stores format {rules.magic}"
     # A release before 0.11 looks for the checksum where a batch has something else.
-    return Refused(CORRUPT_MESSAGE if magic == 2 else UNSUPPORTED_FOR_MESSAGE_FORMAT, words)
+    return ProduceRejected(CORRUPT_MESSAGE if magic == 2 else UNSUPPORTED_FOR_MESSAGE_FORMAT, words)
 
 
-def assign_offsets(sent: Sent, first_offset: int, leader_epoch: int, rules: Rules) -> bytes:
+def assign_offsets(sent: ValidatedRecords, first_offset: int, leader_epoch: int, rules: RecordValidationRules) -> bytes:
     """The bytes to store, with offsets from ``first_offset`` on."""
     if any(entry.batch.magic != rules.magic for entry in sent.entries):
         # Everything in one entry of the log's format, compressed as the first one was.
@@ -274,7 +287,7 @@ def assign_offsets(sent: Sent, first_offset: int, leader_epoch: int, rules: Rule
     return b"".join(pieces)
 
 
-def _assign_entry_offsets(entry: SentEntry, first_offset: int, leader_epoch: int) -> bytes:
+def _assign_entry_offsets(entry: ValidatedEntry, first_offset: int, leader_epoch: int) -> bytes:
     magic = entry.batch.magic
     if not entry.assigns_offsets_in_place:
         return build_entries(entry.records, first_offset, leader_epoch, magic, entry.codec)

@@ -23,12 +23,12 @@ BATCHES_KEPT = 5
 PRODUCERS_MAX = 10_000
 """How many producers a partition knows; the one that wrote longest ago is forgotten first."""
 
-SEQUENCES = 2**31
+SEQUENCE_COUNT = 2**31
 """After the last sequence number comes 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class BatchMetadata:
     """One batch of a producer: sequence numbers and offsets, the last ones included."""
 
     first_sequence: int
@@ -38,14 +38,14 @@ class Written:
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """The newest epoch of one producer, and its last batches in it."""
 
     epoch: int
-    batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
 
-class Producers:
+class ProducerStateManager:
     """All producers of one partition.
 
     ``unknown_error``: the answer to one that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
@@ -53,10 +53,10 @@ class Producers:
 
     def __init__(self, unknown_error: ErrorCode | None) -> None:
         self._unknown_error = unknown_error
-        self._entries: OrderedDict[int, Producer] = OrderedDict()
+        self._entries: OrderedDict[int, ProducerStateEntry] = OrderedDict()
 
-    def check(self, batch: StoredBatch) -> ErrorCode | Written | None:
-        """What to do with a batch: store it (None), answer as before (``Written``), or refuse it.
+    def check(self, batch: StoredBatch) -> ErrorCode | BatchMetadata | None:
+        """What to do with a batch: store it (None), answer as before (``BatchMetadata``), or refuse it.
 
         A new epoch of a known producer begins with 0.
         """
@@ -73,7 +73,7 @@ class Producers:
         for written in known.batches:
             if (written.first_sequence, written.last_sequence) == (batch.first_sequence, last_sequence):
                 return written
-        if batch.first_sequence == (known.batches[-1].last_sequence + 1) % SEQUENCES:
+        if batch.first_sequence == (known.batches[-1].last_sequence + 1) % SEQUENCE_COUNT:
             return None
         return OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -83,13 +83,15 @@ class Producers:
             return
         known = self._entries.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
-            known = self._entries[batch.producer_id] = Producer(batch.producer_epoch)
+            known = self._entries[batch.producer_id] = ProducerStateEntry(batch.producer_epoch)
         first_offset = batch.last_offset - batch.record_count + 1
-        known.batches.append(Written(batch.first_sequence, _last_sequence(batch), first_offset, batch.last_offset))
+        known.batches.append(
+            BatchMetadata(batch.first_sequence, _last_sequence(batch), first_offset, batch.last_offset)
+        )
         self._entries.move_to_end(batch.producer_id)
         if len(self._entries) > PRODUCERS_MAX:
             self._entries.popitem(last=False)
 
 
 def _last_sequence(batch: StoredBatch) -> int:
-    return (batch.first_sequence + batch.record_count - 1) % SEQUENCES
+    return (batch.first_sequence + batch.record_count - 1) % SEQUENCE_COUNT

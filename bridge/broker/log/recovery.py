@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bridge.broker.log.batches import StoredBatch, read_batch_header, has_valid_checksum
+from bridge.broker.log.batches import StoredBatch, has_valid_checksum, read_batch_header
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import (
@@ -21,7 +21,7 @@ from zkconsumer.wire.entries import (
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
     MESSAGE_BYTES_MIN,
-    Entry,
+    LogEntry,
     codec_of,
     iter_entries,
 )
@@ -33,7 +33,7 @@ _BYTES_TO_MAGIC = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredSegment:
     """``batches`` are sound and fill ``sound_bytes``.  ``problem``: what begins there, empty when nothing does.
 
     ``is_torn``: nothing sound stands behind the problem, so that it may be cut off.
@@ -45,7 +45,7 @@ class Recovered:
     is_torn: bool
 
 
-def recover(data: bytes | memoryview, base_offset: int) -> Recovered:
+def recover(data: bytes | memoryview, base_offset: int) -> RecoveredSegment:
     """Look at every entry of a segment that begins with ``base_offset``; offsets have no gaps, since nothing compacts.
 
     No checksum covers an offset, so a sound entry with another number than the next one is damage as well.
@@ -67,10 +67,10 @@ def recover(data: bytes | memoryview, base_offset: int) -> Recovered:
     if not problem and sound_bytes < len(data):
         problem = "an entry is cut off"
     is_torn = bool(problem) and not _has_valid_entry_after(data, sound_bytes, base_offset)
-    return Recovered(tuple(batches), sound_bytes, problem, is_torn)
+    return RecoveredSegment(tuple(batches), sound_bytes, problem, is_torn)
 
 
-def _is_wrapper(data: bytes | memoryview, entry: Entry) -> bool:
+def _is_wrapper(data: bytes | memoryview, entry: LogEntry) -> bool:
     """Whether the number in its header is that of the last of several messages."""
     return entry.magic < 2 and codec_of(data, entry) != compression.NONE
 
@@ -95,4 +95,8 @@ def _is_valid_entry_at(data: bytes | memoryview, at: int) -> bool:
     size = int.from_bytes(head[8:ENTRY_PREFIX_BYTES], "big", signed=True)
     end = at + ENTRY_PREFIX_BYTES + size
     smallest = BATCH_BYTES_MIN if head[MAGIC_POSITION] == 2 else MESSAGE_BYTES_MIN
-    return smallest <= size and end <= len(data) and has_valid_checksum(data, Entry(at, end, head[MAGIC_POSITION], 0, 0))
+    return (
+        smallest <= size
+        and end <= len(data)
+        and has_valid_checksum(data, LogEntry(at, end, head[MAGIC_POSITION], 0, 0))
+    )

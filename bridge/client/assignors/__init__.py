@@ -14,7 +14,13 @@ from bridge.client.assignors.range import RangeAssignor
 from bridge.client.assignors.roundrobin import RoundRobinAssignor
 from bridge.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
-__all__ = ["ASSIGNORS", "CooperativeStickyAssignor", "RangeAssignor", "RoundRobinAssignor", "StickyAssignor"]
+__all__ = [
+    "ASSIGNORS",
+    "CooperativeStickyAssignor",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+]
 
 ASSIGNORS: dict[str, type[ConsumerPartitionAssignor]] = {
     each.name: each for each in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from bridge.client.assignors.group import Group, Shares
+from bridge.client.assignors.group import AssignorGroup, PartitionsByMember
 from bridge.client.assignors.java_order import text_order
-from bridge.client.assignors.owned import Owned
+from bridge.client.assignors.owned import OwnedPartitions
 from bridge.client.assignors.racks import Racks
 from zkconsumer.types import TopicPartition
 
@@ -23,8 +23,8 @@ from zkconsumer.types import TopicPartition
 class ConstrainedAssignment:
     """One assignment while it is made.  ``moving``: partitions that somebody else had, and who shall have them."""
 
-    def __init__(self, group: Group, owned: Owned, racks: Racks) -> None:
-        self.shares: Shares = {member: [] for member in owned.by_member}
+    def __init__(self, group: AssignorGroup, owned: OwnedPartitions, racks: Racks) -> None:
+        self.shares: PartitionsByMember = {member: [] for member in owned.by_member}
         self.moving: dict[TopicPartition, str] = {}
         self._group = group
         self._owned = owned
@@ -39,7 +39,7 @@ class ConstrainedAssignment:
         self._had: dict[TopicPartition, str] = {}
         self._next_index = 0
 
-    def build(self) -> Shares:
+    def build(self) -> PartitionsByMember:
         """Give every partition to exactly one member."""
         kept = self._keep()
         left = [

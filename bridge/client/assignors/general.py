@@ -15,10 +15,10 @@ from bisect import bisect_left, insort
 from collections import Counter
 from itertools import accumulate
 
-from bridge.client.assignors.group import Group, Shares
+from bridge.client.assignors.group import AssignorGroup, PartitionsByMember
 from bridge.client.assignors.java_order import text_order
 from bridge.client.assignors.movements import PartitionMovements
-from bridge.client.assignors.owned import Owned
+from bridge.client.assignors.owned import OwnedPartitions
 from bridge.client.assignors.racks import Racks
 from zkconsumer.types import TopicPartition
 
@@ -29,7 +29,7 @@ ROUNDS_MAX = 1_000
 class GeneralAssignment:
     """One assignment while it is made."""
 
-    def __init__(self, group: Group, owned: Owned, racks: Racks) -> None:
+    def __init__(self, group: AssignorGroup, owned: OwnedPartitions, racks: Racks) -> None:
         self._racks = racks
         self._earlier = owned.earlier
         self._topics_of = {
@@ -54,7 +54,7 @@ class GeneralAssignment:
         """Members by how much they have, least first."""
         self._movements = PartitionMovements()
 
-    def build(self) -> Shares:
+    def build(self) -> PartitionsByMember:
         """Give every partition that somebody wants to exactly one member."""
         new = [tp for tp in self._all if tp not in self._owner]
         had_nothing = not self._owner
@@ -66,7 +66,7 @@ class GeneralAssignment:
         self._balance([tp for tp in new if self._can_move(tp.topic)], had_nothing)
         return {member: list(has) for member, has in self._has.items()}
 
-    def _keep(self, owned: Owned) -> None:
+    def _keep(self, owned: OwnedPartitions) -> None:
         for member, partitions in owned.by_member.items():
             for tp in partitions:
                 if tp.topic not in self._topics_of[member] or self._racks.is_rack_mismatch(member, tp):

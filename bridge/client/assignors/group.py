@@ -10,12 +10,12 @@ from bridge.client.assignors.java_order import hash_order, text_order
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
 
-Shares = dict[str, list[TopicPartition]]
+PartitionsByMember = dict[str, list[TopicPartition]]
 """Member id -> its partitions, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AssignorGroup:
     """``members``, in the order of Kafka's leader (``ConsumerCoordinator.onLeaderElected`` puts them into a HashMap).
 
     ``topics``: how many partitions each topic has that somebody subscribed to and that exists.  ``racks``: where the
@@ -39,7 +39,7 @@ def assignor_group(
     partitions: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
     racks: Mapping[TopicPartition, frozenset[str]],
-) -> Group:
+) -> AssignorGroup:
     """What an assignor is given, put in order.  A topic that a member names twice counts once."""
     members = {
         member: replace(subscriptions[member], topics=tuple(dict.fromkeys(subscriptions[member].topics)))
@@ -47,7 +47,7 @@ def assignor_group(
     }
     wanted = hash_order((topic for each in members.values() for topic in each.topics), java_hash)
     existing = [topic for topic in wanted if partitions.get(topic, 0) > 0]
-    return Group(members, {topic: partitions[topic] for topic in hash_order(existing, java_hash)}, racks)
+    return AssignorGroup(members, {topic: partitions[topic] for topic in hash_order(existing, java_hash)}, racks)
 
 
 def members_in_order(members: Iterable[tuple[str, Subscription]]) -> list[str]:

@@ -10,23 +10,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.client.assignor import NO_GENERATION, Subscription
-from bridge.client.assignors.group import Group
+from bridge.client.assignors.group import AssignorGroup
 from zkconsumer.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class MemberData:
     """What one member says it had; ``generation`` is None when it does not say since when."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int | None
 
 
-ClaimsOf = Callable[[Subscription], Claims]
+MemberDataReader = Callable[[Subscription], MemberData]
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedPartitions:
     """``by_member``: what is taken for true, every member included.  ``disputed``: claimed twice in one generation.
 
     ``earlier``: partition -> the member that had it in an earlier generation than the latest.
@@ -37,7 +37,7 @@ class Owned:
     earlier: dict[TopicPartition, str]
 
 
-def owned_partitions_of(group: Group, claims_of: ClaimsOf) -> Owned:
+def owned_partitions_of(group: AssignorGroup, claims_of: MemberDataReader) -> OwnedPartitions:
     """Sort the claims of all members.
 
     A partition that there is not (the topic was made again with fewer) is not claimed.  Kafka takes it for owned as
@@ -68,14 +68,14 @@ def owned_partitions_of(group: Group, claims_of: ClaimsOf) -> Owned:
                 disputed.add(tp)
             else:
                 mine[tp] = None
-    return Owned(by_member, frozenset(disputed), _earlier(claims))
+    return OwnedPartitions(by_member, frozenset(disputed), _earlier(claims))
 
 
-def _generation(claims: Claims) -> int:
+def _generation(claims: MemberData) -> int:
     return NO_GENERATION if claims.generation is None else claims.generation
 
 
-def _earlier(claims: dict[str, Claims]) -> dict[TopicPartition, str]:
+def _earlier(claims: dict[str, MemberData]) -> dict[TopicPartition, str]:
     """Of several earlier owners the latest; of equal ones the first."""
     latest = max(NO_GENERATION, *(_generation(each) for each in claims.values()))
     found: dict[TopicPartition, tuple[int, str]] = {}

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.client.assignors.group import Group
+from bridge.client.assignors.group import AssignorGroup
 from zkconsumer.types import TopicPartition
 
-NOWHERE: frozenset[str] = frozenset()
+NO_RACKS: frozenset[str] = frozenset()
 
 
-def is_rack_aware_assignment(member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]) -> bool:
+def is_rack_aware_assignment(
+    member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]
+) -> bool:
     """Whether some partition is not on every rack, and some member is on a rack that has partitions at all."""
     return not set(member_racks).isdisjoint(all_racks) and any(each != all_racks for each in racks)
 
@@ -26,13 +28,15 @@ class Racks:
     weights: Mapping[TopicPartition, int]
 
     @classmethod
-    def of(cls, group: Group) -> Racks:
+    def of(cls, group: AssignorGroup) -> Racks:
         """The racks of a whole group, as the sticky assignors look at them."""
         of_member = racks_of_members(group)
         if not of_member:
             return cls({}, {}, {})
-        of_partition = {tp: group.racks.get(tp, NOWHERE) for topic in group.topics for tp in group.partitions_of(topic)}
-        all_racks = NOWHERE.union(*of_partition.values())
+        of_partition = {
+            tp: group.racks.get(tp, NO_RACKS) for topic in group.topics for tp in group.partitions_of(topic)
+        }
+        all_racks = NO_RACKS.union(*of_partition.values())
         members_on = Counter(of_member.values())
         weights = {tp: sum(members_on[rack] for rack in racks) for tp, racks in of_partition.items()}
         if not is_rack_aware_assignment(of_member.values(), of_partition.values(), all_racks):
@@ -47,7 +51,7 @@ class Racks:
     def is_rack_match(self, member: str, tp: TopicPartition) -> bool:
         """Whether the member has a rack, and the partition a replica there."""
         rack = self.of_member.get(member)
-        return rack is not None and rack in self.of_partition.get(tp, NOWHERE)
+        return rack is not None and rack in self.of_partition.get(tp, NO_RACKS)
 
     def is_rack_mismatch(self, member: str, tp: TopicPartition) -> bool:
         """Whether the member has a rack, and the partition no replica there."""
@@ -66,6 +70,6 @@ class Racks:
         return sorted(partitions, key=lambda tp: self.weights.get(tp, 0))
 
 
-def racks_of_members(group: Group) -> dict[str, str]:
+def racks_of_members(group: AssignorGroup) -> dict[str, str]:
     """Member id -> rack, of those that have one."""
     return {member: each.rack_id for member, each in group.members.items() if each.rack_id}

@@ -12,8 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import Group, Shares, to_assignments, assignor_group, members_in_order
-from bridge.client.assignors.racks import NOWHERE, is_rack_aware_assignment, racks_of_members
+from bridge.client.assignors.group import (
+    AssignorGroup,
+    PartitionsByMember,
+    assignor_group,
+    members_in_order,
+    to_assignments,
+)
+from bridge.client.assignors.racks import NO_RACKS, is_rack_aware_assignment, racks_of_members
 from zkconsumer.types import TopicPartition
 
 
@@ -39,8 +45,8 @@ class RangeAssignor:
         """See ``ConsumerPartitionAssignor``."""
         group = assignor_group(partitions, subscriptions, racks or {})
         racks_by_member = racks_of_members(group)
-        topics = [_Topic(group, topic, racks_by_member) for topic in group.topics]
-        shares: Shares = {member: [] for member in group.members}
+        topics = [_TopicAssignmentState(group, topic, racks_by_member) for topic in group.topics]
+        shares: PartitionsByMember = {member: [] for member in group.members}
         near_first = any(topic.needs_racks for topic in topics)
         if near_first:
             _assign_rack_matching(topics, shares)
@@ -52,10 +58,10 @@ class RangeAssignor:
         return to_assignments(shares)
 
 
-class _Topic:
+class _TopicAssignmentState:
     """One topic while it is divided."""
 
-    def __init__(self, group: Group, topic: str, racks_by_member: Mapping[str, str]) -> None:
+    def __init__(self, group: AssignorGroup, topic: str, racks_by_member: Mapping[str, str]) -> None:
         self.name = topic
         self.size = group.topics[topic]
         self.members = members_in_order((m, each) for m, each in group.members.items() if topic in each.topics)
@@ -63,8 +69,8 @@ class _Topic:
         self._given = dict.fromkeys(self.members, 0)
         self._each, self._extras = divmod(self.size, len(self.members))
         self._rack_of = {member: racks_by_member[member] for member in self.members if member in racks_by_member}
-        self._racks = {tp: group.racks.get(tp, NOWHERE) for tp in self._left} if self._rack_of else {}
-        all_racks = NOWHERE.union(*self._racks.values())
+        self._racks = {tp: group.racks.get(tp, NO_RACKS) for tp in self._left} if self._rack_of else {}
+        all_racks = NO_RACKS.union(*self._racks.values())
         self.needs_racks = is_rack_aware_assignment(self._rack_of.values(), self._racks.values(), all_racks)
 
     @property
@@ -75,13 +81,13 @@ class _Topic:
     def is_near(self, member: str, tp: TopicPartition) -> bool:
         """A member without a rack is near everything."""
         rack = self._rack_of.get(member)
-        return rack is None or rack in self._racks.get(tp, NOWHERE)
+        return rack is None or rack in self._racks.get(tp, NO_RACKS)
 
     def room(self, member: str) -> int:
         """How many more this member may get."""
         return max(0, self._each + (self._extras > 0) - self._given[member])
 
-    def give(self, member: str, partitions: Sequence[TopicPartition], shares: Shares) -> None:
+    def give(self, member: str, partitions: Sequence[TopicPartition], shares: PartitionsByMember) -> None:
         shares[member] += partitions
         self._given[member] += len(partitions)
         if self._given[member] > self._each:
@@ -89,7 +95,7 @@ class _Topic:
         for tp in partitions:
             del self._left[tp]
 
-    def give_ranges(self, may_have: Callable[[str, TopicPartition], bool], shares: Shares) -> None:
+    def give_ranges(self, may_have: Callable[[str, TopicPartition], bool], shares: PartitionsByMember) -> None:
         for member in self.members:
             room = self.room(member)
             fitting: list[TopicPartition] = []
@@ -102,8 +108,8 @@ class _Topic:
                 self.give(member, fitting, shares)
 
 
-def _assign_rack_matching(topics: Sequence[_Topic], shares: Shares) -> None:
-    kinds: dict[object, list[_Topic]] = {}
+def _assign_rack_matching(topics: Sequence[_TopicAssignmentState], shares: PartitionsByMember) -> None:
+    kinds: dict[object, list[_TopicAssignmentState]] = {}
     for topic in topics:
         kinds.setdefault(topic.kind, []).append(topic)
     for alike in kinds.values():
@@ -113,7 +119,7 @@ def _assign_rack_matching(topics: Sequence[_Topic], shares: Shares) -> None:
             alike[0].give_ranges(alike[0].is_near, shares)
 
 
-def _assign_co_partitioned(topics: Sequence[_Topic], shares: Shares) -> None:
+def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], shares: PartitionsByMember) -> None:
     """Partition n of all these topics goes to one member, the first that is near to each of them and has room."""
     remaining = list(topics[0].members)
     for number in range(topics[0].kind[1]):

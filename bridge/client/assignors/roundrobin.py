@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import cycle
 
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import Shares, to_assignments, assignor_group, members_in_order
+from bridge.client.assignors.group import PartitionsByMember, assignor_group, members_in_order, to_assignments
 from bridge.client.assignors.java_order import text_order
 from zkconsumer.types import TopicPartition
 
@@ -38,7 +38,7 @@ class RoundRobinAssignor:
         """See ``ConsumerPartitionAssignor``.  Who does not want a topic is passed over, and loses that turn."""
         group = assignor_group(partitions, subscriptions, racks or {})
         wants = {member: frozenset(each.topics) for member, each in group.members.items()}
-        shares: Shares = {member: [] for member in group.members}
+        shares: PartitionsByMember = {member: [] for member in group.members}
         turns = cycle(members_in_order(group.members.items()))
         for topic in sorted(group.topics, key=text_order):
             for tp in group.partitions_of(topic):

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from bridge.client.assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
 from bridge.client.assignors.constrained import ConstrainedAssignment
 from bridge.client.assignors.general import GeneralAssignment
-from bridge.client.assignors.group import Shares, to_assignments, assignor_group
-from bridge.client.assignors.owned import Claims, ClaimsOf, owned_partitions_of
+from bridge.client.assignors.group import PartitionsByMember, assignor_group, to_assignments
+from bridge.client.assignors.owned import MemberData, MemberDataReader, owned_partitions_of
 from bridge.client.assignors.racks import Racks
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
 from zkconsumer.types import TopicPartition
@@ -91,24 +91,24 @@ class CooperativeStickyAssignor:
         return to_assignments(shares)
 
 
-def sticky_member_data(each: Subscription) -> Claims:
+def sticky_member_data(each: Subscription) -> MemberData:
     """What a member of ``sticky`` says it had."""
     return decode_previous(each.user_data)
 
 
-def cooperative_member_data(each: Subscription) -> Claims:
+def cooperative_member_data(each: Subscription) -> MemberData:
     """What a member of ``cooperative-sticky`` says it has."""
     if each.generation_id > NO_GENERATION:
-        return Claims(each.owned_partitions, each.generation_id)
-    return Claims(each.owned_partitions, decode_generation(each.user_data))
+        return MemberData(each.owned_partitions, each.generation_id)
+    return MemberData(each.owned_partitions, decode_generation(each.user_data))
 
 
 def _assign(
     partitions: Mapping[str, int],
     subscriptions: Mapping[str, Subscription],
     racks: PartitionRacks | None,
-    claims_of: ClaimsOf,
-) -> tuple[Shares, dict[TopicPartition, str] | None]:
+    claims_of: MemberDataReader,
+) -> tuple[PartitionsByMember, dict[TopicPartition, str] | None]:
     """The shares, and what moves, where that is known already."""
     group = assignor_group(partitions, subscriptions, racks or {})
     owned, near = owned_partitions_of(group, claims_of), Racks.of(group)
@@ -118,7 +118,7 @@ def _assign(
     return GeneralAssignment(group, owned, near).build(), None
 
 
-def _moving(subscriptions: Mapping[str, Subscription], shares: Shares) -> dict[TopicPartition, str]:
+def _moving(subscriptions: Mapping[str, Subscription], shares: PartitionsByMember) -> dict[TopicPartition, str]:
     """What is new to its member, and what another says it has."""
     added: dict[TopicPartition, str] = {}
     taken: set[TopicPartition] = set()

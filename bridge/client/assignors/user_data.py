@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from bridge.client.assignor import NO_GENERATION
 from bridge.client.assignors.java_order import hash_order
-from bridge.client.assignors.owned import Claims
+from bridge.client.assignors.owned import MemberData
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.hashing import java_hash
 from zkconsumer.wire.kinds import int32, text
-from zkconsumer.wire.primitives import Fault, Reader
+from zkconsumer.wire.primitives import FieldDecodeError, MessageReader
 from zkconsumer.wire.schemas.table import array, decoder, encoder, f, message
 
 M = TypeVar("M")
@@ -58,16 +58,16 @@ def encode_previous(partitions: Iterable[TopicPartition], generation: int) -> by
     return bytes(out)
 
 
-def decode_previous(data: bytes | None) -> Claims:
+def decode_previous(data: bytes | None) -> MemberData:
     """Either version of ``sticky``; None and no bytes at all are a member that had nothing yet."""
     if not data:
-        return Claims((), None)
+        return MemberData((), None)
     for version in (1, 0):
         read = _read(StickyUserData, version, data)
         if read is not None:
             had = tuple(TopicPartition(each.topic, n) for each in read.previous_assignment for n in each.partitions)
-            return Claims(had, read.generation if version else None)
-    return Claims((), NO_GENERATION)
+            return MemberData(had, read.generation if version else None)
+    return MemberData((), NO_GENERATION)
 
 
 def encode_generation(generation: int) -> bytes:
@@ -88,6 +88,6 @@ def decode_generation(data: bytes | None) -> int | None:
 def _read(cls: type[M], version: int, data: bytes) -> M | None:
     """Bytes that follow are passed over, as in Java."""
     try:
-        return decoder(cls, version, False)(Reader(data))
-    except Fault:
+        return decoder(cls, version, False)(MessageReader(data))
+    except FieldDecodeError:
         return None

@@ -13,29 +13,29 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import Order, Side
-from zkconsumer.core.commits import NOT_OURS
-from zkconsumer.core.stores import KAFKA, NotWritten
+from bridge.migration.member.duty import CommitOrder, MembershipSide
+from zkconsumer.core.commits import NOT_OWNER
+from zkconsumer.core.stores import KAFKA_NAME, CommitFailure
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.migration.connector.membership import MigratingMembership
 
-NOT_JOINED = NotWritten("this member is not in the coordinator's group yet, or not any more", KAFKA)
+NOT_JOINED = CommitFailure("this member is not in the coordinator's group yet, or not any more", KAFKA_NAME)
 
-Offsets = Mapping[TopicPartition, int]
-Refused = dict[TopicPartition, NotWritten]
+OffsetsByPartition = Mapping[TopicPartition, int]
+UnwrittenOffsets = dict[TopicPartition, CommitFailure]
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingCommit:
     """One call of ``commit``; all but ``number`` and ``positions`` is known once ``begun`` is set."""
 
     number: int
-    positions: Offsets
+    positions: OffsetsByPartition
     is_of_listener: bool = False
-    commit_order: Order = Order.ZOOKEEPER
+    commit_order: CommitOrder = CommitOrder.ZOOKEEPER
     metadata: Mapping[TopicPartition, str] | None = None
     running: frozenset[TopicPartition] = frozenset()
     owned: frozenset[TopicPartition] = frozenset()
@@ -43,16 +43,16 @@ class _Call:
     started: threading.Event = field(default_factory=threading.Event)
 
 
-class CommitDesk:
+class MigratingCommits:
     """Of one member; ``commit`` may be called on any thread but the control threads."""
 
     def __init__(self, member: MigratingMembership) -> None:
         self._member = member
         self._lock = threading.Lock()
         self._last_number = 0
-        self._pending: dict[int, _Call] = {}
+        self._pending: dict[int, _PendingCommit] = {}
 
-    def commit(self, positions: Offsets, timeout_ms: int) -> Refused:
+    def commit(self, positions: OffsetsByPartition, timeout_ms: int) -> UnwrittenOffsets:
         """Write these; gives back what was not written, with the reason."""
         member = self._member
         until_ms = member.clock.now_ms() + timeout_ms
@@ -60,14 +60,14 @@ class CommitDesk:
             self._last_number += 1
             # The listener is called before what an ended member has is given back, and may commit it.
             is_of_listener = member.listener.is_inside_awaited_call
-            call = self._pending[self._last_number] = _Call(self._last_number, dict(positions), is_of_listener)
+            call = self._pending[self._last_number] = _PendingCommit(self._last_number, dict(positions), is_of_listener)
         member.zookeeper.event_loop.call_soon(lambda: self._start(call))
         if not call.started.wait(timeout_ms / 1000):
             with self._lock:
                 call.is_cancelled = not call.started.is_set()
         if call.is_cancelled or not self._is_accepted(call):
             self._pending.pop(call.number, None)
-            return dict.fromkeys(positions, NotWritten(f"the control thread did not answer within {timeout_ms} ms"))
+            return dict.fromkeys(positions, CommitFailure(f"the control thread did not answer within {timeout_ms} ms"))
         try:
             refused = self._write(call, until_ms)
             if member.machine.rules.commit_order is call.commit_order:
@@ -77,7 +77,7 @@ class CommitDesk:
         finally:
             member.zookeeper.event_loop.call_soon(lambda: self._finish(call))
 
-    def _is_accepted(self, call: _Call) -> bool:
+    def _is_accepted(self, call: _PendingCommit) -> bool:
         return self._member.failure is None or call.is_of_listener
 
     def release_waiters(self) -> None:
@@ -88,7 +88,7 @@ class CommitDesk:
 
     # --- on ZooKeeper's control thread ----------------------------------------------------------------------------
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: _PendingCommit) -> None:
         member, machine = self._member, self._member.machine
         with self._lock:
             if call.is_cancelled or not self._is_accepted(call):
@@ -96,33 +96,35 @@ class CommitDesk:
             call.commit_order = machine.rules.commit_order
             call.running = frozenset(machine.partitions.running)
             call.owned = frozenset(machine.owned)
-            if machine.rules.active_side is Side.ZOOKEEPER and call.commit_order is Order.KAFKA_FIRST:
+            if machine.rules.active_side is MembershipSide.ZOOKEEPER and call.commit_order is CommitOrder.KAFKA_FIRST:
                 call.metadata = member.metadata(call.positions)
-            member.handle_event(val.CommitBegun(call.number, frozenset(call.positions)))
+            member.handle_event(val.CommitStarted(call.number, frozenset(call.positions)))
             call.started.set()
 
-    def _finish(self, call: _Call) -> None:
+    def _finish(self, call: _PendingCommit) -> None:
         del self._pending[call.number]
-        self._member.handle_event(val.CommitEnded(call.number))
+        self._member.handle_event(val.CommitFinished(call.number))
         self._member.check_zookeeper_offsets()
 
     # --- on the program's -----------------------------------------------------------------------------------------
 
-    def _write(self, call: _Call, until_ms: int) -> Refused:
-        if call.commit_order in (Order.ZOOKEEPER, Order.ZOOKEEPER_FIRST):
+    def _write(self, call: _PendingCommit, until_ms: int) -> UnwrittenOffsets:
+        if call.commit_order in (CommitOrder.ZOOKEEPER, CommitOrder.ZOOKEEPER_FIRST):
             return self._to_zookeeper(call.positions, until_ms)
         ours = {tp: at for tp, at in call.positions.items() if tp in call.running}
-        refused = dict.fromkeys(call.positions.keys() - ours.keys(), NOT_OURS)
+        refused = dict.fromkeys(call.positions.keys() - ours.keys(), NOT_OWNER)
         refused |= self._to_kafka(ours, call.metadata, until_ms)
-        if call.commit_order is Order.KAFKA:
+        if call.commit_order is CommitOrder.KAFKA:
             return refused
         taken = {tp: at for tp, at in ours.items() if tp not in refused and tp in call.owned}
         return refused | self._to_zookeeper(taken, until_ms)
 
-    def _to_zookeeper(self, offsets: Offsets, until_ms: int) -> Refused:
+    def _to_zookeeper(self, offsets: OffsetsByPartition, until_ms: int) -> UnwrittenOffsets:
         return self._member.zookeeper.commit(offsets, self._remaining_ms(until_ms)) if offsets else {}
 
-    def _to_kafka(self, offsets: Offsets, metadata: Mapping[TopicPartition, str] | None, until_ms: int) -> Refused:
+    def _to_kafka(
+        self, offsets: OffsetsByPartition, metadata: Mapping[TopicPartition, str] | None, until_ms: int
+    ) -> UnwrittenOffsets:
         side = self._member.coordinator
         if not offsets or side is None:
             return dict.fromkeys(offsets, NOT_JOINED)
@@ -130,7 +132,7 @@ class CommitDesk:
             # While the owner node is the lock, a commit that is repeated may come behind the next owner's.
             return side.commit(offsets, self._remaining_ms(until_ms), metadata, is_retried=metadata is None)
         except ZkConsumerError as error:
-            return dict.fromkeys(offsets, NotWritten(str(error), KAFKA))
+            return dict.fromkeys(offsets, CommitFailure(str(error), KAFKA_NAME))
 
     def _remaining_ms(self, until_ms: int) -> int:
         return max(1, until_ms - self._member.clock.now_ms())

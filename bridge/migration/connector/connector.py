@@ -22,32 +22,32 @@ from typing import TYPE_CHECKING
 from bridge.client.connector import COMMIT_GRACE_MS, group_config_of
 from bridge.client.from_config import membership_settings_of, stream_assignor_of
 from bridge.migration.connector.membership import MigratingMembership
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import COMMIT_TIMEOUT_MS
 from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.observe.health import Look
+from zkconsumer.observe.health import MemberHealthSnapshot
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.runtime.from_config import group_settings_of, make_consumer_id, assignment_planner_of, offset_stores_of
-from zkconsumer.runtime.look import Looker
-from zkconsumer.runtime.streams_member import StreamsMember
+from zkconsumer.runtime.from_config import assignment_planner_of, group_settings_of, make_consumer_id, offset_stores_of
+from zkconsumer.runtime.look import MemberHealthSource
+from zkconsumer.runtime.streams_member import ConnectorMember
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.security import zk_security_of
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
 
-KEEPER = "ZooKeeper, or the group's coordinator"
+GROUP_SERVICES = "ZooKeeper, or the group's coordinator"
 
 log = logging.getLogger("zkconsumer.connector")
 
 
-class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMembership]]):
+class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMembership]]):
     """A member of a group in ZooKeeper, and of the coordinator's group of the same name when that is to take over.
 
     ``config`` is the old consumer's, or a ``CoordinatorConsumerConfig``, which has the settings of the coordinator's
@@ -75,7 +75,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         group: Mapping[str, object] | None = None,
         *,
         store: Callable[[str, int], ZkStore] | None = None,
-        connect: Connect | None = None,
+        connect: ConnectionFactory | None = None,
         clock: Clock = SYSTEM_CLOCK,
         oauth_token: Callable[[], str] | None = None,
         hooks: Hooks | None = None,
@@ -92,7 +92,7 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
             config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
         modern = self.group_config, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id)
-        member = StreamsMember(
+        member = ConnectorMember(
             consumer_id,
             config.group_id,
             fetch_settings_of(config),
@@ -109,7 +109,9 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
             ),
         )  # fmt: skip
         super().__init__(config, consumer_id, member, clock)
-        looker = Looker(member, self._read_health, config.group_id, self._delivered_at_ms, clock, KEEPER)
+        looker = MemberHealthSource(
+            member, self._read_health, config.group_id, self._delivered_at_ms, clock, GROUP_SERVICES
+        )
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
@@ -126,20 +128,23 @@ class MigratingConsumerConnector(ConsumerConnector[StreamsMember[MigratingMember
         """The generation of the coordinator's group in which this member is; -1 while it is in none."""
         return self._member.membership.machine.generation
 
-    def _read_health(self) -> Look:
+    def _read_health(self) -> MemberHealthSnapshot:
         """This member as it is now; on ZooKeeper's control thread."""
         member = self._member
-        membership, live = member.membership, {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
+        membership, live = (
+            member.membership,
+            {tp for tp, info in member.streams.partition_infos.items() if info.is_live},
+        )
         machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.state_machine
         fetching = len(live - member.fetchers.leaderless())
-        holds_here = machine.rules.active_side is Side.ZOOKEEPER
+        holds_here = machine.rules.active_side is MembershipSide.ZOOKEEPER
         if not holds_here and membership.coordinator is not None:
             return replace(
                 membership.coordinator.health_snapshot(fetching, member.fetchers.failures()),
                 lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
                 partitions_owned=len(machine.assigned),
             )
-        return Look(
+        return MemberHealthSnapshot(
             membership=group.membership.state.value,
             session=group.session.state.value,
             session_id=side.session_id,

@@ -15,40 +15,40 @@ from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commit_calls import commit_results
 from bridge.client.membership import CoordinatorMembership
-from bridge.migration.connector.keeping import KeepingCoordinator
-from bridge.migration.connector.readings import Readings
+from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
+from bridge.migration.connector.readings import CommittedOffsetReader
 from bridge.migration.connector.urgent_writes import UrgentWrites
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION
-from zkconsumer.core.events import Outcome
+from zkconsumer.core.events import WriteOutcome
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from bridge.client.assignor import ConsumerPartitionAssignor
     from bridge.client.consumer_coordinator import ConsumerCoordinator
-    from bridge.client.runtime import Answer, ClientControl
-    from bridge.migration.connector.gates import SideListener
-    from zkconsumer.base.threads import OnDeath
-    from zkconsumer.core.events import KafkaWritten
+    from bridge.client.runtime import CoordinatorEventLoop, NetworkAnswer
+    from bridge.migration.connector.gates import ActiveSideListener
+    from zkconsumer.base.threads import OnThreadError
+    from zkconsumer.core.events import KafkaCommitResult
     from zkconsumer.errors import ZkConsumerError
 
-UNKNOWN = -1
+NO_COMMITTED_OFFSET = -1
 
-AGAIN_MS = 50
+SIDE_RETRY_INTERVAL_MS = 50
 """How soon is tried again what the group refused because it forms anew."""
 
 
 class CoordinatorSide(CoordinatorMembership):
     """A ``CoordinatorMembership`` whose protocols can change while it is in the group."""
 
-    _MACHINE: ClassVar[type[ConsumerCoordinator]] = KeepingCoordinator
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = DowngradingConsumerCoordinator
 
     def __init__(
         self,
         *what: Any,
-        told: Callable[[val.Event], None],
+        told: Callable[[val.MigratingMemberEvent], None],
         on_share: Callable[[], None],
-        make_listener: Callable[[str, ClientControl, OnDeath], SideListener],
+        make_listener: Callable[[str, CoordinatorEventLoop, OnThreadError], ActiveSideListener],
         **how: Any,
     ) -> None:
         self._on_event = told
@@ -58,18 +58,18 @@ class CoordinatorSide(CoordinatorMembership):
         self._writes = UrgentWrites(
             # The numbers of these commits are negative: the program's own commits have positive numbers.
             lambda number, offsets: self.event_loop.dispatch(cev.CommitAsked(-number, offsets, retried=False)),
-            lambda number, taken: told(val.WrittenToKafka(number, taken)),
+            lambda number, taken: told(val.KafkaWriteFinished(number, taken)),
             self._clock,
         )
-        self._offset_reader = Readings(
+        self._offset_reader = CommittedOffsetReader(
             lambda: self._questions.open().number,
             lambda number, partitions: self.event_loop.dispatch(cev.FetchAsked(number, partitions)),
-            lambda offsets: told(val.KafkaRead(offsets)),
+            lambda offsets: told(val.KafkaOffsetsRead(offsets)),
             self._clock,
         )
-        self.every(AGAIN_MS, self._retry_pending)
+        self.every(SIDE_RETRY_INTERVAL_MS, self._retry_pending)
 
-    def _make_listener(self) -> SideListener:
+    def _make_listener(self) -> ActiveSideListener:
         self.side_listener = self._create_listener(self.id, self.event_loop, self.thread_died)
         return self.side_listener
 
@@ -80,7 +80,7 @@ class CoordinatorSide(CoordinatorMembership):
         self.event_loop.submit(cev.AssignorsOffered(tuple(assignors)))
 
     def write_offsets(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
-        """Commit these once; ``WrittenToKafka`` with the number is told.
+        """Commit these once; ``KafkaWriteFinished`` with the number is told.
 
         ``is_urgent``: tried again while the group forms anew, for half the time that partitions are waited for that
         leave.
@@ -89,7 +89,7 @@ class CoordinatorSide(CoordinatorMembership):
         self.event_loop.call_soon(lambda: self._writes.write(number, offsets, patience_ms))
 
     def read_offsets(self, partitions: frozenset[TopicPartition]) -> None:
-        """Ask what is committed of these until it is known; ``KafkaRead`` is told."""
+        """Ask what is committed of these until it is known; ``KafkaOffsetsRead`` is told."""
         self.event_loop.call_soon(lambda: self._offset_reader.read(partitions))
 
     def fail(self, error: ZkConsumerError) -> None:
@@ -113,7 +113,7 @@ class CoordinatorSide(CoordinatorMembership):
     def fetched(self, command: cmd.FetchDone) -> None:
         """See ``Concerned``."""
         super().fetched(command)
-        found = {tp: UNKNOWN if at is None else at.offset for tp, at in command.offsets.items()}
+        found = {tp: NO_COMMITTED_OFFSET if at is None else at.offset for tp, at in command.offsets.items()}
         is_ours = self._offset_reader.handle_response(command.number, None if command.error else found)
         if is_ours and command.error is not None and self.failure is None and not self.assignment_executor.is_closing:
             self.raised(cmd.Raise(command.error, is_fatal=False))
@@ -125,32 +125,32 @@ class CoordinatorSide(CoordinatorMembership):
         super().assignment_complete()
         self._on_assignment()
 
-    def noted(self, command: cmd.Note) -> None:
+    def noted(self, command: cmd.LogMemberEvent) -> None:
         """See ``Concerned``."""
         super().noted(command)
         match command.name:
             case "assigned":
-                self._on_event(val.GenerationSeen(self.machine.generation.generation_id))
+                self._on_event(val.GenerationChanged(self.machine.generation.generation_id))
             case "generation-reset":
-                self._on_event(val.GenerationSeen(NO_GENERATION))
+                self._on_event(val.GenerationChanged(NO_GENERATION))
             case _:
                 pass
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: NetworkAnswer) -> None:
         """See ``Concerned``."""
         super().answered(answer)
         said = commit_results(answer)
         if said is not None:
             taken = _committed_offsets(*said)
             if taken:
-                self._on_event(val.KafkaTook(taken))
+                self._on_event(val.KafkaCommitted(taken))
 
 
 def _committed_offsets(
-    asked: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaWritten]
+    asked: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaCommitResult]
 ) -> dict[TopicPartition, int]:
     return {
         tp: offset
         for tp, offset in asked.items()
-        if offset is not None and tp in results and results[tp].outcome is Outcome.DONE
+        if offset is not None and tp in results and results[tp].outcome is WriteOutcome.DONE
     }

@@ -12,21 +12,21 @@ from zkconsumer.runtime.listener import ListenerCalls
 if TYPE_CHECKING:
     import threading
 
-    from zkconsumer.base.threads import OnDeath
+    from zkconsumer.base.threads import OnThreadError
     from zkconsumer.core import commands as do
     from zkconsumer.core.listener import PartitionsLostListener
     from zkconsumer.observe.metrics import Meter
-    from zkconsumer.runtime.listener import Posts
-    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.runtime.listener import ListenerEventSink
+    from zkconsumer.runtime.observing import MembershipMeters
 
-OF_WHAT_IS_HELD = frozenset({"share_held", "partitions_revoked", "partitions_lost", "drain_timed_out"})
+PARTITION_HOOKS = frozenset({"assignment_complete", "partitions_revoked", "partitions_lost", "drain_timed_out"})
 """Hooks that tell of partitions."""
 
-OF_THE_WHOLE = frozenset({"member_failed"})
+MEMBER_HOOKS = frozenset({"member_failed"})
 """Hooks that tell of the member, not of one of its memberships."""
 
 
-class SideHooks(HookCalls):
+class ActiveSideHooks(HookCalls):
     """The member's hooks, as a side calls them."""
 
     def __init__(self, shared: HookCalls, holds: Callable[[], bool]) -> None:
@@ -38,7 +38,7 @@ class SideHooks(HookCalls):
 
     def call(self, name: str, *values: Any) -> None:
         """See ``HookCalls``."""
-        if name not in OF_THE_WHOLE and (name not in OF_WHAT_IS_HELD or self._is_active()):
+        if name not in MEMBER_HOOKS and (name not in PARTITION_HOOKS or self._is_active()):
             self._shared.call(name, *values)
 
     def close(self) -> None:
@@ -49,17 +49,22 @@ class SideHooks(HookCalls):
         return True
 
 
-class SideListener(ListenerCalls):
+class ActiveSideListener(ListenerCalls):
     """The program's rebalance listener, as a side calls it: while the side does not hold, it has returned at once.
 
     ``turn``: both sides' calls take it, so that the program is never called twice at the same time.
     """
 
     def __init__(
-        self, member: str, control: Posts, on_death: OnDeath, holds: Callable[[], bool], turn: threading.Lock
+        self,
+        member: str,
+        control: ListenerEventSink,
+        on_death: OnThreadError,
+        holds: Callable[[], bool],
+        turn: threading.Lock,
     ) -> None:
         super().__init__(member, control, on_death)
-        self.other_listeners: list[SideListener] = []
+        self.other_listeners: list[ActiveSideListener] = []
         """Who else calls the same one."""
         self._is_active = holds
         self._call_lock = turn
@@ -78,7 +83,7 @@ class SideListener(ListenerCalls):
         else:
             self._control.submit(ev.ListenerReturned(command.ticket, "before_starting_fetchers"))
 
-    def call_partitions_lost(self, command: do.CallLost) -> None:
+    def call_partitions_lost(self, command: do.CallPartitionsLost) -> None:
         """See ``ListenerCalls``."""
         if self._is_active():
             super().call_partitions_lost(command)
@@ -97,29 +102,29 @@ class SideListener(ListenerCalls):
             super()._call_lost(listener)
 
 
-class SideMeters:
-    """``Meters``: whether the share is whole is said by the side that holds."""
+class ActiveSideMeters:
+    """``MembershipMeters``: whether the share is whole is said by the side that holds."""
 
-    def __init__(self, meters: Meters, holds: Callable[[], bool]) -> None:
+    def __init__(self, meters: MembershipMeters, holds: Callable[[], bool]) -> None:
         self._meters = meters
         self._is_active = holds
 
     @property
     def zookeeper_commits(self) -> Meter:
-        """See ``Meters``."""
+        """See ``MembershipMeters``."""
         return self._meters.zookeeper_commits
 
     @property
     def kafka_commits(self) -> Meter:
-        """See ``Meters``."""
+        """See ``MembershipMeters``."""
         return self._meters.kafka_commits
 
     def rebalance_started(self) -> None:
-        """See ``Meters``."""
+        """See ``MembershipMeters``."""
         if self._is_active():
             self._meters.rebalance_started()
 
     def rebalance_completed(self) -> None:
-        """See ``Meters``."""
+        """See ``MembershipMeters``."""
         if self._is_active():
             self._meters.rebalance_completed()

@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from zkconsumer.core import commands as do
-from zkconsumer.runtime.holder import Busy
+from zkconsumer.runtime.holder import BusyStream
 
 if TYPE_CHECKING:
-    from bridge.migration.member.duty import Side
-    from zkconsumer.runtime.control import Control
-    from zkconsumer.runtime.holder import Holder, Inbox, Told
+    from bridge.migration.member.duty import MembershipSide
+    from zkconsumer.runtime.control import MemberEventLoop
+    from zkconsumer.runtime.holder import MembershipEventLoop, PartitionProcessor, PartitionProcessorEvent
     from zkconsumer.types import TopicPartition
 
-    Hear = Callable[[val.Event], None]
+    EventHandler = Callable[[val.MigratingMemberEvent], None]
 
 
-class SideHolder:
-    """``Holder`` of one side: passes on what its membership says; ``hear`` never waits, on any thread.
+class SidePartitionProcessor:
+    """``PartitionProcessor`` of one side: passes on what its membership says; ``hear`` never waits, on any thread.
 
     ``holds_since_ms``: since when this side says what the streams read, None while it does not; on any thread.
     """
 
     def __init__(
         self,
-        side: Side,
-        streams: Holder,
-        hear: Hear,
+        side: MembershipSide,
+        streams: PartitionProcessor,
+        hear: EventHandler,
         on_end: Callable[[BaseException], None],
         holds_since_ms: Callable[[], int | None],
     ) -> None:
@@ -51,20 +51,20 @@ class SideHolder:
     def drain(self, command: do.Drain) -> None:
         self._forward(command)
 
-    def force_drain(self, command: do.GiveUpDrain) -> None:
+    def force_drain(self, command: do.ForceDrain) -> None:
         self._forward(command)
 
-    def drop_partitions(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.DropPartitions) -> None:
         self._forward(command)
 
-    def move_to_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveToThread) -> None:
         self._forward(command)
 
     def collect_positions(self) -> None:
         self._forward(do.CollectPositions())
 
-    def _forward(self, command: val.ToldToHolder) -> None:
-        self._handle_event(val.Told(self._side, command))
+    def _forward(self, command: val.ProcessorCommand) -> None:
+        self._handle_event(val.SideCommanded(self._side, command))
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
@@ -76,7 +76,7 @@ class SideHolder:
         return self._streams.has_no_partitions
 
     @property
-    def busy_stream(self) -> Busy | None:
+    def busy_stream(self) -> BusyStream | None:
         """What the program does counts for the side that holds, and from when it began to."""
         since_ms, busy = self._active_since_ms(), self._streams.busy_stream
         if since_ms is None or busy is None:
@@ -96,38 +96,38 @@ class SideHolder:
         return True
 
 
-class MigratingInbox:
-    """``Inbox`` of the streams: ZooKeeper's control thread, whoever holds."""
+class MigratingEventLoop:
+    """``MembershipEventLoop`` of the streams: ZooKeeper's control thread, whoever holds."""
 
-    def __init__(self, control: Control, hear: Hear) -> None:
+    def __init__(self, control: MemberEventLoop, hear: EventHandler) -> None:
         self._control = control
         self._handle_event = hear
 
-    def submit(self, event: Told) -> None:
-        """See ``Inbox``."""
+    def submit(self, event: PartitionProcessorEvent) -> None:
+        """See ``MembershipEventLoop``."""
         self._control.call_soon(partial(self.handle_event, event))
 
-    def handle_event(self, event: Told) -> None:
-        """See ``Inbox``."""
-        self._handle_event(val.HolderSaid(event))
+    def handle_event(self, event: PartitionProcessorEvent) -> None:
+        """See ``MembershipEventLoop``."""
+        self._handle_event(val.ProcessorReported(event))
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """See ``Inbox``."""
+        """See ``MembershipEventLoop``."""
         self._control.call_soon(action)
 
 
-def send_to_processor(holder: Holder, command: val.ToldToHolder) -> None:
+def send_to_processor(holder: PartitionProcessor, command: val.ProcessorCommand) -> None:
     """Tell a holder this."""
     match command:
         case do.StartFetching():
             holder.start_fetching(command)
         case do.Drain():
             holder.drain(command)
-        case do.GiveUpDrain():
+        case do.ForceDrain():
             holder.force_drain(command)
-        case do.Drop():
+        case do.DropPartitions():
             holder.drop_partitions(command)
-        case do.MoveThread():
+        case do.MoveToThread():
             holder.move_to_thread(command)
         case do.CollectPositions():
             holder.collect_positions()
@@ -135,8 +135,8 @@ def send_to_processor(holder: Holder, command: val.ToldToHolder) -> None:
 
 if TYPE_CHECKING:
 
-    def _is_partition_processor(one: SideHolder) -> Holder:
+    def _is_partition_processor(one: SidePartitionProcessor) -> PartitionProcessor:
         return one
 
-    def _is_event_loop(one: MigratingInbox) -> Inbox:
+    def _is_event_loop(one: MigratingEventLoop) -> MembershipEventLoop:
         return one

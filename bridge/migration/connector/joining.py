@@ -2,7 +2,7 @@
 
     want(protocols) --none yet--> open --another list--> offer --none--> leave, on a thread that may wait --> gone
                         ^                 side ended by an error, while ZooKeeper's side holds ----^           |
-                        '--- tick, after JOIN_AGAIN_MS at the latest, or with the next phase ------------------'
+                        '--- tick, after REJOIN_DELAY_MS at the latest, or with the next phase ------------------'
 
 All of it on ZooKeeper's control thread; what the coordinator's side says is posted there.
 """
@@ -16,58 +16,58 @@ from typing import TYPE_CHECKING
 from bridge.client import events as cev
 from bridge.client.assignors import RangeAssignor
 from bridge.migration.connector.coordinator_side import CoordinatorSide
-from bridge.migration.connector.gates import SideHooks, SideMeters
-from bridge.migration.connector.holders import SideHolder
-from bridge.migration.connector.private import PrivateAssignor
+from bridge.migration.connector.gates import ActiveSideHooks, ActiveSideMeters
+from bridge.migration.connector.holders import SidePartitionProcessor
+from bridge.migration.connector.private import MigrationAssignor
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION
-from bridge.migration.member.duty import PRIVATE, Side
+from bridge.migration.member.duty import MIGRATION_PROTOCOL, MembershipSide
 from bridge.migration.provenance import Provenance, format_provenance
-from zkconsumer.base.threads import Worker, spawn
+from zkconsumer.base.threads import WorkerThread, spawn
 from zkconsumer.core import commands as do
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.assignor import ConsumerPartitionAssignor
-    from bridge.client.config import GroupConfig
+    from bridge.client.config import GroupMemberConfig
     from bridge.client.membership import MembershipSettings
-    from bridge.client.spread import Spread
+    from bridge.client.spread import StreamAssignor
     from bridge.migration.connector.membership import MigratingMembership
     from zkconsumer.base.lease import Lease
     from zkconsumer.base.threads import StopSignal
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.runtime.brokers import BrokerAccess
-    from zkconsumer.runtime.holder import Holder
-    from zkconsumer.runtime.observing import Meters
+    from zkconsumer.runtime.holder import PartitionProcessor
+    from zkconsumer.runtime.observing import MembershipMeters
     from zkconsumer.types import TopicPartition
 
-COORDINATOR = Side.COORDINATOR
+COORDINATOR_SIDE = MembershipSide.COORDINATOR
 
-JOIN_AGAIN_MS = 30_000
+REJOIN_DELAY_MS = 30_000
 """The pause after which the coordinator's group is joined again, when something that a person must mend ended it."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
-class Joining:
+class CoordinatorSideLifecycle:
     """``side`` is None while this member is not in the coordinator's group, nor on its way in or out."""
 
     def __init__(
         self,
         member: MigratingMembership,
-        modern: tuple[GroupConfig, MembershipSettings, Spread],
+        modern: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
         brokers: BrokerAccess,
         lease: Lease,
-        meters: Meters,
+        meters: MembershipMeters,
     ) -> None:
         self.side: CoordinatorSide | None = None
         self.has_assignment = False
         """Whether its side has told of its whole share."""
-        self.processor: Holder
-        self.subscription: Subscription | None = None
+        self.processor: PartitionProcessor
+        self.subscription: TopicSubscription | None = None
         self.is_closing = False
-        self.leave_thread: Worker | None = None
+        self.leave_thread: WorkerThread | None = None
         self._member = member
         self._coordinator_settings = modern
         self._brokers = brokers
@@ -126,14 +126,14 @@ class Joining:
     def _assignors(self) -> list[ConsumerPartitionAssignor]:
         control = self._member.machine.control
         assert control is not None, "a member joins because the control znode says so"
-        private = PrivateAssignor(control.migration_id, self._member.id)
-        return [private if protocol == PRIVATE else RangeAssignor() for protocol in self._wanted]
+        private = MigrationAssignor(control.migration_id, self._member.id)
+        return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self._wanted]
 
-    def _open(self, subscription: Subscription) -> None:
+    def _open(self, subscription: TopicSubscription) -> None:
         member = self._member
         self._offered = self._wanted
         config, settings, spread = self._coordinator_settings
-        holds = partial(member.is_active, COORDINATOR)
+        holds = partial(member.is_active, COORDINATOR_SIDE)
         side = CoordinatorSide(
             config,
             self._assignors(),
@@ -142,38 +142,38 @@ class Joining:
             brokers=self._brokers,
             clock=member.clock,
             lease=self._lease,
-            meters=SideMeters(self._meters, holds),
-            hooks=SideHooks(member.hooks, holds),
+            meters=ActiveSideMeters(self._meters, holds),
+            hooks=ActiveSideHooks(member.hooks, holds),
             counters=member.counters,
             told=lambda event: self._post_event(side, event),
             on_share=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
-            make_listener=partial(member.make_listener, COORDINATOR),
+            make_listener=partial(member.make_listener, COORDINATOR_SIDE),
         )
         side.listener.listener = member.listener.listener
         member.side_listener.other_listeners = [side.side_listener]
         self.side = side
         log.info("coordinator-joined member=%s protocols=%s", member.id, ",".join(self._wanted))
         side.attach_processor(
-            SideHolder(
-                COORDINATOR,
+            SidePartitionProcessor(
+                COORDINATOR_SIDE,
                 self.processor,
                 lambda event: self._post_event(side, event),
                 lambda error: member.zookeeper.event_loop.call_soon(lambda: self._side_failed(side, error)),
-                partial(member.active_since_ms, COORDINATOR),
+                partial(member.active_since_ms, COORDINATOR_SIDE),
             )
         )
         side.join(subscription)
 
     # --- what its side says -----------------------------------------------------------------------------------------
 
-    def _post_event(self, side: CoordinatorSide, event: val.Event) -> None:
+    def _post_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
         """On its own thread."""
         self._member.zookeeper.event_loop.call_soon(lambda: self._handle_event(side, event))
 
-    def _handle_event(self, side: CoordinatorSide, event: val.Event) -> None:
+    def _handle_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
         if side is not self.side:
             return
-        if isinstance(event, val.WrittenToKafka):
+        if isinstance(event, val.KafkaWriteFinished):
             if event.number not in self._open_writes:
                 return
             self._open_writes.discard(event.number)
@@ -187,7 +187,7 @@ class Joining:
     def _fail_writes(self, numbers: set[int]) -> None:
         for number in sorted(numbers & self._open_writes):
             self._open_writes.discard(number)
-            self._member.handle_event(val.WrittenToKafka(number, frozenset()))
+            self._member.handle_event(val.KafkaWriteFinished(number, frozenset()))
 
     # --- out --------------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Joining:
         member = self._member
         if side is not self.side or self.is_closing or self.leave_thread is not None:
             return
-        if member.is_active(COORDINATOR):
+        if member.is_active(COORDINATOR_SIDE):
             member.fail(error)
             return
         log.error(
@@ -204,11 +204,11 @@ class Joining:
             "again in %d s",
             member.id,
             str(error),
-            JOIN_AGAIN_MS // 1000,
+            REJOIN_DELAY_MS // 1000,
         )
-        member.hooks.call("told", "ERROR", "coordinator-side-ended", str(error))
+        member.hooks.call("warning_logged", "ERROR", "coordinator-side-ended", str(error))
         member.counters.add("coordinator_side_ended")
-        self._rejoin_at_ms = member.clock.now_ms() + JOIN_AGAIN_MS
+        self._rejoin_at_ms = member.clock.now_ms() + REJOIN_DELAY_MS
         self._close_side(side, leaves=False)
 
     def _close_side(self, side: CoordinatorSide, *, leaves: bool) -> None:
@@ -229,8 +229,10 @@ class Joining:
         self.has_assignment = False
         given = tuple(sorted(member.machine.assigned))
         if given:
-            member.handle_event(val.Told(COORDINATOR, do.Drop(given, "the coordinator's group was left")))
+            member.handle_event(
+                val.SideCommanded(COORDINATOR_SIDE, do.DropPartitions(given, "the coordinator's group was left"))
+            )
         self._fail_writes(set(self._open_writes))
         if member.machine.generation != NO_GENERATION:
-            member.handle_event(val.GenerationSeen(NO_GENERATION))
+            member.handle_event(val.GenerationChanged(NO_GENERATION))
         self.tick()

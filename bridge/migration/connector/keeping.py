@@ -21,7 +21,7 @@ from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.generation import MemberState
 
 
-class KeepingCoordinator(ConsumerCoordinator):
+class DowngradingConsumerCoordinator(ConsumerCoordinator):
     """See above; the assignors that it offers need no protocol in common."""
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from zkconsumer.base.lease import Lease
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class SideLease(Lease):
     """What a side's own membership sets, on its own thread."""
 
-    def __init__(self, clock: Clock, switch: LeaseSwitch) -> None:
+    def __init__(self, clock: Clock, switch: ActiveLease) -> None:
         super().__init__(clock)
         self._switch = switch
 
@@ -25,14 +25,14 @@ class SideLease(Lease):
         self._switch.lease_changed(self)
 
 
-class LeaseSwitch:
+class ActiveLease:
     """``shown`` is what the streams look at; it never shows the lease of a side that does not hold."""
 
     def __init__(self, shown: Lease) -> None:
         self._stream_lease = shown
         self._lock = threading.Lock()
-        self.by_side = {side: SideLease(shown.clock, self) for side in Side}
-        self._active_side = Side.ZOOKEEPER
+        self.by_side = {side: SideLease(shown.clock, self) for side in MembershipSide}
+        self._active_side = MembershipSide.ZOOKEEPER
 
     def lease_changed(self, lease: SideLease) -> None:
         """A side's lease is another one; on any thread."""
@@ -40,7 +40,7 @@ class LeaseSwitch:
             if lease is self.by_side[self._active_side]:
                 self._stream_lease.set_until(lease.until_ms)
 
-    def activate(self, side: Side) -> None:
+    def activate(self, side: MembershipSide) -> None:
         """From here on it is this side's."""
         with self._lock:
             self._active_side = side

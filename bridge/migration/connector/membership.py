@@ -15,45 +15,45 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.migration.connector.commits import CommitDesk
+from bridge.migration.connector.commits import MigratingCommits
 from bridge.migration.connector.coordinator_side import CoordinatorSide
-from bridge.migration.connector.gates import SideHooks, SideListener, SideMeters
-from bridge.migration.connector.holders import MigratingInbox, SideHolder, send_to_processor
-from bridge.migration.connector.joining import Joining
-from bridge.migration.connector.lease import LeaseSwitch
-from bridge.migration.connector.znodes import MemberNode, Mirror
+from bridge.migration.connector.gates import ActiveSideHooks, ActiveSideListener, ActiveSideMeters
+from bridge.migration.connector.holders import MigratingEventLoop, SidePartitionProcessor, send_to_processor
+from bridge.migration.connector.joining import CoordinatorSideLifecycle
+from bridge.migration.connector.lease import ActiveLease
+from bridge.migration.connector.znodes import AcknowledgementWriter, OffsetMirror
 from bridge.migration.connector.zookeeper_side import ZooKeeperSide
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import Share, Side, Stance
+from bridge.migration.member.duty import MemberPhase, MembershipSide, ZooKeeperAssignment
 from bridge.migration.member.machine import MigratingMember
 from zkconsumer.core import events as ev
-from zkconsumer.errors import MigrationError, ThreadDied, ZkConsumerError
+from zkconsumer.errors import MigrationError, ThreadFailedError, ZkConsumerError
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.hooks import HookCalls
 
 if TYPE_CHECKING:
-    from bridge.client.config import GroupConfig
+    from bridge.client.config import GroupMemberConfig
     from bridge.client.membership import MembershipSettings
-    from bridge.client.spread import Spread
+    from bridge.client.spread import StreamAssignor
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
-    from zkconsumer.base.threads import OnDeath
-    from zkconsumer.core.group import GroupSettings, Planner
-    from zkconsumer.core.stores import NotWritten
-    from zkconsumer.core.view import Subscription
+    from zkconsumer.base.threads import OnThreadError
+    from zkconsumer.core.group import AssignmentPlanner, GroupSettings
+    from zkconsumer.core.stores import CommitFailure
+    from zkconsumer.core.view import TopicSubscription
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.brokers import BrokerAccess
-    from zkconsumer.runtime.holder import Holder
-    from zkconsumer.runtime.listener import ListenerCalls, Posts
-    from zkconsumer.runtime.observing import Meters
-    from zkconsumer.runtime.streams_member import StreamsMembership
+    from zkconsumer.runtime.holder import PartitionProcessor
+    from zkconsumer.runtime.listener import ListenerCalls, ListenerEventSink
+    from zkconsumer.runtime.observing import MembershipMeters
+    from zkconsumer.runtime.streams_member import ConnectorMembership
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.security import ZkSecurity
     from zkconsumer.zk.store import ZkStore
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
-ZOOKEEPER, COORDINATOR = Side.ZOOKEEPER, Side.COORDINATOR
+ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
 TICK_MS = 100
 """How often it is looked what the stores have, and whether the acknowledgement stands."""
@@ -65,20 +65,20 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class MigratingMembership:
-    """From the first connection to the last.  ``run_with`` comes first, then ``start``, then ``join``."""
+    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
 
     def __init__(
         self,
         group: str,
         settings: GroupSettings,
-        planner: Planner,
-        modern: tuple[GroupConfig, MembershipSettings, Spread],
+        planner: AssignmentPlanner,
+        modern: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
         *,
         store: ZkStore,
         brokers: BrokerAccess,
         clock: Clock,
         lease: Lease,
-        meters: Meters,
+        meters: MembershipMeters,
         security: ZkSecurity,
         hooks: Hooks | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class MigratingMembership:
         self.lease = lease
         self.machine = MigratingMember(commits_by_itself=settings.auto_commit)
         self.clock = clock
-        self._active_lease = LeaseSwitch(lease)
+        self._active_lease = ActiveLease(lease)
         self._active = ZOOKEEPER, clock.now_ms()
         """Which side holds, and since when; one attribute, so that other threads see it whole."""
         self._listener_lock = threading.Lock()
@@ -103,36 +103,38 @@ class MigratingMembership:
             brokers=brokers,
             clock=clock,
             lease=self._active_lease.by_side[ZOOKEEPER],
-            meters=SideMeters(meters, partial(self.is_active, ZOOKEEPER)),
+            meters=ActiveSideMeters(meters, partial(self.is_active, ZOOKEEPER)),
             security=security,
-            hooks=SideHooks(self.hooks, partial(self.is_active, ZOOKEEPER)),
+            hooks=ActiveSideHooks(self.hooks, partial(self.is_active, ZOOKEEPER)),
             counters=self.counters,
             on_control=self._control_changed,
             on_share=self._zookeeper_assignment_held,
         )
-        self._coordinator_side_lifecycle = Joining(self, modern, brokers, self._active_lease.by_side[COORDINATOR], meters)
+        self._coordinator_side_lifecycle = CoordinatorSideLifecycle(
+            self, modern, brokers, self._active_lease.by_side[COORDINATOR], meters
+        )
         self.observer = self.zookeeper.observer
         self.bootstrap_client = self.zookeeper.bootstrap_client
         self.topic_finder = self.zookeeper.topic_finder
         self.side_listener = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.event_loop, self.thread_died)
         self.listener: ListenerCalls = self.side_listener
         self.zookeeper.listener = self.side_listener
-        self.event_loop = MigratingInbox(self.zookeeper.event_loop, self.handle_event)
-        self.commits = CommitDesk(self)
-        self._acknowledgement_writer = MemberNode(self.zookeeper, group, security.acl)
-        self._mirror = Mirror(self.zookeeper, group, security.acl)
-        self._holder: Holder
+        self.event_loop = MigratingEventLoop(self.zookeeper.event_loop, self.handle_event)
+        self.commits = MigratingCommits(self)
+        self._acknowledgement_writer = AcknowledgementWriter(self.zookeeper, group, security.acl)
+        self._mirror = OffsetMirror(self.zookeeper, group, security.acl)
+        self._holder: PartitionProcessor
         self._assignment_known = threading.Event()
         self._zookeeper_offsets: dict[TopicPartition, int] = {}
         self._has_zookeeper_assignment = False
         self._failure: ZkConsumerError | None = None
         self._failing = threading.Lock()
 
-    def is_active(self, side: Side) -> bool:
+    def is_active(self, side: MembershipSide) -> bool:
         """Whether the streams read what this side has; on any thread."""
         return self.machine.rules.active_side is side
 
-    def active_since_ms(self, side: Side) -> int | None:
+    def active_since_ms(self, side: MembershipSide) -> int | None:
         """Since when ``side`` holds, None while it does not; on any thread."""
         holds, since_ms = self._active
         return since_ms if holds is side else None
@@ -142,20 +144,24 @@ class MigratingMembership:
         """The side in the coordinator's group; None while there is none."""
         return self._coordinator_side_lifecycle.side
 
-    def make_listener(self, side: Side, member: str, control: Posts, on_death: OnDeath) -> SideListener:
+    def make_listener(
+        self, side: MembershipSide, member: str, control: ListenerEventSink, on_death: OnThreadError
+    ) -> ActiveSideListener:
         """The program's rebalance listener, for one of the sides."""
-        return SideListener(member, control, on_death, partial(self.is_active, side), self._listener_lock)
+        return ActiveSideListener(member, control, on_death, partial(self.is_active, side), self._listener_lock)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``run_with``."""
+        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
         self.zookeeper.every(interval_ms, action)
 
-    def attach_processor(self, holder: Holder) -> None:
+    def attach_processor(self, holder: PartitionProcessor) -> None:
         """Start ZooKeeper's side; ``holder`` is told what is ours, whoever says so."""
         self._holder = self._coordinator_side_lifecycle.processor = holder
         self.zookeeper.every(TICK_MS, self._tick)
         self.zookeeper.attach_processor(
-            SideHolder(ZOOKEEPER, holder, self.handle_event, self._zookeeper_failed, partial(self.active_since_ms, ZOOKEEPER))
+            SidePartitionProcessor(
+                ZOOKEEPER, holder, self.handle_event, self._zookeeper_failed, partial(self.active_since_ms, ZOOKEEPER)
+            )
         )
 
     # --- what the program asks for ------------------------------------------------------------------------------
@@ -172,7 +178,7 @@ class MigratingMembership:
         """See ``brokers.check_brokers``."""
         self.zookeeper.check_brokers()
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription, in both worlds once the control znode says so."""
         self._coordinator_side_lifecycle.subscription = subscription
         self.zookeeper.join(subscription)
@@ -184,7 +190,7 @@ class MigratingMembership:
             raise self._failure
         return known
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions as the phase wants it; gives back what was not written, with the reason.
 
         Raises the error that ended the member, if one did.
@@ -248,7 +254,7 @@ class MigratingMembership:
 
     # --- the machine, on ZooKeeper's control thread ---------------------------------------------------------------
 
-    def handle_event(self, event: val.Event) -> None:
+    def handle_event(self, event: val.MigratingMemberEvent) -> None:
         """Something happened; on ZooKeeper's control thread."""
         before = self.machine.rules.active_side
         try:
@@ -265,35 +271,35 @@ class MigratingMembership:
             log.info("side-holds member=%s side=%s stance=%s", self.id, holds.value, self.machine.member_phase.value)
         self.assignment_changed()
 
-    def _execute(self, command: val.Command) -> None:
+    def _execute(self, command: val.MigratingMemberCommand) -> None:
         match command:
-            case val.TellHolder(told):
+            case val.SendToProcessor(told):
                 send_to_processor(self._holder, told)
-            case val.Say(side, said) if side is ZOOKEEPER:
+            case val.SendToSide(side, said) if side is ZOOKEEPER:
                 self.zookeeper.event_loop.submit(said)
-            case val.Say(_, said):
+            case val.SendToSide(_, said):
                 if self.coordinator is not None:
                     self.coordinator.event_loop.submit(said)
-            case val.Give(threads, new):
-                self.zookeeper.event_loop.submit(ev.ShareGiven(threads, new))
-            case val.Join(protocols):
+            case val.SetZooKeeperAssignment(threads, new):
+                self.zookeeper.event_loop.submit(ev.ExternalAssignmentSet(threads, new))
+            case val.SetCoordinatorProtocols(protocols):
                 self._coordinator_side_lifecycle.set_protocols(protocols)
             case val.WriteToKafka():
                 self._coordinator_side_lifecycle.commit_to_kafka(command)
             case val.ReadFromKafka(partitions):
                 if self.coordinator is not None:
                     self.coordinator.read_offsets(partitions)
-            case val.Mirror(offsets):
+            case val.MirrorToZooKeeper(offsets):
                 self._mirror.add(offsets)
-            case val.Acknowledge(said):
+            case val.WriteAcknowledgement(said):
                 self._acknowledgement_writer.set(said)
 
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """What is committed with these to Kafka; on the control thread."""
         return self._coordinator_side_lifecycle.commit_metadata(offsets)
 
-    def _control_changed(self, control: Control | None) -> None:
-        self.handle_event(val.ControlSeen(control))
+    def _control_changed(self, control: ControlRecord | None) -> None:
+        self.handle_event(val.ControlChanged(control))
 
     def _tick(self) -> None:
         self.check_zookeeper_offsets()
@@ -302,12 +308,12 @@ class MigratingMembership:
 
     def check_zookeeper_offsets(self) -> None:
         """Let the machine see what ZooKeeper has of what its side holds, if that is news; on the control thread."""
-        if self.machine.rules.zookeeper_assignment is not Share.FROM_COORDINATOR:
+        if self.machine.rules.zookeeper_assignment is not ZooKeeperAssignment.FROM_COORDINATOR:
             return
         stored = self.zookeeper.stored_offsets
         if stored != self._zookeeper_offsets or not self.machine.is_caught_up:
             self._zookeeper_offsets = stored
-            self.handle_event(val.Looked(stored))
+            self.handle_event(val.ZooKeeperOffsetsRead(stored))
 
     # --- the first share ------------------------------------------------------------------------------------------
 
@@ -323,7 +329,7 @@ class MigratingMembership:
     def _is_assignment_complete(self) -> bool:
         """Whether the side that holds has its whole share, and it is worked on."""
         share = self.machine.rules.zookeeper_assignment
-        if share is Share.COMPUTED:
+        if share is ZooKeeperAssignment.COMPUTED:
             return self._has_zookeeper_assignment
         is_claimed = self._has_zookeeper_assignment or self.is_active(COORDINATOR)
         is_read = self.machine.assigned.keys() <= self.machine.partitions.running.keys()
@@ -335,13 +341,13 @@ class MigratingMembership:
         """On any thread.  Who cannot follow the control znode must not go on, unless there is no way back."""
         if self._failure is not None:
             return
-        if self.machine.member_phase is Stance.COMPLETED and not isinstance(error, ThreadDied):
+        if self.machine.member_phase is MemberPhase.COMPLETED and not isinstance(error, ThreadFailedError):
             log.error(
                 "zookeeper-side-ended member=%s why=%r: the group has moved, and this member goes on",
                 self.id,
                 str(error),
             )
-            self.hooks.call("told", "ERROR", "zookeeper-side-ended", str(error))
+            self.hooks.call("warning_logged", "ERROR", "zookeeper-side-ended", str(error))
             return
         self.fail(error)
 
@@ -362,7 +368,7 @@ class MigratingMembership:
         """Called in the dying thread: an error on every stream, never silence."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
-        self.fail(ThreadDied.of(self.id, name, error))
+        self.fail(ThreadFailedError.of(self.id, name, error))
 
     def fail(self, error: BaseException) -> None:
         """Nothing is handed out any more, so nothing may be held: both worlds are left for the sake of the others."""
@@ -385,5 +391,5 @@ class MigratingMembership:
 
 if TYPE_CHECKING:
 
-    def _is_one(membership: MigratingMembership) -> StreamsMembership:
+    def _is_one(membership: MigratingMembership) -> ConnectorMembership:
         return membership

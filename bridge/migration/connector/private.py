@@ -12,12 +12,12 @@ from dataclasses import replace
 from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.migration.provenance import check_migration_id
-from bridge.migration.seat_rules import NOT_TO_BE_UPGRADED
+from bridge.migration.seat_rules import UPGRADE_BLOCKING_USER_DATA
 from zkconsumer.types import TopicPartition
 
 
 def migration_protocol_name(migration_id: str) -> str:
-    """What the members of a migration offer, and nobody else.  Raises ``UnsafeName`` for what is no id."""
+    """What the members of a migration offer, and nobody else.  Raises ``InvalidNameError`` for what is no id."""
     return f"zkconsumer-{check_migration_id(migration_id)}"
 
 
@@ -26,7 +26,7 @@ def consumer_id_of_user_data(user_data: bytes | None) -> str:
     return (user_data or b"").decode("utf-8", "replace")
 
 
-class PrivateAssignor:
+class MigrationAssignor:
     """A ``ConsumerPartitionAssignor`` of one migration; ``consumer``: our id in the old group."""
 
     supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
@@ -62,7 +62,7 @@ class PrivateAssignor:
             member: replace(
                 share,
                 partitions=tuple(tp for tp in share.partitions if owners.get(tp, {member}) == {member}),
-                user_data=NOT_TO_BE_UPGRADED,
+                user_data=UPGRADE_BLOCKING_USER_DATA,
             )
             for member, share in shares.items()
         }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.migration.control import MEMBERS
+from bridge.migration.control import MEMBERS_CHILD
 from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, control_check, multi_of, pack_multis, describe_result
+from zkconsumer.zk.procedures import Procedure, control_check, describe_result, multi_of, pack_multis
 from zkconsumer.zk.requests import (
     Acl,
     Create,
@@ -20,7 +20,6 @@ from zkconsumer.zk.requests import (
     Get,
     GetMany,
     MultiOk,
-    Node,
     NodeExists,
     NoNode,
     Op,
@@ -28,6 +27,7 @@ from zkconsumer.zk.requests import (
     SetData,
     SetOp,
     StoreError,
+    ZnodeData,
 )
 from zkconsumer.zk.znodes import format_offset
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.types import TopicPartition
 
-ROUNDS_MAX = 4
+ACKNOWLEDGE_TRIES_MAX = 4
 
 
 def write_acknowledgement(
@@ -47,15 +47,15 @@ def write_acknowledgement(
     A node that an earlier session of ours left is taken away first: it would go with that session.
     """
     path = acknowledgement_path(group, consumer)
-    for _ in range(ROUNDS_MAX):
+    for _ in range(ACKNOWLEDGE_TRIES_MAX):
         [held] = yield [Get(path)]
         if isinstance(held, StoreError) and not isinstance(held, NoNode):
             return describe_result(held)
-        is_ours = isinstance(held, Node) and held.stat.ephemeral_owner == session_id
-        if said is None and not isinstance(held, Node):
+        is_ours = isinstance(held, ZnodeData) and held.stat.ephemeral_owner == session_id
+        if said is None and not isinstance(held, ZnodeData):
             return ""
         request: Request
-        if said is None or (isinstance(held, Node) and not is_ours):
+        if said is None or (isinstance(held, ZnodeData) and not is_ours):
             request = Delete(path)
         elif is_ours:
             request = SetData(path, format_acknowledgement(said))
@@ -63,7 +63,7 @@ def write_acknowledgement(
             request = Create(path, format_acknowledgement(said), ephemeral=True, acl=acl)
         [answer] = yield [request]
         if isinstance(answer, NoNode) and isinstance(request, Create):
-            yield [Create(paths.control_child(group, MEMBERS))]
+            yield [Create(paths.control_child(group, MEMBERS_CHILD))]
         elif isinstance(answer, StoreError) and not isinstance(answer, NoNode | NodeExists):
             return describe_result(answer)
         elif not isinstance(answer, StoreError) and (said is None or not isinstance(request, Delete)):
@@ -89,7 +89,7 @@ def write_mirrored_offsets(
     plans: list[tuple[TopicPartition, list[Op]]] = []
     for tp, node in zip(wanted, nodes, strict=True):
         path, data = paths.offset(group, tp), format_offset(offsets[tp])
-        if isinstance(node, Node) and node.data == data:
+        if isinstance(node, ZnodeData) and node.data == data:
             continue
         plans.append((tp, [CreateOp(path, data, acl=acl) if tp in missing else SetOp(path, data)]))
     written = 0

@@ -3,11 +3,11 @@
     read --> asked --told--> known
               ^  |
               |  +-- refused: after a pause, which doubles
-              |  +-- silent: after ``ANSWER_MS``; whichever answer comes first counts
+              |  +-- silent: after ``RESPONSE_TIMEOUT_MS``; whichever answer comes first counts
               '--'   given up: once the partition is not held any more
 
-No wait is longer than ``ANSWER_MS``.  There are as many tries as it takes, for as long as the partition is ours:
-whoever waits for it (a reader, or the tool that takes a group back) cannot go on without.
+No wait is longer than ``RESPONSE_TIMEOUT_MS``.  There are as many tries as it takes, for as long as the partition is
+ours: whoever waits for it (a reader, or the tool that takes a group back) cannot go on without.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from zkconsumer.types import TopicPartition
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
-AGAIN_MS = 50
+RETRY_BACKOFF_MS = 50
 """How soon is asked again what was refused; twice as long after each refusal."""
 
-ANSWER_MS = 5_000
+RESPONSE_TIMEOUT_MS = 5_000
 """For how long an answer is waited for, and how long a pause gets."""
 
 
-class Readings:
+class CommittedOffsetReader:
     """Of one member; all of it on one thread.
 
     ``new_number``: that of the next question.  ``ask``: put it; ``answered`` may be called before it returns.
@@ -65,7 +65,7 @@ class Readings:
     def _send(self, partitions: frozenset[TopicPartition]) -> None:
         number = self._new_number()
         self._in_flight[number] = partitions
-        self._retry_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + ANSWER_MS)
+        self._retry_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + RESPONSE_TIMEOUT_MS)
         self._ask(number, partitions)
 
     def handle_response(self, number: int, offsets: Mapping[TopicPartition, int] | None) -> bool:
@@ -74,7 +74,9 @@ class Readings:
             return False
         waiting = self._in_flight.pop(number) & self._retry_at_ms.keys()
         if offsets is None:
-            pause_ms = min(AGAIN_MS << min(self._failures, ANSWER_MS.bit_length()), ANSWER_MS)
+            pause_ms = min(
+                RETRY_BACKOFF_MS << min(self._failures, RESPONSE_TIMEOUT_MS.bit_length()), RESPONSE_TIMEOUT_MS
+            )
             self._failures += 1
             self._retry_at_ms |= dict.fromkeys(waiting, self._clock.now_ms() + pause_ms)
             return True

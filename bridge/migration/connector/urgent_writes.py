@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class _UrgentWrite:
     offsets: Mapping[TopicPartition, cev.Offset]
     until_ms: int
 
@@ -42,12 +42,12 @@ class UrgentWrites:
         self._send = send
         self._on_done = done
         self._clock = clock
-        self._pending: dict[int, _Write] = {}
+        self._pending: dict[int, _UrgentWrite] = {}
         self._to_retry: set[int] = set()
 
     def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
         """Commit these; 0 ms of patience: one attempt."""
-        self._pending[number] = _Write(offsets, self._clock.now_ms() + patience_ms)
+        self._pending[number] = _UrgentWrite(offsets, self._clock.now_ms() + patience_ms)
         self._send(number, offsets)
 
     def handle_response(self, number: int, command: cmd.CommitDone) -> None:
@@ -70,7 +70,7 @@ class UrgentWrites:
             else:
                 self._finish(number, frozenset())
 
-    def _is_in_time(self, write: _Write) -> bool:
+    def _is_in_time(self, write: _UrgentWrite) -> bool:
         return self._clock.now_ms() < write.until_ms
 
     def _finish(self, number: int, taken: frozenset[TopicPartition]) -> None:

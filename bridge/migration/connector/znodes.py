@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("zkconsumer.member")
 
 
-class MemberNode:
+class AcknowledgementWriter:
     """The acknowledgement, in the session that lives: written again in each new one, and until it stands there."""
 
     def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:
@@ -63,7 +63,7 @@ class MemberNode:
         )
 
 
-class Mirror:
+class OffsetMirror:
     """What Kafka took is written to ZooKeeper, the latest of each partition, as far as that goes."""
 
     def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:

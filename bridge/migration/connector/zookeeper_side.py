@@ -6,24 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from zkconsumer.core.partition import PartitionState
 from zkconsumer.runtime.membership import ZooKeeperMembership
-from zkconsumer.zk.znodes import Authority, Control
+from zkconsumer.zk.znodes import Authority, ControlRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkconsumer.core import commands as do
-    from zkconsumer.core.view import Control as SeenControl
+    from zkconsumer.core.view import GroupControl as SeenControl
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.types import TopicPartition
 
-POSITIONED = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
+STATES_WITH_POSITION = (
+    PartitionState.FETCHING,
+    PartitionState.DRAINING,
+    PartitionState.DRAINED,
+    PartitionState.RELEASING,
+)
 
 
 class ZooKeeperSide(ZooKeeperMembership):
     """A ``ZooKeeperMembership`` that goes on wherever the authority is."""
 
     def __init__(
-        self, *what: Any, on_control: Callable[[Control | None], None], on_share: Callable[[], None], **how: Any
+        self, *what: Any, on_control: Callable[[ControlRecord | None], None], on_share: Callable[[], None], **how: Any
     ) -> None:
         self._on_control = on_control
         self._on_assignment = on_share
@@ -33,7 +38,7 @@ class ZooKeeperSide(ZooKeeperMembership):
         """See ``Outcomes``."""
         self._on_control(None if command.control is None else _to_znode_control(command.control))
 
-    def assignment_complete(self, command: do.AnnounceShare) -> None:
+    def assignment_complete(self, command: do.AnnounceAssignment) -> None:
         """See ``Outcomes``."""
         super().assignment_complete(command)
         self._on_assignment()
@@ -45,7 +50,9 @@ class ZooKeeperSide(ZooKeeperMembership):
     @property
     def stored_offsets(self) -> dict[TopicPartition, int]:
         """What the offset znodes of our partitions hold, as we read or wrote them last; -1: nothing."""
-        return {tp: p.stored.offset for tp, p in self.state_machine.partitions.items() if p.state in POSITIONED}
+        return {
+            tp: p.stored.offset for tp, p in self.state_machine.partitions.items() if p.state in STATES_WITH_POSITION
+        }
 
     def version_of(self, tp: TopicPartition, offset: int) -> int:
         """The version of the offset znode at which it held this; -1: it is not known to hold it."""
@@ -59,6 +66,6 @@ class ZooKeeperSide(ZooKeeperMembership):
         return None if live is None else live.session_id
 
 
-def _to_znode_control(control: SeenControl) -> Control:
+def _to_znode_control(control: SeenControl) -> ControlRecord:
     authority: Authority = "zookeeper" if control.authority == "zookeeper" else "kafka"
-    return Control(control.migration_id, control.epoch, control.phase, authority, control.strategy)
+    return ControlRecord(control.migration_id, control.epoch, control.phase, authority, control.strategy)

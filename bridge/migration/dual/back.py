@@ -17,89 +17,91 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.control_steps import ControlTo
+from bridge.migration.control_steps import AdvancePhase
 from bridge.migration.copies import pending_zookeeper_writes
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.dual.comparing import CompareStores, is_in_zookeeper
-from bridge.migration.dual.following import MembersFollow, MembersHold, consumed_partitions
+from bridge.migration.dual.following import WaitForAcknowledgements, WaitForFullOwnership, consumed_partitions
 from bridge.migration.dual.roster import read_participants_by_id
-from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.lifting import LiftOwnerFences
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.lifting import RemoveOwnerFences
 from bridge.migration.fences.list_of_made import acl_of_new_offsets
 from bridge.migration.fences.owner_nodes import read_owner_nodes
-from bridge.migration.moving import WriteDown
+from bridge.migration.moving import AppendJournal
 from bridge.migration.phases import Phase
-from bridge.migration.seat_steps import LeaveSeat
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.seat_steps import RemovePlaceholder
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.stores import registered_members
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
     from zkconsumer.admin.stores import OffsetWrite
 
 
-def has_registered_members(moving: Moving) -> bool:
+def has_registered_members(moving: MigrationContext) -> bool:
     """Whether members are there who take the group back themselves."""
     return moving.plan.strategy == "dual" and bool(registered_members(moving.session, moving.group))
 
 
-def has_non_acknowledging_members(moving: Moving) -> bool:
+def has_non_acknowledging_members(moving: MigrationContext) -> bool:
     """Whether somebody is registered who does not follow, and may have given up behind a fence."""
     session, group = moving.session, moving.group
     followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
     return any(one.acknowledgement is None for one in followers.values())
 
 
-def dual_return_steps(moving: Moving) -> Iterator[Step]:
+def dual_return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     """From ``switched`` to ``returned``."""
     authority, stores = moving.control_znode, moving.stores
-    yield ControlTo(authority, Phase.RETURNING)
-    yield WriteDown(moving, "rollback", {})
+    yield AdvancePhase(authority, Phase.RETURNING)
+    yield AppendJournal(moving, "rollback", {})
     # Of a run that found no member, before some came.
-    yield LeaveSeat(moving.placeholder)
-    yield LiftOwnerFences(authority, moving.parents_to_keep)
-    yield MembersFollow(authority, stores, Phase.RETURNING)
-    yield MembersHold(authority, stores, Phase.RETURNING)
-    yield ReturnUnheld(moving)
+    yield RemovePlaceholder(moving.placeholder)
+    yield RemoveOwnerFences(authority, moving.parents_to_keep)
+    yield WaitForAcknowledgements(authority, stores, Phase.RETURNING)
+    yield WaitForFullOwnership(authority, stores, Phase.RETURNING)
+    yield CopyOrphanedToZooKeeper(moving)
     yield CompareStores(moving, Phase.RETURNING)
     # The comparison takes time, and a member that registered meanwhile has not acknowledged.
-    yield MembersFollow(authority, stores, Phase.RETURNING)
-    yield ControlTo(authority, Phase.RETURNED)
+    yield WaitForAcknowledgements(authority, stores, Phase.RETURNING)
+    yield AdvancePhase(authority, Phase.RETURNED)
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnUnheld:
+class CopyOrphanedToZooKeeper:
     """ZooKeeper says what Kafka says of what no member reads or owns; what members hold they write themselves."""
 
-    context: Moving
+    context: MigrationContext
 
     name = "write Kafka's offsets of what nobody holds to ZooKeeper"
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [
             f"write to {paths.offsets(self.context.group)} what was committed of partitions that no member reads now"
         ]
 
-    def check(self) -> Standing:
-        """See ``Step``."""
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
         held = self.context.control_znode.check_phase(Phase.RETURNING)
-        if isinstance(held, Refused):
+        if isinstance(held, StepRefused):
             return held
-        return Todo() if held is None or self._pending() else Done()
+        return StepPending() if held is None or self._pending() else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartlyDone`` when something stands in the way; Kafka has the authority still."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; Kafka has the
+        authority still.
+        """
         authority = self.context.control_znode
         held = authority.require_phase(Phase.RETURNING)
         acl = acl_of_new_offsets(authority, self.context.plan)
         stopped_by = authority.write_offsets(held, self._pending(), acl, allow_members=True)
         if stopped_by:
-            raise PartlyDone(
+            raise PartiallyDoneError(
                 f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
                 f"still: {stopped_by}. See to it, then run the same command again"
             )

@@ -18,27 +18,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Held
-from bridge.migration.copies import Difference, format_differences
+from bridge.migration.authority import VersionedControl
+from bridge.migration.copies import StoreDifference, format_differences
 from bridge.migration.dual.following import consumed_partitions
-from bridge.migration.errors import VerificationFailed
+from bridge.migration.errors import VerificationError
 from bridge.migration.phases import Phase
 from bridge.migration.provenance import NO_SOURCE
-from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.groups import read_group
 
 if TYPE_CHECKING:
-    from bridge.migration.moving import Moving
-    from bridge.migration.seen import KafkaValue
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.seen import CommittedOffset
     from zkconsumer.admin.groups import OffsetNode
     from zkconsumer.types import TopicPartition
 
-COMPARED = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
+COMPARED_PHASES = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
 """Phases that end when both stores agree."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ComparedPartitions:
     """What has to agree.  ``read``: partitions that members carry over.  ``targets``: what the plan decided."""
 
     consumed: frozenset[TopicPartition]
@@ -51,20 +51,20 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoresSnapshot:
     """Both stores at one look: ZooKeeper before Kafka, and behind it."""
 
     before: Mapping[TopicPartition, OffsetNode]
-    kafka: Mapping[TopicPartition, KafkaValue]
+    kafka: Mapping[TopicPartition, CommittedOffset]
     after: Mapping[TopicPartition, OffsetNode]
 
 
 def compare_offsets(
-    wanted: Wanted, kept: Kept, phase: Phase, migration_id: str, epoch: int
-) -> tuple[set[TopicPartition], list[Difference]]:
+    wanted: ComparedPartitions, kept: StoresSnapshot, phase: Phase, migration_id: str, epoch: int
+) -> tuple[set[TopicPartition], list[StoreDifference]]:
     """Which partitions agree, and in what the others differ; those that moved past each other are among neither."""
     agree: set[TopicPartition] = set()
-    differ: list[Difference] = []
+    differ: list[StoreDifference] = []
     for tp in wanted.partitions:
         before, behind, value = kept.before.get(tp), kept.after.get(tp), kept.kafka.get(tp)
         stored = None if behind is None else behind.offset
@@ -79,19 +79,21 @@ def compare_offsets(
             if is_in_zookeeper(value, stored, migration_id):
                 agree.add(tp)
             else:
-                differ.append(Difference(tp, "ZooKeeper", f"{found} as Kafka has", _format_offset(stored)))
+                differ.append(StoreDifference(tp, "ZooKeeper", f"{found} as Kafka has", _format_offset(stored)))
         elif found != should:
-            differ.append(Difference(tp, "Kafka", f"{_format_offset(should)}{_source_text(stored)}", _format_offset(found)))
+            differ.append(
+                StoreDifference(tp, "Kafka", f"{_format_offset(should)}{_source_text(stored)}", _format_offset(found))
+            )
         elif should is not None and not _is_ours(
             value, tp in wanted.consumed and stored is not None, phase, migration_id, epoch
         ):
-            differ.append(Difference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
+            differ.append(StoreDifference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
         else:
             agree.add(tp)
     return agree, differ
 
 
-def is_in_zookeeper(value: KafkaValue | None, stored: int | None, migration_id: str) -> bool:
+def is_in_zookeeper(value: CommittedOffset | None, stored: int | None, migration_id: str) -> bool:
     """Whether ZooKeeper says what Kafka says, as far as Kafka knows anything.
 
     What the tool decided for a partition without an offset, and no member committed since, is nobody's position: the
@@ -104,7 +106,7 @@ def is_in_zookeeper(value: KafkaValue | None, stored: int | None, migration_id: 
     return is_decided and stored is None
 
 
-def _is_ours(value: KafkaValue | None, is_carried: bool, phase: Phase, migration_id: str, epoch: int) -> bool:
+def _is_ours(value: CommittedOffset | None, is_carried: bool, phase: Phase, migration_id: str, epoch: int) -> bool:
     """Whether this migration wrote it; of what members carry over, at this epoch, until they commit to Kafka first."""
     whose = None if value is None else value.provenance
     if is_carried and phase is Phase.COPIED:
@@ -117,7 +119,7 @@ def _version(node: OffsetNode | None) -> tuple[int, int] | None:
     return None if node is None else (node.stat.version, node.stat.czxid)
 
 
-def _moved_past(before: OffsetNode | None, value: KafkaValue | None, behind: OffsetNode | None) -> bool:
+def _moved_past(before: OffsetNode | None, value: CommittedOffset | None, behind: OffsetNode | None) -> bool:
     """Whether ZooKeeper went on from one look to the next, and Kafka in between had something between the two."""
     if before is None or before.offset is None or value is None or behind is None or behind.offset is None:
         return False
@@ -137,7 +139,7 @@ def _source_text(stored: int | None) -> str:
 class CompareStores:
     """Each partition was seen to agree in this phase."""
 
-    context: Moving
+    context: MigrationContext
     phase: Phase
     _agreed: set[TopicPartition] = field(default_factory=set)
 
@@ -148,29 +150,30 @@ class CompareStores:
         """See ``Step``."""
         return ["read both stores, and compare them partition by partition, until each was seen to agree"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         held = self.context.control_znode.check_phase(self.phase)
-        if not isinstance(held, Held):
-            return held or Todo()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         wanted, differ = self.compare(held.control.epoch)
         left = [tp for tp in wanted.partitions if tp not in self._agreed]
         if not left:
-            return Done()
+            return StepDone()
         stuck = [one for one in differ if one.tp not in wanted.consumed]
         if stuck and self.phase is not Phase.RETURNING:
             group = self.context.group
-            return Refused(
-                VerificationFailed(
-                    f"group {group} is not as it was written: {format_differences(stuck)}. No member holds these, so somebody "
+            return StepRefused(
+                VerificationError(
+                    f"group {group} is not as it was written: {format_differences(stuck)}. No member holds these, so "
+                    "somebody "
                     f"else wrote: find out who, then go back: zkconsumer migrate rollback {group} --execute"
                 )
             )
         if differ:
-            return Waiting(f"both stores to agree: {format_differences(differ)}")
-        return Waiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
+            return StepWaiting(f"both stores to agree: {format_differences(differ)}")
+        return StepWaiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
 
-    def compare(self, epoch: int) -> tuple[Wanted, list[Difference]]:
+    def compare(self, epoch: int) -> tuple[ComparedPartitions, list[StoreDifference]]:
         """Once more; what has to agree, and in what the rest of it differs now."""
         wanted, kept = partitions_to_compare(self.context), read_both_stores(self.context)
         agree, differ = compare_offsets(wanted, kept, self.phase, self.context.control_znode.migration_id, epoch)
@@ -182,24 +185,24 @@ class CompareStores:
         self.context.control_znode.require_phase(self.phase)
 
 
-def partitions_to_compare(moving: Moving) -> Wanted:
+def partitions_to_compare(moving: MigrationContext) -> ComparedPartitions:
     """What has to agree: what members read now, and what the plan decided of anything else."""
     state = read_group(moving.session, moving.group)
     read = frozenset() if state is None else frozenset(consumed_partitions(state))
-    return Wanted(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
+    return ComparedPartitions(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
 
 
-def read_both_stores(moving: Moving) -> Kept:
+def read_both_stores(moving: MigrationContext) -> StoresSnapshot:
     """Both stores now."""
     stores = moving.stores
     before = stores.read_zookeeper()
     kafka = stores.read_kafka()
-    return Kept(before, kafka, stores.read_zookeeper())
+    return StoresSnapshot(before, kafka, stores.read_zookeeper())
 
 
-def compare_repeatedly(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[Difference]:
+def compare_repeatedly(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[StoreDifference]:
     """In what the stores differ at each of some looks, for whoever only asks."""
-    differ: list[Difference] = []
+    differ: list[StoreDifference] = []
     for _ in pauses:
         _, differ = compare.compare(epoch)
         if not differ:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Held
-from bridge.migration.dual.roster import Roster, read_participants_by_id, pending_conditions
-from bridge.migration.fences.behind_switch import BEHIND_SWITCH
+from bridge.migration.authority import VersionedControl
+from bridge.migration.dual.roster import Participants, pending_conditions, read_participants_by_id
+from bridge.migration.fences.behind_switch import POST_SWITCH_PHASES
 from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Standing, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepStatus, StepWaiting
 from zkconsumer.admin.groups import read_group
 from zkconsumer.admin.words import count_text
 from zkconsumer.types import TopicPartition
@@ -20,32 +20,32 @@ from zkconsumer.zk.procedures import owner_text
 from zkconsumer.zk.znodes import consumer_of
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
-    from bridge.migration.mover import Stores
-    from zkconsumer.admin.groups import GroupState
-    from zkconsumer.zk.requests import Node
+    from bridge.migration.authority import ControlZnode
+    from bridge.migration.mover import OffsetStores
+    from zkconsumer.admin.groups import ZooKeeperGroup
+    from zkconsumer.zk.requests import ZnodeData
 
-WAITED_SHOWN_MAX = 10
+CONDITIONS_SHOWN_MAX = 10
 
 
-def read_participants(authority: Authority, stores: Stores, held: Held) -> Roster:
-    """Everybody now.  Raises ``WorldError`` and what the brokers' silence raises."""
+def read_participants(authority: ControlZnode, stores: OffsetStores, held: VersionedControl) -> Participants:
+    """Everybody now.  Raises ``UnavailableError`` and what the brokers' silence raises."""
     session, group = authority.session, authority.group
     followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
-    return Roster(held.control, followers, stores.read_coordinator_group())
+    return Participants(held.control, followers, stores.read_coordinator_group())
 
 
 def format_conditions(words: list[str]) -> str:
     """The first sentences, and how many more."""
-    more = len(words) - WAITED_SHOWN_MAX
-    return "; ".join(words[:WAITED_SHOWN_MAX]) + (f"; and {count_text(more, 'more')}" if more > 0 else "")
+    more = len(words) - CONDITIONS_SHOWN_MAX
+    return "; ".join(words[:CONDITIONS_SHOWN_MAX]) + (f"; and {count_text(more, 'more')}" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyElse:
+class WaitForScalaConsumersToLeave:
     """Before anything is changed: nobody is registered whose claims show that it cannot follow."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
 
     name = "only members of this library are in the group"
     changes = False
@@ -54,14 +54,14 @@ class NobodyElse:
         """See ``Step``."""
         return [f"look whether anybody in {paths.ids(self.control_znode.group)} claims as an original member does"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         session, group = self.control_znode.session, self.control_znode.group
         followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
         others = [name for name, one in followers.items() if one.is_scala_consumer]
         if not others:
-            return Done()
-        return Waiting(
+            return StepDone()
+        return StepWaiting(
             format_conditions([f"{name}, an original member, as its claims show, to leave: stop it" for name in others])
         )
 
@@ -70,11 +70,11 @@ class NobodyElse:
 
 
 @dataclass(frozen=True, slots=True)
-class MembersFollow:
+class WaitForAcknowledgements:
     """Every member acts by this phase of the control znode, and they are together as the phase wants it."""
 
-    control_znode: Authority
-    stores: Stores
+    control_znode: ControlZnode
+    stores: OffsetStores
     phase: Phase
 
     changes = False
@@ -87,35 +87,36 @@ class MembersFollow:
     def describe(self) -> list[str]:
         """See ``Step``."""
         return [
-            f"wait until everybody in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value}, each by name, "
+            f"wait until everybody in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value}, each by "
+            "name, "
             "and the coordinator's group is as that phase has it"
         ]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         held = self.control_znode.check_phase(self.phase)
-        if not isinstance(held, Held):
-            return held or Todo()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         words = pending_conditions(read_participants(self.control_znode, self.stores, held))
-        return Waiting(format_conditions(words)) if words else Done()
+        return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
         self.control_znode.require_phase(self.phase)
 
 
-def consumed_partitions(state: GroupState) -> set[TopicPartition]:
+def consumed_partitions(state: ZooKeeperGroup) -> set[TopicPartition]:
     """What somebody who is registered reads."""
     topics = {topic for member in state.members.values() for topic in member.threads if topic in state.topics}
     return {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
 
 
 @dataclass(frozen=True, slots=True)
-class MembersHold:
+class WaitForFullOwnership:
     """Every partition that somebody reads has an owner node of a member that acknowledged."""
 
-    control_znode: Authority
-    stores: Stores
+    control_znode: ControlZnode
+    stores: OffsetStores
     phase: Phase
 
     name = "members hold every partition"
@@ -125,28 +126,30 @@ class MembersHold:
         """See ``Step``."""
         return ["wait until each partition that is read is owned by a member that acknowledged, in ZooKeeper too"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         held = self.control_znode.check_phase(self.phase)
-        if not isinstance(held, Held):
-            return held or Todo()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         session, group = self.control_znode.session, self.control_znode.group
         state = read_group(session, group)
         if state is None:
-            return Waiting(f"{paths.group_root(group)}, which is gone, to be made by a member that registers")
+            return StepWaiting(f"{paths.group_root(group)}, which is gone, to be made by a member that registers")
         nodes = read_owner_nodes(session, group)
-        ours = Roster(held.control, read_participants_by_id(session, group, lambda: nodes)).acknowledged
+        ours = Participants(held.control, read_participants_by_id(session, group, lambda: nodes)).acknowledged
         words = [
             f"{owner_text(nodes[tp])}, which is no member that moves, to give {tp} back: stop it"
             for tp in sorted(nodes)
             if _consumer(nodes[tp]) not in ours and parse_fence_record(nodes[tp].data) is None
         ]
         free = [
-            tp for tp in sorted(consumed_partitions(state)) if tp not in nodes or parse_fence_record(nodes[tp].data) is not None
+            tp
+            for tp in sorted(consumed_partitions(state))
+            if tp not in nodes or parse_fence_record(nodes[tp].data) is not None
         ]
         if free:
             words.append(f"a member to claim {format_partitions(free)}")
-        return Waiting(format_conditions(words)) if words else Done()
+        return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
@@ -154,10 +157,10 @@ class MembersHold:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyElseClaims:
+class WaitForForeignOwnersToRelease:
     """Behind the switch: no owner node but fences is left."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
 
     name = "nobody claims in ZooKeeper"
     changes = False
@@ -166,24 +169,22 @@ class NobodyElseClaims:
         """See ``Step``."""
         return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        held = self.control_znode.check_phase(*BEHIND_SWITCH)
-        if not isinstance(held, Held):
-            return held or Todo()
+        held = self.control_znode.check_phase(*POST_SWITCH_PHASES)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         nodes = read_owner_nodes(self.control_znode.session, self.control_znode.group)
         claims = {tp: node for tp, node in sorted(nodes.items()) if parse_fence_record(node.data) is None}
         if not claims:
-            return Done()
+            return StepDone()
         whose = sorted({owner_text(node) for node in claims.values()})
-        return Waiting(f"{format_conditions(whose)} to give {format_partitions(list(claims))} back: stop it")
+        return StepWaiting(f"{format_conditions(whose)} to give {format_partitions(list(claims))} back: stop it")
 
     def do(self) -> None:
         """See ``Step``: there is nothing to do; raises when the migration is not behind the switch."""
-        self.control_znode.require_phase(*BEHIND_SWITCH)
+        self.control_znode.require_phase(*POST_SWITCH_PHASES)
 
 
-
-
-def _consumer(node: Node) -> str:
+def _consumer(node: ZnodeData) -> str:
     return consumer_of(node.data.decode("utf-8", "replace"))

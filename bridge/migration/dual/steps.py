@@ -20,28 +20,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.accepting import StartsFollow
-from bridge.migration.clusters import SameClusters
-from bridge.migration.control_access import ControlIsOurs, ProtectedNeedsLogin
-from bridge.migration.control_steps import BeginControl, ControlTo, HoldRun
+from bridge.migration.accepting import CheckStartOffsets
+from bridge.migration.clusters import CheckClusterIds
+from bridge.migration.control_access import CheckControlAcls, CheckLoginOfProtectedGroup
+from bridge.migration.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
 from bridge.migration.dual.comparing import CompareStores
-from bridge.migration.dual.following import MembersFollow, MembersHold, NobodyElse, NobodyElseClaims
-from bridge.migration.dual.unheld import UnheldAsPlanned, read_orphaned_copies
-from bridge.migration.fences.behind_switch import FenceWhatIsFree
-from bridge.migration.fences.rights import MayCarryOut
-from bridge.migration.hooks import AFTER, BEFORE, hook_steps
-from bridge.migration.moving import WriteDown, copy_to_kafka_step
+from bridge.migration.dual.following import (
+    WaitForAcknowledgements,
+    WaitForForeignOwnersToRelease,
+    WaitForFullOwnership,
+    WaitForScalaConsumersToLeave,
+)
+from bridge.migration.dual.unheld import CheckOrphanedOffsets, read_orphaned_copies
+from bridge.migration.fences.behind_switch import FenceUnownedPartitions
+from bridge.migration.fences.rights import CheckPermissions
+from bridge.migration.hooks import AFTER_CUT_OVER, BEFORE_CUT_OVER, hook_steps
+from bridge.migration.moving import AppendJournal, copy_to_kafka_step
 from bridge.migration.phases import FORWARD, Phase
-from bridge.migration.pieces import KeepPlan
-from bridge.migration.seat_steps import LeaveSeat, NoModernMembers, TakeSeat
+from bridge.migration.pieces import StorePlan
+from bridge.migration.seat_steps import JoinPlaceholder, RemovePlaceholder, WaitForEmptyCoordinatorGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.migration.moving import Moving
-    from bridge.migration.step import Step
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.step import MigrationStep
 
-HELD = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
+STOP_AFTER_PHASES = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
 """Where a run can be held: members stay in such a phase for as long as nobody tells the next."""
 
 
@@ -58,64 +63,64 @@ class DualOptions:
     stop_after: Phase | None = None
 
 
-def dual_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
+def dual_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
     """The steps from where the migration stands, up to ``hold_at`` if there is one.
 
     Each is carried out before the next is asked for.
     """
     authority = moving.control_znode
-    yield ControlIsOurs(authority.session, moving.group)
-    yield SameClusters(moving)
+    yield CheckControlAcls(authority.session, moving.group)
+    yield CheckClusterIds(moving)
     if moving.phase is None:
-        yield MayCarryOut(authority.session, moving.znodes)
-        yield ProtectedNeedsLogin(authority.session, moving.group, {})
-        yield NobodyElse(authority)
-        yield NoModernMembers(moving.placeholder)
-        yield UnheldAsPlanned(moving)
-    yield BeginControl(authority, "dual", moving.plan.snapshot)
+        yield CheckPermissions(authority.session, moving.znodes)
+        yield CheckLoginOfProtectedGroup(authority.session, moving.group, {})
+        yield WaitForScalaConsumersToLeave(authority)
+        yield WaitForEmptyCoordinatorGroup(moving.placeholder)
+        yield CheckOrphanedOffsets(moving)
+    yield CreateControlZnode(authority, "dual", moving.plan.snapshot)
     if moving.phase is Phase.COMPLETED:
         return
-    yield HoldRun(authority, moving.caller)
+    yield AcquireLock(authority, moving.caller)
     reached = moving.phase or Phase.PLANNED
     if reached is not Phase.SWITCHED:
-        yield KeepPlan(authority, options.plan_text)
-        yield WriteDown(moving, "apply", {"plan": moving.plan.digest})
+        yield StorePlan(authority, options.plan_text)
+        yield AppendJournal(moving, "apply", {"plan": moving.plan.digest})
     way = FORWARD["dual"][:-1]
     for phase in way[way.index(reached) :]:
         if phase is not reached:
-            yield ControlTo(authority, phase)
+            yield AdvancePhase(authority, phase)
         yield from _phase_steps(moving, phase)
         if phase is options.stop_after:
             return
         if phase is Phase.COPIED:
             yield from _pre_switch_steps(moving, options)
-    yield from hook_steps(moving, options.hooks_dir, AFTER)
+    yield from hook_steps(moving, options.hooks_dir, AFTER_CUT_OVER)
 
 
-def _phase_steps(moving: Moving, phase: Phase) -> Iterator[Step]:
+def _phase_steps(moving: MigrationContext, phase: Phase) -> Iterator[MigrationStep]:
     authority, stores = moving.control_znode, moving.stores
-    yield MembersFollow(authority, stores, phase)
+    yield WaitForAcknowledgements(authority, stores, phase)
     match phase:
         case Phase.PLANNED:
             copies = read_orphaned_copies(moving)
             if copies:
-                yield TakeSeat(moving.placeholder, had_placeholder=False)
-                yield StartsFollow(moving, copies)
+                yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+                yield CheckStartOffsets(moving, copies)
                 yield copy_to_kafka_step(moving, copies, Phase.PLANNED)
-            yield LeaveSeat(moving.placeholder)
+            yield RemovePlaceholder(moving.placeholder)
         case Phase.LOCKED | Phase.COPIED:
-            yield MembersHold(authority, stores, phase)
+            yield WaitForFullOwnership(authority, stores, phase)
             yield CompareStores(moving, phase)
         case Phase.SWITCHED:
-            yield FenceWhatIsFree(authority, moving.topics)
-            yield NobodyElseClaims(authority)
-            yield FenceWhatIsFree(authority, moving.topics)
+            yield FenceUnownedPartitions(authority, moving.topics)
+            yield WaitForForeignOwnersToRelease(authority)
+            yield FenceUnownedPartitions(authority, moving.topics)
 
 
-def _pre_switch_steps(moving: Moving, options: DualOptions) -> Iterator[Step]:
-    yield from hook_steps(moving, options.hooks_dir, BEFORE)
+def _pre_switch_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
+    yield from hook_steps(moving, options.hooks_dir, BEFORE_CUT_OVER)
     if options.hooks_dir is not None:
         # Programs take time: the members and both stores are checked once more.
         yield from _phase_steps(moving, Phase.COPIED)
     # The comparison takes time too, and a member that registered meanwhile has not acknowledged.
-    yield MembersFollow(moving.control_znode, moving.stores, Phase.COPIED)
+    yield WaitForAcknowledgements(moving.control_znode, moving.stores, Phase.COPIED)

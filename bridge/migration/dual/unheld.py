@@ -10,29 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.copies import Copy, copies_of
-from bridge.migration.drift import Difference, drift_lines
+from bridge.migration.copies import OffsetCopy, copies_of
+from bridge.migration.drift import PlanDifference, drift_lines
 from bridge.migration.dual.following import consumed_partitions
-from bridge.migration.errors import PlanIsStale, missing_group_error
-from bridge.migration.step import Done, Refused, Standing
+from bridge.migration.errors import StalePlanError, missing_group_error
+from bridge.migration.step import StepDone, StepRefused, StepStatus
 from zkconsumer.admin.groups import read_group
-from zkconsumer.admin.stores import MISSING
+from zkconsumer.admin.stores import NO_ZNODE_VERSION
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.migration.moving import Moving
-    from bridge.migration.plan import Plan
-    from zkconsumer.admin.groups import GroupState
+    from bridge.migration.moving import MigrationContext
+    from bridge.migration.plan import MigrationPlan
+    from zkconsumer.admin.groups import ZooKeeperGroup
 
 
-def orphaned_copies(plan: Plan, state: GroupState) -> list[Copy]:
+def orphaned_copies(plan: MigrationPlan, state: ZooKeeperGroup) -> list[OffsetCopy]:
     """What of a plan no member will carry over, as the group is now."""
     read = consumed_partitions(state)
     stored = {tp for tp, node in state.offsets.items() if node.offset is not None}
     return [copy for copy in copies_of(plan) if copy.tp not in read or copy.tp not in stored]
 
 
-def read_orphaned_copies(moving: Moving) -> list[Copy]:
+def read_orphaned_copies(moving: MigrationContext) -> list[OffsetCopy]:
     """The same, looked at now; nothing once nothing of the group is left.
 
     What the plan saw a member read, and nobody reads any more, is copied as that member left it: a Spark query that
@@ -44,12 +44,12 @@ def read_orphaned_copies(moving: Moving) -> list[Copy]:
     copies = {copy.tp: copy for copy in orphaned_copies(moving.plan, state)}
     for tp, (offset, version) in _abandoned_offsets(moving.plan, state).items():
         seen = moving.plan.snapshot.partitions.get(tp)
-        copy = copies.get(tp) or Copy(tp, 0, kafka_before=None if seen is None else seen.kafka)
+        copy = copies.get(tp) or OffsetCopy(tp, 0, kafka_before=None if seen is None else seen.kafka)
         copies[tp] = copy._replace(offset=offset, stored=offset, version=version)
     return [copies[tp] for tp in sorted(copies)]
 
 
-def _abandoned_offsets(plan: Plan, state: GroupState) -> dict[TopicPartition, tuple[int, int]]:
+def _abandoned_offsets(plan: MigrationPlan, state: ZooKeeperGroup) -> dict[TopicPartition, tuple[int, int]]:
     """Offset and version of the znode, where somebody read when the plan was made, and nobody does now."""
     read = consumed_partitions(state)
     topics = {topic for one in plan.snapshot.members for topic in one.topics if topic in state.topics}
@@ -59,10 +59,10 @@ def _abandoned_offsets(plan: Plan, state: GroupState) -> dict[TopicPartition, tu
 
 
 @dataclass(frozen=True, slots=True)
-class UnheldAsPlanned:
+class CheckOrphanedOffsets:
     """Before anything is changed: what no member carries over is as the plan saw it."""
 
-    context: Moving
+    context: MigrationContext
 
     name = "what nobody holds is as planned"
     changes = False
@@ -71,27 +71,27 @@ class UnheldAsPlanned:
         """See ``Step``."""
         return ["look whether the offsets that no member carries over are what the plan saw"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         moving = self.context
         state = read_group(moving.session, moving.group)
         if state is None:
-            return Refused(missing_group_error(moving.group))
-        found: list[Difference] = []
+            return StepRefused(missing_group_error(moving.group))
+        found: list[PlanDifference] = []
         for copy in orphaned_copies(moving.plan, state):
             node = state.offsets.get(copy.tp)
-            version, offset = (MISSING, None) if node is None else (node.stat.version, node.offset)
+            version, offset = (NO_ZNODE_VERSION, None) if node is None else (node.stat.version, node.offset)
             if (version, offset) != (copy.version, copy.stored):
                 now = "no offset" if offset is None else f"{offset} (version {version})"
                 before = "no offset" if copy.stored is None else f"{copy.stored} (version {copy.version})"
                 found.append(
-                    Difference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member carries that over")
+                    PlanDifference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member carries that over")
                 )
         if not found:
-            return Done()
+            return StepDone()
         lines = "".join(f"\n  {line}" for line in drift_lines(found))
-        return Refused(
-            PlanIsStale(
+        return StepRefused(
+            StalePlanError(
                 f"group {moving.group} is not what the plan was made from:{lines}\nPlan again: zkconsumer migrate plan "
                 f"{moving.group} --strategy dual"
             )

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridge.migration.access import WORLD
-from bridge.migration.authority import TRIES_MAX, Authority
+from bridge.migration.authority import TRIES_MAX, ControlZnode
 from bridge.migration.control_access import first_protected_path, login_required_text
-from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.late_lists import store_late_acls, acls_before_fence
-from bridge.migration.fences.lifting import LIFTING, fence_removal_status
-from bridge.migration.fences.list_of_made import WantedLists, blocks_group_logins, acl_of_parent
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.late_lists import acls_before_fence, store_late_acls
+from bridge.migration.fences.lifting import FENCE_REMOVAL_PHASES, fence_removal_status
+from bridge.migration.fences.list_of_made import FenceAclRules, acl_of_parent, blocks_group_logins
 from bridge.migration.fences.lists import AccessList, is_fence, is_same_acl, take_over_fence_acls
 from bridge.migration.fences.owner_nodes import member_registered_error
-from bridge.migration.fences.rights import fenced_levels, paths_without_admin, missing_admin_text
+from bridge.migration.fences.rights import fenced_levels, missing_admin_text, paths_without_admin
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.session import zk_error_name
 from zkconsumer.admin.stores import registered_members
 from zkconsumer.errors import PreconditionFailed, UsageError
@@ -44,17 +44,17 @@ from zkconsumer.zk.requests import (
     paths_of,
 )
 
-ROUNDS_MAX = 4 * TRIES_MAX
+ACL_ROUNDS_MAX = 4 * TRIES_MAX
 """Looks at what is not fenced, or not put back: each level of nodes at least once."""
 
 _FENCING = (Phase.FENCING, Phase.RETURNING, Phase.RETURNED)
 """``returned``: while that is not confirmed, when no list was put back yet."""
 
-_LATER = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
+_FENCED_PHASES = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 
 
 @dataclass(frozen=True, slots=True)
-class AclFence:
+class SetFenceAcls:
     """The lists of a fence on every node of the group.
 
     ``planned``: the lists that the plan saw.  ``members_leave``: members may still delete their claims.  Without it, in
@@ -62,7 +62,7 @@ class AclFence:
     ``returning`` every node is taken back for this run's login.
     """
 
-    control_znode: Authority
+    control_znode: ControlZnode
     topics: tuple[str, ...]
     planned: Mapping[str, AccessList]
     members_may_delete: bool
@@ -84,22 +84,23 @@ class AclFence:
         if blocks_group_logins(self.control_znode, self.planned):
             return []
         return [
-            f"members of the group log in as this run does ({self.control_znode.acl_policy.login_text}), so these lists do not stop "
+            f"members of the group log in as this run does ({self.control_znode.acl_policy.login_text}), so these "
+            "lists do not stop "
             "one that wakes from a long pause: the longest session is waited for instead"
         ]
 
-    def check(self) -> Standing:
-        held = self.control_znode.check_phase(*_FENCING, *_LATER)
-        if isinstance(held, Refused):
+    def check(self) -> StepStatus:
+        held = self.control_znode.check_phase(*_FENCING, *_FENCED_PHASES)
+        if isinstance(held, StepRefused):
             return held
-        if held is not None and held.phase in _LATER:
-            return Done()
+        if held is not None and held.phase in _FENCED_PHASES:
+            return StepDone()
         members = registered_members(self.control_znode.session, self.control_znode.group)
         if members:
-            return Waiting(f"{', '.join(members[:5])} to leave ({len(members)} registered)")
+            return StepWaiting(f"{', '.join(members[:5])} to leave ({len(members)} registered)")
         foreign = sorted(path for path, acl in self.planned.items() if is_fence(acl))
         if foreign:
-            return Refused(
+            return StepRefused(
                 PreconditionFailed(
                     f"{foreign[0]} and {len(foreign) - 1} more nodes had the lists of a fence already when the plan "
                     "was made, from a migration that was not undone: put them right by hand, then make a new plan"
@@ -109,17 +110,17 @@ class AclFence:
         there = {path: one.acl for path, one in unfenced.items() if one.acl != ()}
         lacking = paths_without_admin(self.control_znode.session, there)
         if lacking:
-            return Refused(PartlyDone(f"{missing_admin_text(lacking)}. What was done stands"))
-        return Todo() if unfenced else Done()
+            return StepRefused(PartiallyDoneError(f"{missing_admin_text(lacking)}. What was done stands"))
+        return StepPending() if unfenced else StepDone()
 
     def do(self) -> None:
         is_first = True
-        for _ in range(ROUNDS_MAX):
+        for _ in range(ACL_ROUNDS_MAX):
             unfenced = self._unfenced(self.control_znode.require_phase(*_FENCING).phase)
             if not unfenced:
                 return
             if not self.control_znode.own_acl_entries():
-                self.control_znode.require_lock_session()  # else it is the run that was lost, and not a login that is missing
+                self.control_znode.require_lock_session()  # else the run was lost, and no login is missing
                 raise UsageError(
                     "access lists can be a fence for a login only: give --zookeeper-auth, or --no-acl-fence"
                 )
@@ -131,8 +132,9 @@ class AclFence:
                 if members:
                     raise member_registered_error(self.control_znode.group, members)
             is_first = False
-        raise PartlyDone(
-            f"the access lists of group {self.control_znode.group} are not all set: nodes come and go, or the connection "
+        raise PartiallyDoneError(
+            f"the access lists of group {self.control_znode.group} are not all set: nodes come and go, or the "
+            "connection "
             "broke again and again. What was done stands; run the same command again"
         )
 
@@ -143,10 +145,10 @@ class AclFence:
         listed = session.children(paths.owners(group))
         return [[f"{paths.owners(group)}/{name}" for name in sorted(listed.names if listed else ())]]
 
-    def _unfenced(self, phase: Phase | None) -> dict[str, _Node]:
+    def _unfenced(self, phase: Phase | None) -> dict[str, _UnfencedNode]:
         """The nodes of the uppermost level that has some, with the lists that they have and are to have."""
         authority = self.control_znode
-        identity, wanted = authority.own_acl_entries(), WantedLists(authority, self.planned, self.members_may_delete)
+        identity, wanted = authority.own_acl_entries(), FenceAclRules(authority, self.planned, self.members_may_delete)
         for level in self._levels(phase):
             lists = authority.session.get_acls(level)
             found = {}
@@ -154,12 +156,12 @@ class AclFence:
                 acl = lists.get(path, ())
                 target = wanted.acl_for(path, acl or ())
                 if not is_same_acl(acl or (), target, identity):
-                    found[path] = _Node(acl, target)
+                    found[path] = _UnfencedNode(acl, target)
             if found:
                 return found
         return {}
 
-    def _store_previous_acls(self, unfenced: Mapping[str, _Node]) -> None:
+    def _store_previous_acls(self, unfenced: Mapping[str, _UnfencedNode]) -> None:
         """Write down the lists that are neither a fence nor as the plan, or a run before, has them."""
         known = acls_before_fence(self.control_znode, self.planned)
         late = {
@@ -172,13 +174,14 @@ class AclFence:
         named = {path: acl for path, acl in late.items() if any(entry.scheme != WORLD for entry in acl)}
         path = None if self.control_znode.acl_policy.is_protected else first_protected_path(named)
         if path is not None:  # it would be kept where everybody may read it
-            raise PartlyDone(
-                f"{login_required_text(self.control_znode.group, path, named[path])} What was done before stays: go back "
+            raise PartiallyDoneError(
+                f"{login_required_text(self.control_znode.group, path, named[path])} What was done before stays: go "
+                "back "
                 f"(zkconsumer migrate rollback {self.control_znode.group} --execute), and begin again with that login"
             )
         store_late_acls(self.control_znode, late)
 
-    def _set(self, unfenced: Mapping[str, _Node]) -> bool:
+    def _set(self, unfenced: Mapping[str, _UnfencedNode]) -> bool:
         """Whether every one of them is certainly set."""
         requests: list[Request] = []
         for path, one in unfenced.items():
@@ -190,7 +193,7 @@ class AclFence:
         return not any(isinstance(answer, StoreError) for answer in answers)
 
 
-class _Node(NamedTuple):
+class _UnfencedNode(NamedTuple):
     """A node without its fence: the list that it has (``()``: it is missing; None: hidden), and that it is to have."""
 
     acl: AccessList | None
@@ -198,13 +201,13 @@ class _Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreLists:
+class RestoreAcls:
     """Every list as it was before the fence, ``ids`` last; nodes that were made for the fence go, if they are empty.
 
     Only lists that are a fence are changed: what somebody changed meanwhile is his.
     """
 
-    control_znode: Authority
+    control_znode: ControlZnode
     topics: tuple[str, ...]
     planned: Mapping[str, AccessList]
 
@@ -215,11 +218,11 @@ class RestoreLists:
         count = sum(len(fenced) for fenced in self._fenced())
         return [f"put the access lists of {count} nodes back as they were"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         ended = fence_removal_status(self.control_znode)
         if ended is not None:
             return ended
-        return Todo() if any(self._fenced()) else Done()
+        return StepPending() if any(self._fenced()) else StepDone()
 
     def _fenced(self) -> list[list[str]]:
         """The nodes that carry a fence, by level, the lowest first."""
@@ -233,7 +236,7 @@ class RestoreLists:
     def do(self) -> None:
         originals = acls_before_fence(self.control_znode, self.planned)
         for _ in range(TRIES_MAX):
-            self.control_znode.require_phase(*LIFTING)
+            self.control_znode.require_phase(*FENCE_REMOVAL_PHASES)
             levels = self._fenced()
             if not any(levels):
                 return
@@ -241,8 +244,9 @@ class RestoreLists:
                 self._restore([path for path in level if path in originals], originals)
                 self._remove([path for path in level if path not in originals], originals)
         if any(self._fenced()):
-            raise PartlyDone(
-                f"the access lists of group {self.control_znode.group} are not all back: the connection broke again and "
+            raise PartiallyDoneError(
+                f"the access lists of group {self.control_znode.group} are not all back: the connection broke again "
+                "and "
                 "again. Run the same command again"
             )
 
@@ -264,17 +268,20 @@ class RestoreLists:
         _write_in_lock_session(self.control_znode, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
 
-def _write_in_lock_session(authority: Authority, requests: Sequence[Request], *passed: type[StoreError]) -> list[Result]:
+def _write_in_lock_session(
+    authority: ControlZnode, requests: Sequence[Request], *passed: type[StoreError]
+) -> list[Result]:
     """Carry them out in the session that holds the run, or not at all.
 
-    What the connection took is looked at again by whoever asked.  Raises ``PartlyDone`` for what is refused.
+    What the connection took is looked at again by whoever asked.  Raises ``PartiallyDoneError`` for what is refused.
     """
     answers = authority.write(requests)
     for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, StoreError) and not isinstance(answer, (ConnectionLost, *passed)):
             [path] = paths_of(request)
-            raise PartlyDone(
-                f"ZooKeeper refused to change {path}: {zk_error_name(answer)}. What was done stands; run the same command "
+            raise PartiallyDoneError(
+                f"ZooKeeper refused to change {path}: {zk_error_name(answer)}. What was done stands; run the same "
+                "command "
                 "again, with --zookeeper-auth if another login is wanted"
             )
     return answers

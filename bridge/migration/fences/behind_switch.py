@@ -11,13 +11,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, Held
-from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.mark import Mark, parse_fence_record
-from bridge.migration.fences.owner_nodes import CONTROL_CHECK, format_partitions, read_group_partitions, read_some_owner_nodes, multi_error_text
+from bridge.migration.authority import TRIES_MAX, ControlZnode, VersionedControl
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.mark import FenceRecord, parse_fence_record
+from bridge.migration.fences.owner_nodes import (
+    SIZE_OF_CONTROL_CHECK,
+    format_partitions,
+    multi_error_text,
+    read_group_partitions,
+    read_some_owner_nodes,
+)
 from bridge.migration.fences.owners import CHUNK_PARTITIONS_MAX, create_fence_ops, repair_fence_ops
 from bridge.migration.phases import FORWARD, Phase
-from bridge.migration.step import Done, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepStatus
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import pack_multis
 from zkconsumer.zk.requests import Create, MultiFailed, MultiOk, NoAuth, NoNode, Op
@@ -25,17 +31,17 @@ from zkconsumer.zk.requests import Create, MultiFailed, MultiOk, NoAuth, NoNode,
 if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
-BEHIND_SWITCH = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
+POST_SWITCH_PHASES = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
 
 
 @dataclass(slots=True)
-class FenceWhatIsFree:
+class FenceUnownedPartitions:
     """Every partition of the group that nobody claims has its fence.
 
     ``topics``: those of the plan.  Done once: what is given back later is for the next such step.
     """
 
-    control_znode: Authority
+    control_znode: ControlZnode
     topics: Collection[str]
     _is_done: bool = False
 
@@ -46,20 +52,20 @@ class FenceWhatIsFree:
         """See ``Step``."""
         return [f"make a fence in {paths.owners(self.control_znode.group)} for each partition that members gave back"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
-        held = self.control_znode.check_phase(*BEHIND_SWITCH)
-        if not isinstance(held, Held):
-            return held or Todo()
+        held = self.control_znode.check_phase(*POST_SWITCH_PHASES)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
         is_over = self._is_done or held.phase is not Phase.SWITCHED
-        return Done() if is_over or not self.unfenced(held) else Todo()
+        return StepDone() if is_over or not self.unfenced(held) else StepPending()
 
-    def unfenced(self, held: Held) -> list[tuple[TopicPartition, list[Op]]]:
+    def unfenced(self, held: VersionedControl) -> list[tuple[TopicPartition, list[Op]]]:
         """What has no fence and no owner, and what makes the fence."""
         session, group, acl = self.control_znode.session, self.control_znode.group, self.control_znode.acl_policy.acl
         partitions = read_group_partitions(session, group, self.topics)
         nodes = read_some_owner_nodes(session, group, partitions)
-        mark = Mark(self.control_znode.migration_id, held.control.epoch)
+        mark = FenceRecord(self.control_znode.migration_id, held.control.epoch)
         ops: list[tuple[TopicPartition, list[Op]]] = []
         for tp in partitions:
             node = nodes.get(tp)
@@ -71,14 +77,14 @@ class FenceWhatIsFree:
         return [(tp, some) for tp, some in ops if some]
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartlyDone`` with what stands in the way."""
+        """See ``Step``.  Raises ``PartiallyDoneError`` with what stands in the way."""
         answer: object = None
         for _ in range(TRIES_MAX + 1):
             left = self.unfenced(self.control_znode.require_phase(Phase.SWITCHED))
             if not left:
                 self._is_done = True
                 return
-            for plan in pack_multis(left, [CONTROL_CHECK], singly=False):
+            for plan in pack_multis(left, [SIZE_OF_CONTROL_CHECK], singly=False):
                 for at in range(0, len(plan), CHUNK_PARTITIONS_MAX):
                     chunk = plan[at : at + CHUNK_PARTITIONS_MAX]
                     held = self.control_znode.require_phase(Phase.SWITCHED)
@@ -98,8 +104,9 @@ class FenceWhatIsFree:
         made = [*paths.parents(owners), owners, *(paths.owners_of_topic(group, topic) for topic in sorted(topics))]
         self.control_znode.write(list(map(Create, made)))
 
-    def _not_fenced_error(self, left: list[tuple[TopicPartition, list[Op]]], answer: object) -> PartlyDone:
-        return PartlyDone(
-            f"Kafka has the authority, and {format_partitions([tp for tp, _ in left])} have no fence against old members: "
+    def _not_fenced_error(self, left: list[tuple[TopicPartition, list[Op]]], answer: object) -> PartiallyDoneError:
+        return PartiallyDoneError(
+            f"Kafka has the authority, and {format_partitions([tp for tp, _ in left])} have no fence against old "
+            "members: "
             f"{multi_error_text(answer)}. Run the same command again"
         )

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from bridge.migration.access import is_owned_by_login, format_acl
-from bridge.migration.control import ACL_PIECES, acl_piece_name
-from bridge.migration.errors import VerificationFailed
-from bridge.migration.pieces import Damaged, store_child, pack, read_pieces, unpack
+from bridge.migration.access import format_acl, is_owned_by_login
+from bridge.migration.control import ACL_PIECE_PREFIX, acl_piece_name
+from bridge.migration.errors import VerificationError
+from bridge.migration.pieces import DamagedPiecesError, pack, read_pieces, store_child, unpack
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
+    from bridge.migration.authority import ControlZnode
     from bridge.migration.fences.lists import AccessList
 
 SCHEMA = "zkconsumer.migration.acls/1"
@@ -30,49 +30,50 @@ LISTS_MAX = 5_000
 """In one piece, if they fit."""
 
 
-def read_late_acls(authority: Authority) -> dict[str, AccessList]:
+def read_late_acls(authority: ControlZnode) -> dict[str, AccessList]:
     """Path -> list.
 
-    Raises ``VerificationFailed`` for a piece that cannot be read, since its lists are known nowhere else, and for one
+    Raises ``VerificationError`` for a piece that cannot be read, since its lists are known nowhere else, and for one
     that others than this run's login may have written.
     """
     found: dict[str, AccessList] = {}
-    pieces = read_pieces(authority.session, authority.group, ACL_PIECES)
+    pieces = read_pieces(authority.session, authority.group, ACL_PIECE_PREFIX)
     _check_ours(authority, list(pieces))
     for name, data in pieces.items():
         try:
             found |= _parse(data)
-        except (Damaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise VerificationFailed(
+        except (DamagedPiecesError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise VerificationError(
                 f"{paths.control_child(authority.group, name)} was damaged ({type(error).__name__}): it holds access "
                 "lists that the migration must put back. Put those of the group right by hand, then delete that node"
             ) from error
     return found
 
 
-def _check_ours(authority: Authority, names: list[str]) -> None:
+def _check_ours(authority: ControlZnode, names: list[str]) -> None:
     login = authority.acl_policy.login
     if login is None or not names:
         return
     wanted = [paths.control_child(authority.group, name) for name in names]
     for path, acl in authority.session.get_acls(wanted).items():
         if acl is None or not is_owned_by_login(acl, login, 0):
-            raise VerificationFailed(
-                f"{path} has the access list {format_acl(acl or ())}, so others than {authority.acl_policy.login_text} may "
+            raise VerificationError(
+                f"{path} has the access list {format_acl(acl or ())}, so others than "
+                f"{authority.acl_policy.login_text} may "
                 "have written the access lists that it holds. Nothing was put back. Put the lists of group "
                 f"{authority.group} right by hand, then delete that node"
             )
 
 
-def acls_before_fence(authority: Authority, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
-    """Every list that is known of from before the fence; raises as ``read_late_lists`` does."""
+def acls_before_fence(authority: ControlZnode, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
+    """Every list that is known of from before the fence; raises as ``read_late_acls`` does."""
     return {**planned, **read_late_acls(authority)}
 
 
-def store_late_acls(authority: Authority, lists: Mapping[str, AccessList]) -> None:
-    """Write them down, behind what is there already.  Raises ``PartlyDone``, ``WorldError``."""
-    taken = read_pieces(authority.session, authority.group, ACL_PIECES)
-    number = max((int(name.removeprefix(ACL_PIECES)) for name in taken), default=-1) + 1
+def store_late_acls(authority: ControlZnode, lists: Mapping[str, AccessList]) -> None:
+    """Write them down, behind what is there already.  Raises ``PartiallyDoneError``, ``UnavailableError``."""
+    taken = read_pieces(authority.session, authority.group, ACL_PIECE_PREFIX)
+    number = max((int(name.removeprefix(ACL_PIECE_PREFIX)) for name in taken), default=-1) + 1
     for piece in _pieces(lists):
         store_child(authority, acl_piece_name(number), piece)
         number += 1

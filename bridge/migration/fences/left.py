@@ -1,7 +1,7 @@
 """The fences that a completed migration left, and how the next plan takes them over.
 
     plan     whose fences there are; the access lists as they were before them take the place of the fence's own
-    apply    CarryLists: those lists beside the control znode, before the old plan is deleted (``BeginControl``)
+    apply    StoreInheritedAcls: those lists beside the control znode, before ``CreateControlZnode`` deletes the plan
              then the fences are made this migration's own, as if nothing had been there
 
 The old plan and its access lists are beside the control znode until the next migration begins.  A plan that did not
@@ -14,26 +14,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import Authority, Held
-from bridge.migration.fences.late_lists import store_late_acls, read_late_acls
+from bridge.migration.authority import ControlZnode, VersionedControl
+from bridge.migration.fences.late_lists import read_late_acls, store_late_acls
 from bridge.migration.fences.lists import is_fence
 from bridge.migration.fences.mark import parse_fence_record
 from bridge.migration.phases import Phase
 from bridge.migration.pieces import read_plan_text
 from bridge.migration.plan_file import plan_from_bytes
-from bridge.migration.step import Done, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepStatus
 from zkconsumer.admin.words import count_text
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
     from bridge.migration.fences.lists import AccessList
-    from zkconsumer.admin.groups import GroupState
+    from zkconsumer.admin.groups import ZooKeeperGroup
     from zkconsumer.admin.session import AdminSession
 
 
 @dataclass(frozen=True, slots=True)
-class LeftFences:
+class InheritedFences:
     """``fences_of``: the completed migration whose fences are there; empty: there are none.
 
     ``lists``: every access list as it is without a fence; a node that was made for the fence has none.  ``problem``:
@@ -46,46 +46,48 @@ class LeftFences:
 
 
 def read_inherited_fences(
-    session: AdminSession, state: GroupState, lists: Mapping[str, AccessList] | None
-) -> LeftFences:
+    session: AdminSession, state: ZooKeeperGroup, lists: Mapping[str, AccessList] | None
+) -> InheritedFences:
     """What a completed migration left of its fences.  ``lists``: those of the group's nodes now; None: not looked at.
 
-    Raises ``WorldError`` when ZooKeeper does not answer.
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     control = state.control
     if control is None or control.phase != Phase.COMPLETED.value:
-        return LeftFences("", lists or {})
+        return InheritedFences("", lists or {})
     fixed = [owner.thread.encode(errors="replace") for owner in state.owners.values() if owner.kind == "persistent"]
-    is_marked = any(mark.migration_id == control.migration_id for mark in map(parse_fence_record, fixed) if mark is not None)
+    is_marked = any(
+        mark.migration_id == control.migration_id for mark in map(parse_fence_record, fixed) if mark is not None
+    )
     looked = session.get_acls([paths.ids(state.group)]) if lists is None else lists
     fenced = [path for path, acl in looked.items() if acl is not None and is_fence(acl)]
     if not fenced:
-        return LeftFences(control.migration_id if is_marked else "", lists or {})
+        return InheritedFences(control.migration_id if is_marked else "", lists or {})
     if lists is None:
         problem = f"the access lists of that fence are there ({fenced[0]} and others), and this plan leaves lists alone"
-        return LeftFences(control.migration_id, {}, problem)
+        return InheritedFences(control.migration_id, {}, problem)
     try:
         before = _acls_before(session, state.group, control.migration_id)
     except ZkConsumerError as error:
         problem = f"what the access lists of {count_text(len(fenced), 'node')} were before is not known: {error}"
-        return LeftFences(control.migration_id, lists, problem)
+        return InheritedFences(control.migration_id, lists, problem)
     found = {path: before.get(path) if path in fenced else acl for path, acl in lists.items()}
-    return LeftFences(control.migration_id, {path: acl for path, acl in found.items() if acl is not None})
+    return InheritedFences(control.migration_id, {path: acl for path, acl in found.items() if acl is not None})
 
 
 def _acls_before(session: AdminSession, group: str, migration_id: str) -> dict[str, AccessList]:
     planned = plan_from_bytes(read_plan_text(session, group)).snapshot.acls
-    return {**planned, **read_late_acls(Authority(session, group, migration_id))}
+    return {**planned, **read_late_acls(ControlZnode(session, group, migration_id))}
 
 
 @dataclass(frozen=True, slots=True)
-class CarryLists:
-    """The access lists of before the fences are beside the control znode, where ``BeginControl`` leaves them.
+class StoreInheritedAcls:
+    """The access lists of before the fences are beside the control znode, where ``CreateControlZnode`` leaves them.
 
     ``ended``: the completed migration, seen through the session of this run.  ``lists``: as the new plan has them.
     """
 
-    completed_control_znode: Authority
+    completed_control_znode: ControlZnode
     acls: Mapping[str, AccessList]
 
     name = "keep the access lists of before the fences"
@@ -96,15 +98,15 @@ class CarryLists:
         control = paths.control(self.completed_control_znode.group)
         return [f"write {count_text(len(self.acls), 'access list')} to {control}, for the way back"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         """See ``Step``."""
         held = self.completed_control_znode.check_phase(Phase.COMPLETED)
-        if not isinstance(held, Held):
-            return held or Todo()
-        return Todo() if self._unstored() else Done()
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        return StepPending() if self._unstored() else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartlyDone`` when another migration began meanwhile."""
+        """See ``Step``.  Raises ``PartiallyDoneError`` when another migration began meanwhile."""
         self.completed_control_znode.require_phase(Phase.COMPLETED)
         store_late_acls(self.completed_control_znode, self._unstored())
 

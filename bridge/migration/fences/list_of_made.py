@@ -13,17 +13,17 @@ from zkconsumer.zk.requests import OPEN_ACL, PERM_ALL, PERM_CREATE, PERM_DELETE,
 from zkconsumer.zk.security import SECURE_ACL
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
-    from bridge.migration.plan import Plan
+    from bridge.migration.authority import ControlZnode
+    from bridge.migration.plan import MigrationPlan
 
 
-class WantedLists:
+class FenceAclRules:
     """The lists that a fence gives nodes, by the lists that they had before.
 
     ``_known``: the lists of before, which a run without a login of its own does not need for this.
     """
 
-    def __init__(self, authority: Authority, planned: Mapping[str, AccessList], members_leave: bool) -> None:
+    def __init__(self, authority: ControlZnode, planned: Mapping[str, AccessList], members_leave: bool) -> None:
         self._authority = authority
         self._known = acls_before_fence(authority, planned) if authority.acl_policy.is_protected else {}
         self._owners = f"{paths.owners(authority.group)}/" if members_leave else None
@@ -38,11 +38,13 @@ class WantedLists:
         may_leave = self._owners is not None and path.startswith(self._owners) and not has_left
         made = self._made.get((before, may_leave))
         if made is None:
-            made = self._made[before, may_leave] = self._authority.fence_acl_template.acl_for(before, may_leave=may_leave)
+            made = self._made[before, may_leave] = self._authority.fence_acl_template.acl_for(
+                before, may_leave=may_leave
+            )
         return made
 
 
-def acl_of_parent(authority: Authority, path: str, known: Mapping[str, AccessList]) -> AccessList:
+def acl_of_parent(authority: ControlZnode, path: str, known: Mapping[str, AccessList]) -> AccessList:
     """The list of before of the nearest node above that has one: as members would make a node that is missing.
 
     Open for a run without a login of its own, whose groups are open.
@@ -59,21 +61,21 @@ def acl_of_parent(authority: Authority, path: str, known: Mapping[str, AccessLis
     return acl if acl and is_unmasked(acl) else SECURE_ACL
 
 
-def acl_of_new_offsets(authority: Authority, plan: Plan) -> AccessList | None:
+def acl_of_new_offsets(authority: ControlZnode, plan: MigrationPlan) -> AccessList | None:
     """The list of offset znodes that the tool creates on a way back.  None: open to the world.
 
     With a fence of access lists it is the fence's, until the lists are put back; else that of the nodes beside it.
     """
     path = paths.offsets(authority.group)
     if plan.uses_acl_fence:
-        return WantedLists(authority, plan.snapshot.acls, members_leave=False).acl_for(f"{path}/made", ())
+        return FenceAclRules(authority, plan.snapshot.acls, members_leave=False).acl_for(f"{path}/made", ())
     if not authority.acl_policy.is_protected:
         return None
     there = authority.session.get_acls([path])
     return acl_of_parent(authority, f"{path}/made", {path: acl for path, acl in there.items() if acl})
 
 
-def blocks_group_logins(authority: Authority, planned: Mapping[str, AccessList]) -> bool:
+def blocks_group_logins(authority: ControlZnode, planned: Mapping[str, AccessList]) -> bool:
     """Whether the lists of a fence stop members: not where some node lets this run's login alone write."""
     login = authority.acl_policy.login
     if login is None:

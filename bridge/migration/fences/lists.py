@@ -28,21 +28,21 @@ from zkconsumer.zk.requests import (
 )
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import Authority
+    from bridge.migration.authority import ControlZnode
 
 AccessList: TypeAlias = tuple[Acl, ...]
 
-OURS = Acl(PERM_ALL, "auth", "")
+OWN_LOGIN_ENTRY = Acl(PERM_ALL, "auth", "")
 """The login of the session, which the server writes out."""
 READ_ONLY = Acl(PERM_READ | PERM_ADMIN, "world", "anyone")
-MAY_LEAVE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
+READ_AND_DELETE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
 
-MARK_USER = "zkconsumer-fence"
+FENCE_ACL_USER = "zkconsumer-fence"
 """The user of the mark's digest; a migration id is in the place of the hash, which always ends with ``=``."""
 
 
 @dataclass(frozen=True, slots=True)
-class FenceForm:
+class FenceAclTemplate:
     """The lists of a fence of one run.  ``mark`` None: of a run without a login of its own."""
 
     fence_entry: Acl | None = None
@@ -50,24 +50,24 @@ class FenceForm:
     def acl_for(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
         """The list for a node that had this one; with ``may_leave`` those who might delete below it still may."""
         if self.fence_entry is None:
-            return (OURS, MAY_LEAVE if may_leave else READ_ONLY)
+            return (OWN_LOGIN_ENTRY, READ_AND_DELETE if may_leave else READ_ONLY)
         kept = PERM_READ | (PERM_DELETE if may_leave else 0)
         others = (
             Acl(entry.perms & kept, entry.scheme, entry.id)
             for entry in before
             if entry.perms & kept and not is_fence_acl_entry(entry)
         )
-        return (OURS, self.fence_entry, *others)
+        return (OWN_LOGIN_ENTRY, self.fence_entry, *others)
 
 
 def fence_acl_entry(migration_id: str) -> Acl:
     """The entry that says of which migration a fence is; it gives no login a right."""
-    return Acl(PERM_READ, "digest", f"{MARK_USER}:{migration_id}")
+    return Acl(PERM_READ, "digest", f"{FENCE_ACL_USER}:{migration_id}")
 
 
 def is_fence_acl_entry(entry: Acl) -> bool:
     """Whether an entry is a mark, of whatever migration; its second part is hidden where we may not administer."""
-    return entry.scheme == "digest" and entry.id.partition(":")[0] == MARK_USER
+    return entry.scheme == "digest" and entry.id.partition(":")[0] == FENCE_ACL_USER
 
 
 def is_fence(acl: Sequence[Acl]) -> bool:
@@ -78,18 +78,18 @@ def is_fence(acl: Sequence[Acl]) -> bool:
     others = [entry for entry in acl if entry.scheme != "world"]
     return (
         len(worlds) == 1
-        and worlds[0] in (READ_ONLY, MAY_LEAVE)
+        and worlds[0] in (READ_ONLY, READ_AND_DELETE)
         and bool(others)
         and all(entry.perms == PERM_ALL for entry in others)
     )
 
 
 def is_same_acl(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
-    """Whether it is this list, with *us* where that says ``OURS``."""
-    return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OURS)}
+    """Whether it is this list, with *us* where that says ``OWN_LOGIN_ENTRY``."""
+    return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OWN_LOGIN_ENTRY)}
 
 
-def take_over_fence_acls(authority: Authority, wanted: Sequence[str]) -> None:
+def take_over_fence_acls(authority: ControlZnode, wanted: Sequence[str]) -> None:
     """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
 
     Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.

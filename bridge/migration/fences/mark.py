@@ -11,25 +11,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from zkconsumer.zk.znodes import FENCE_MARK
+from zkconsumer.zk.znodes import FENCE_OWNER_PREFIX
 
-_TEXT = re.compile(rb"%b1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18})" % FENCE_MARK.encode())
+_TEXT = re.compile(rb"%b1:(?P<id>[A-Za-z0-9_-]{1,64}):(?P<epoch>[0-9]{1,18})" % FENCE_OWNER_PREFIX.encode())
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FenceRecord:
     """Which migration fenced a partition, at which epoch."""
 
     migration_id: str
     epoch: int
 
 
-def format_fence_record(mark: Mark) -> bytes:
+def format_fence_record(mark: FenceRecord) -> bytes:
     """The data of the node."""
-    return f"{FENCE_MARK}1:{mark.migration_id}:{mark.epoch}".encode()
+    return f"{FENCE_OWNER_PREFIX}1:{mark.migration_id}:{mark.epoch}".encode()
 
 
-def parse_fence_record(data: bytes) -> Mark | None:
+def parse_fence_record(data: bytes) -> FenceRecord | None:
     """None for whatever is no fence."""
     found = _TEXT.fullmatch(data)
-    return None if found is None else Mark(found["id"].decode(), int(found["epoch"]))
+    return None if found is None else FenceRecord(found["id"].decode(), int(found["epoch"]))

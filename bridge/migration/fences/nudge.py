@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bridge.migration.authority import TRIES_MAX, Authority, connection_lost_error
+from bridge.migration.authority import TRIES_MAX, ControlZnode, connection_lost_error
 from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
 from bridge.migration.phases import Phase
-from bridge.migration.step import Done, Refused, Standing, Todo, Waiting
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.groups import read_offsets
 from zkconsumer.admin.session import zk_error_name
 from zkconsumer.admin.stores import registered_members
-from zkconsumer.errors import WorldError
+from zkconsumer.errors import UnavailableError
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import owner_text
 from zkconsumer.zk.registration import Registration, format_registration
@@ -29,10 +29,10 @@ from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, MultiOk, NoN
 if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
-OFFSETS_PATIENCE_MS = 90_000
+OFFSET_PROGRESS_TIMEOUT_MS = 90_000
 """Longer than the original's commit interval, 60 s unless it is set (``auto.commit.interval.ms``)."""
 
-CLAIM_PATIENCE_MS = 10_000
+OWNERSHIP_TIMEOUT_MS = 10_000
 """How long members that are registered have for their first claims: with the original's settings, a few tries, 2 s
 apart.  Later, what they leave unclaimed is nothing that they read."""
 
@@ -40,10 +40,10 @@ _PHASES = (Phase.UNDOING, Phase.RETURNED)
 
 
 @dataclass(slots=True)
-class Nudge:
+class TriggerRebalance:
     """Wake every member.  It leaves no trace, so a run that is repeated does it once more: that harms nobody."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
     _is_done: bool = False
 
     name = "wake the old members"
@@ -52,13 +52,13 @@ class Nudge:
     def describe(self) -> list[str]:
         return [f"make and delete a child of {paths.ids(self.control_znode.group)}, so that old members try again"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         held = self.control_znode.check_phase(*_PHASES, Phase.UNDONE)
-        if isinstance(held, Refused):
+        if isinstance(held, StepRefused):
             return held
         is_undone = held is not None and held.phase is Phase.UNDONE
         is_there = self.control_znode.session.get(paths.ids(self.control_znode.group)) is not None
-        return Done() if self._is_done or is_undone or not is_there else Todo()
+        return StepDone() if self._is_done or is_undone or not is_there else StepPending()
 
     def do(self) -> None:
         path = paths.registration(self.control_znode.group, f"zkconsumer-nudge-{self.control_znode.migration_id}")
@@ -68,7 +68,7 @@ class Nudge:
             held = self.control_znode.require_phase(*_PHASES)
             answer = self.control_znode.transact(held, [CreateOp(path, data), DeleteOp(path)])
             if isinstance(answer, MultiFailed) and not isinstance(answer.error, NoNode):
-                raise WorldError(f"the old members were not woken: {path}: {zk_error_name(answer.error)}")
+                raise UnavailableError(f"the old members were not woken: {path}: {zk_error_name(answer.error)}")
             if isinstance(answer, MultiOk | MultiFailed):
                 self._is_done = True
                 return
@@ -76,7 +76,7 @@ class Nudge:
 
 
 @dataclass(slots=True)
-class OffsetsMove:
+class WaitForOffsetProgress:
     """After a nudge: every partition that is owned and has records to read moves, or is named.
 
     Where members are registered, one with records to read that nobody owns is waited for, too, at first: who was woken
@@ -86,10 +86,10 @@ class OffsetsMove:
     partitions that stand; the migration is as it should be, and those members must be started anew.
     """
 
-    control_znode: Authority
+    control_znode: ControlZnode
     read_log_ends: Callable[[], Mapping[TopicPartition, int]]
     report: Callable[[str], None]
-    timeout_ms: int = OFFSETS_PATIENCE_MS
+    timeout_ms: int = OFFSET_PROGRESS_TIMEOUT_MS
     _since_ms: int | None = None
     _before: dict[TopicPartition, int] = field(default_factory=dict)
     _has_reported: bool = False
@@ -100,7 +100,7 @@ class OffsetsMove:
     def describe(self) -> list[str]:
         return ["look whether the offsets of owned partitions move"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         session = self.control_znode.session
         nodes, _, _ = read_offsets(session, self.control_znode.group)
         versions = {tp: node.stat.version for tp, node in nodes.items()}
@@ -118,20 +118,23 @@ class OffsetsMove:
         standing = [tp for tp in unread if tp in owners]
         unclaimed = [tp for tp in unread if tp not in owners]
         waited_ms = session.clock.now_ms() - self._since_ms
-        is_early = waited_ms < min(CLAIM_PATIENCE_MS, self.timeout_ms)
+        is_early = waited_ms < min(OWNERSHIP_TIMEOUT_MS, self.timeout_ms)
         if unclaimed and is_early and registered_members(session, self.control_znode.group):
-            return Waiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
+            return StepWaiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
         left_ms = self.timeout_ms - waited_ms
         if standing and left_ms > 0:
-            return Waiting(f"the offsets of {format_partitions(standing)} to move, at most {-(-left_ms // 1_000)} s")
+            return StepWaiting(
+                f"the offsets of {format_partitions(standing)} to move, at most {-(-left_ms // 1_000)} s"
+            )
         if standing and not self._has_reported:
             self._has_reported = True
             whose = ", ".join(sorted({owners[tp] for tp in standing})[:5])
             self.report(
-                f"the offsets of {format_partitions(standing)} stand, though there is more to read: restart the members that "
+                f"the offsets of {format_partitions(standing)} stand, though there is more to read: restart the "
+                "members that "
                 f"own them ({whose}). Their streams ended behind the fence, and nobody reads what they claim"
             )
-        return Done()
+        return StepDone()
 
     def do(self) -> None:
         """There is nothing to do."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridge.migration.errors import PartlyDone
+from bridge.migration.errors import PartiallyDoneError
 from bridge.migration.fences.mark import parse_fence_record
 from zkconsumer.admin.groups import read_topics
 from zkconsumer.admin.session import zk_error_name
-from zkconsumer.errors import UnsafeName
+from zkconsumer.errors import InvalidNameError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import owner_text
-from zkconsumer.zk.requests import CheckOp, MultiFailed, NoAuth, Node, NodeExists, NoNode
+from zkconsumer.zk.requests import CheckOp, MultiFailed, NoAuth, NodeExists, NoNode, ZnodeData
 
 if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 NAMED_MAX = 20
 """How many partitions an error names."""
 
-CONTROL_CHECK = CheckOp("/", 0)
+SIZE_OF_CONTROL_CHECK = CheckOp("/", 0)
 """For counting: what stands before the operations of each multi."""
 
 
-def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, Node]:
+def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, ZnodeData]:
     """Every node ``owners/T/P`` that there is, whoever made it; names that are no partition's are passed over."""
     listed = session.children(paths.owners(group))
     topics = [name for name in (listed.names if listed else ()) if is_topic(name)]
@@ -40,7 +40,7 @@ def _children(session: AdminSession, group: str, topic: str) -> list[TopicPartit
 
 def read_some_owner_nodes(
     session: AdminSession, group: str, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Node]:
+) -> dict[TopicPartition, ZnodeData]:
     """The nodes of these partitions, where there are any."""
     where = {paths.owner(group, tp): tp for tp in sorted(partitions)}
     return {where[path]: node for path, node in session.get_many(where).items()}
@@ -69,7 +69,7 @@ def is_topic(name: str) -> bool:
     """Whether a child of ``owners`` or ``offsets`` is a topic."""
     try:
         paths.check_topic(name)
-    except UnsafeName:
+    except InvalidNameError:
         return False
     return True
 
@@ -80,23 +80,27 @@ def format_partitions(partitions: Sequence[TopicPartition]) -> str:
     return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
-def member_registered_error(group: str, members: Sequence[str]) -> PartlyDone:
+def member_registered_error(group: str, members: Sequence[str]) -> PartiallyDoneError:
     """What to raise when somebody registered between two steps."""
     more = f" and {len(members) - 5} more" if len(members) > 5 else ""
-    return PartlyDone(
+    return PartiallyDoneError(
         f"{', '.join(members[:5])}{more} registered in group {group} after everybody had left: stop whoever starts it, "
         "and run the same command again. What was done stands"
     )
 
 
-def foreign_owner_error(group: str, strangers: Mapping[TopicPartition, Node], migration_id: str) -> PartlyDone:
+def foreign_owner_error(
+    group: str, strangers: Mapping[TopicPartition, ZnodeData], migration_id: str
+) -> PartiallyDoneError:
     """What to raise where partitions are somebody else's."""
     words = [_foreign_owner_text(tp, node, migration_id) for tp, node in sorted(strangers.items())]
     more = f"; and {len(words) - NAMED_MAX} more" if len(words) > NAMED_MAX else ""
-    return PartlyDone(f"{'; '.join(words[:NAMED_MAX])}{more}. Then run the same command again for group {group}")
+    return PartiallyDoneError(
+        f"{'; '.join(words[:NAMED_MAX])}{more}. Then run the same command again for group {group}"
+    )
 
 
-def _foreign_owner_text(tp: TopicPartition, node: Node, migration_id: str) -> str:
+def _foreign_owner_text(tp: TopicPartition, node: ZnodeData, migration_id: str) -> str:
     mark = parse_fence_record(node.data)
     if node.stat.ephemeral_owner:
         return f"{tp} is owned by {owner_text(node)} (session {node.stat.ephemeral_owner:#x}): stop that member"

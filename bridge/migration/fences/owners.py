@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from bridge.migration.authority import TRIES_MAX, Authority, Held
-from bridge.migration.errors import PartlyDone
-from bridge.migration.fences.mark import Mark, format_fence_record, parse_fence_record
+from bridge.migration.authority import TRIES_MAX, ControlZnode, VersionedControl
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.mark import FenceRecord, format_fence_record, parse_fence_record
 from bridge.migration.fences.owner_nodes import (
-    CONTROL_CHECK,
+    SIZE_OF_CONTROL_CHECK,
+    foreign_owner_error,
     format_partitions,
+    member_registered_error,
+    multi_error_text,
     read_group_partitions,
     read_some_owner_nodes,
-    member_registered_error,
-    foreign_owner_error,
-    multi_error_text,
 )
 from bridge.migration.phases import Phase, has_reached
-from bridge.migration.step import Done, Refused, Standing, Todo
+from bridge.migration.step import StepDone, StepPending, StepRefused, StepStatus
 from zkconsumer.admin.stores import registered_members
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -40,39 +40,42 @@ from zkconsumer.zk.requests import (
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NoNode,
     Op,
     SetOp,
+    ZnodeData,
 )
 
 CHUNK_PARTITIONS_MAX = 2_000
 """What the contract allows in one multi; the limits of operations and bytes of a packet mostly cut before."""
 
-_MARK = Mark("0" * 64, 10**18 - 1)
+_LONGEST_FENCE_RECORD = FenceRecord("0" * 64, 10**18 - 1)
 _FENCING = (Phase.FENCING, Phase.RETURNING)
 """On the way back too: somebody may have deleted fences since the switch, and each must name the new epoch."""
 
 
-def owner_fence_steps(authority: Authority, partitions: Iterable[TopicPartition]) -> list[OwnerFences]:
+def owner_fence_steps(authority: ControlZnode, partitions: Iterable[TopicPartition]) -> list[CreateOwnerFences]:
     """One step a chunk; the same partitions give the same steps."""
     wanted = sorted(partitions)
     group, acl = authority.group, authority.acl_policy.acl
-    ops = [(tp, [*create_fence_ops(group, tp, _MARK, acl), DeleteOp(paths.owner(group, tp))]) for tp in wanted]
-    plans = pack_multis(ops, [CONTROL_CHECK], singly=False)
+    ops = [
+        (tp, [*create_fence_ops(group, tp, _LONGEST_FENCE_RECORD, acl), DeleteOp(paths.owner(group, tp))])
+        for tp in wanted
+    ]
+    plans = pack_multis(ops, [SIZE_OF_CONTROL_CHECK], singly=False)
     cut = [
         [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
         for plan in plans
         for at in range(0, len(plan), CHUNK_PARTITIONS_MAX)
     ]
-    return [OwnerFences(authority, tuple(chunk), number, len(cut)) for number, chunk in enumerate(cut, 1)]
+    return [CreateOwnerFences(authority, tuple(chunk), number, len(cut)) for number, chunk in enumerate(cut, 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerFences:
+class CreateOwnerFences:
     """The fences of one chunk, in one multi."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
     partitions: tuple[TopicPartition, ...]
     number: int = 1
     count: int = 1
@@ -86,17 +89,17 @@ class OwnerFences:
     def describe(self) -> list[str]:
         return [f"make the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         held = _fencing_status(self.control_znode)
-        if not isinstance(held, Held):
+        if not isinstance(held, VersionedControl):
             return held
         members = registered_members(self.control_znode.session, self.control_znode.group)
         if members:
-            return Refused(member_registered_error(self.control_znode.group, members))
+            return StepRefused(member_registered_error(self.control_znode.group, members))
         try:
-            return Todo() if self._pending_ops(held) else Done()
-        except PartlyDone as error:
-            return Refused(error)
+            return StepPending() if self._pending_ops(held) else StepDone()
+        except PartiallyDoneError as error:
+            return StepRefused(error)
 
     def do(self) -> None:
         answer: object = None
@@ -112,16 +115,19 @@ class OwnerFences:
                 self._make_parents()
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
                 break
-        raise PartlyDone(
-            f"no fence of {self.name} was made: {multi_error_text(answer)}. What was done stands; run the same command again"
+        raise PartiallyDoneError(
+            f"no fence of {self.name} was made: {multi_error_text(answer)}. What was done stands; run the same "
+            "command again"
         )
 
-    def _pending_ops(self, held: Held) -> dict[TopicPartition, list[Op]]:
-        """What is to be done for the partitions that are not fenced.  Raises ``PartlyDone`` where somebody else is."""
+    def _pending_ops(self, held: VersionedControl) -> dict[TopicPartition, list[Op]]:
+        """What is to be done for the partitions that are not fenced.  Raises ``PartiallyDoneError`` where somebody else
+        is.
+        """
         group, session, acl = self.control_znode.group, self.control_znode.session, self.control_znode.acl_policy.acl
         nodes = read_some_owner_nodes(session, group, self.partitions)
-        mark = Mark(self.control_znode.migration_id, held.control.epoch)
-        strangers: dict[TopicPartition, Node] = {}
+        mark = FenceRecord(self.control_znode.migration_id, held.control.epoch)
+        strangers: dict[TopicPartition, ZnodeData] = {}
         todo: dict[TopicPartition, list[Op]] = {}
         for tp in self.partitions:
             node = nodes.get(tp)
@@ -129,10 +135,17 @@ class OwnerFences:
                 todo[tp] = create_fence_ops(group, tp, mark, acl)
                 continue
             found = None if node.stat.ephemeral_owner else parse_fence_record(node.data)
-            if found is not None and found.migration_id in self.control_znode.fence_migration_ids and found.epoch <= mark.epoch:
+            if (
+                found is not None
+                and found.migration_id in self.control_znode.fence_migration_ids
+                and found.epoch <= mark.epoch
+            ):
                 todo[tp] = repair_fence_ops(group, tp, node, mark, acl)
             elif node.stat.ephemeral_owner == session.session_id and node.stat.version == OUR_OWNER_VERSION:
-                todo[tp] = [DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION), *create_fence_ops(group, tp, mark, acl)]
+                todo[tp] = [
+                    DeleteOp(paths.owner(group, tp), OUR_OWNER_VERSION),
+                    *create_fence_ops(group, tp, mark, acl),
+                ]
             else:
                 strangers[tp] = node
         if strangers:
@@ -149,10 +162,10 @@ class OwnerFences:
 
 
 @dataclass(frozen=True, slots=True)
-class LateOwnerFences:
+class CreateLateOwnerFences:
     """The same for what came into being after the plan: partitions of its topics, and topics of the group."""
 
-    control_znode: Authority
+    control_znode: ControlZnode
     planned: Collection[TopicPartition]
 
     name = "owner fences of what came later"
@@ -167,22 +180,22 @@ class LateOwnerFences:
         now = read_group_partitions(self.control_znode.session, self.control_znode.group, {tp.topic for tp in planned})
         return [tp for tp in now if tp not in planned]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         held = _fencing_status(self.control_znode)
-        if not isinstance(held, Held):
+        if not isinstance(held, VersionedControl):
             return held
         for chunk in owner_fence_steps(self.control_znode, self._late()):
             standing = chunk.check()
-            if not isinstance(standing, Done):
+            if not isinstance(standing, StepDone):
                 return standing
-        return Done()
+        return StepDone()
 
     def do(self) -> None:
         for chunk in owner_fence_steps(self.control_znode, self._late()):
             chunk.do()
 
 
-def create_fence_ops(group: str, tp: TopicPartition, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
+def create_fence_ops(group: str, tp: TopicPartition, mark: FenceRecord, acl: tuple[Acl, ...] | None) -> list[Op]:
     """A fence where no node is; ``acl``: the access list of both nodes, None: open to the world."""
     return [
         CreateOp(paths.owner(group, tp), format_fence_record(mark), acl=acl),
@@ -190,7 +203,9 @@ def create_fence_ops(group: str, tp: TopicPartition, mark: Mark, acl: tuple[Acl,
     ]
 
 
-def repair_fence_ops(group: str, tp: TopicPartition, node: Node, mark: Mark, acl: tuple[Acl, ...] | None) -> list[Op]:
+def repair_fence_ops(
+    group: str, tp: TopicPartition, node: ZnodeData, mark: FenceRecord, acl: tuple[Acl, ...] | None
+) -> list[Op]:
     """A fence of ours at this epoch, with its child; nothing when it is so already."""
     path = paths.owner(group, tp)
     is_current, has_child = node.data == format_fence_record(mark), node.stat.num_children > 0
@@ -201,12 +216,12 @@ def repair_fence_ops(group: str, tp: TopicPartition, node: Node, mark: Mark, acl
     return ops
 
 
-def _fencing_status(authority: Authority) -> Held | Standing:
+def _fencing_status(authority: ControlZnode) -> VersionedControl | StepStatus:
     """What stands there while fences are being made; else what their step says without a look at them."""
     held = authority.check_phase(*_from(Phase.FENCING), Phase.RETURNING)
-    if not isinstance(held, Held):
-        return held or Todo()
-    return Done() if has_reached(held.strategy, held.phase, Phase.FENCED) else held
+    if not isinstance(held, VersionedControl):
+        return held or StepPending()
+    return StepDone() if has_reached(held.strategy, held.phase, Phase.FENCED) else held
 
 
 def _from(first: Phase) -> tuple[Phase, ...]:

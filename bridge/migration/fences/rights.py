@@ -10,7 +10,7 @@ from bridge.migration.fences.lists import AccessList
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.look_rights import missing_permissions
 from bridge.migration.needed_rights import missing_permissions_text
-from bridge.migration.step import Done, Refused, Standing
+from bridge.migration.step import StepDone, StepRefused, StepStatus
 from zkconsumer.admin.session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -24,16 +24,16 @@ from zkconsumer.zk.requests import (
 )
 
 if TYPE_CHECKING:
-    from bridge.migration.needed_rights import Nodes
+    from bridge.migration.needed_rights import GroupZnodes
     from zkconsumer.admin.session import AdminSession
 
 NAMED_MAX = 1_000
 """How many nodes an error names: all of them, unless nobody could read on."""
 
-NO_VERSION = 2**31 - 1
+IMPOSSIBLE_VERSION = 2**31 - 1
 """No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
 
-SAME_ON_EACH_NODE = frozenset({"world", "digest", "sasl", "ip"})
+PATH_INDEPENDENT_SCHEMES = frozenset({"world", "digest", "sasl", "ip"})
 """Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
 authentication providers for them).  Another provider is given the path as well, and may look at it."""
 
@@ -63,7 +63,7 @@ def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | Non
     Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
     asked by a change that cannot be: about one node of those with the same list, since the server decides by the list
     and our login alone; about each node where an entry is of a scheme that may look at the path too.  Raises
-    ``WorldError`` when it does not answer.
+    ``UnavailableError`` when it does not answer.
     """
     lacking = [path for path, acl in lists.items() if acl is None]
     nodes_of: dict[AccessList, list[str]] = {}
@@ -73,9 +73,9 @@ def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | Non
     alike: list[list[str]] = []
     for acl, nodes in nodes_of.items():
         if not _is_open_to_all(acl):
-            alike += [nodes] if all(entry.scheme in SAME_ON_EACH_NODE for entry in acl) else _one_by_one(nodes)
+            alike += [nodes] if all(entry.scheme in PATH_INDEPENDENT_SCHEMES for entry in acl) else _one_by_one(nodes)
     while alike:
-        answers = session.request([SetAcl(nodes[0], OPEN_ACL, NO_VERSION) for nodes in alike])
+        answers = session.request([SetAcl(nodes[0], OPEN_ACL, IMPOSSIBLE_VERSION) for nodes in alike])
         untouched: list[list[str]] = []
         for nodes, answer in zip(alike, answers, strict=True):
             match answer:
@@ -86,7 +86,9 @@ def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | Non
                 case NoNode():  # it went meanwhile, and tells nothing of the others
                     untouched += _one_by_one(nodes[1:])
                 case _:
-                    raise unexpected_result_error(f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer)
+                    raise unexpected_result_error(
+                        f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer
+                    )
         alike = untouched
     return sorted(lacking)
 
@@ -111,7 +113,7 @@ def missing_admin_text(lacking: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class MayChangeLists:
+class CheckAclPermissions:
     """The right to administer every node that is to be fenced; before anything is changed."""
 
     session: AdminSession
@@ -124,24 +126,24 @@ class MayChangeLists:
     def describe(self) -> list[str]:
         return ["look whether the access lists may be changed"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         levels = fenced_levels(self.session, self.group, self.topics)
         lacking = paths_without_admin(self.session, self.session.get_acls([path for level in levels for path in level]))
-        return Refused(PreconditionFailed(missing_admin_text(lacking))) if lacking else Done()
+        return StepRefused(PreconditionFailed(missing_admin_text(lacking))) if lacking else StepDone()
 
     def do(self) -> None:
         """There is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class MayCarryOut:
+class CheckPermissions:
     """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed.
 
     ``before``: the lists of before a fence, for the way back from behind it.
     """
 
     session: AdminSession
-    nodes: Nodes
+    nodes: GroupZnodes
     before: Mapping[str, AccessList] = field(default_factory=dict)
 
     name = "the rights that the steps need"
@@ -150,9 +152,9 @@ class MayCarryOut:
     def describe(self) -> list[str]:
         return ["look whether nodes may be made, written and deleted"]
 
-    def check(self) -> Standing:
+    def check(self) -> StepStatus:
         lacking = missing_permissions(self.session, self.nodes, self.before)
-        return Refused(PreconditionFailed(missing_permissions_text(lacking))) if lacking else Done()
+        return StepRefused(PreconditionFailed(missing_permissions_text(lacking))) if lacking else StepDone()
 
     def do(self) -> None:
         """There is nothing to do."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from bridge.migration.control import MEMBERS
+from bridge.migration.control import MEMBERS_CHILD
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 BYTES_MAX = 1024
 INT64_MAX = 2**63 - 1
@@ -36,15 +36,15 @@ class Acknowledgement:
     generation: int
     behind: int
 
-    def matches_control(self, control: Control) -> bool:
+    def matches_control(self, control: ControlRecord) -> bool:
         """Whether it answers this state of the control znode, and no earlier one."""
         return (self.migration_id, self.epoch, self.phase) == (control.migration_id, control.epoch, control.phase)
 
 
 def acknowledgement_path(group: str, consumer: str) -> str:
-    """Where a member's acknowledgement stands.  Raises ``UnsafeName`` for a name that is none."""
+    """Where a member's acknowledgement stands.  Raises ``InvalidNameError`` for a name that is none."""
     paths.check_consumer_id(consumer)
-    return f"{paths.control(group)}/{MEMBERS}/{consumer}"
+    return f"{paths.control(group)}/{MEMBERS_CHILD}/{consumer}"
 
 
 def format_acknowledgement(said: Acknowledgement) -> bytes:
@@ -79,6 +79,4 @@ def parse_acknowledgement(data: bytes) -> Acknowledgement:
         number = members.get(key)
         if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= INT64_MAX:
             raise MalformedZnode(f"acknowledgement: {key} is missing, or no number from {low} on")
-    return Acknowledgement(
-        members["id"], members["epoch"], members["phase"], members["generation"], members["behind"]
-    )
+    return Acknowledgement(members["id"], members["epoch"], members["phase"], members["generation"], members["behind"])

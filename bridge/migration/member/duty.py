@@ -27,10 +27,10 @@ from bridge.migration.phases import Phase
 from zkconsumer.errors import MigrationError
 
 if TYPE_CHECKING:
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
 
-class Stance(Enum):
+class MemberPhase(Enum):
     """What a member is to be."""
 
     ZOOKEEPER_ONLY = "alone"
@@ -43,14 +43,14 @@ class Stance(Enum):
     RETURNED = "returned"
 
 
-class Side(Enum):
+class MembershipSide(Enum):
     """Which of the two memberships counts."""
 
     ZOOKEEPER = "zookeeper"
     COORDINATOR = "coordinator"
 
 
-class Share(Enum):
+class ZooKeeperAssignment(Enum):
     """What ZooKeeper's side claims."""
 
     COMPUTED = "computed"
@@ -58,7 +58,7 @@ class Share(Enum):
     EMPTY = "nothing"
 
 
-class Order(Enum):
+class CommitOrder(Enum):
     """Where a commit goes, and which store has it first."""
 
     ZOOKEEPER = "zookeeper"
@@ -67,68 +67,91 @@ class Order(Enum):
     KAFKA = "kafka"
 
 
-PRIVATE, RANGE = "private", "range"
+MIGRATION_PROTOCOL, RANGE_PROTOCOL = "private", "range"
 """What a member offers the coordinator's group: the migration's own protocol, which no stock client has; Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class PhaseRules:
     """One row of the table.  ``mirrors``: what Kafka took is written to ZooKeeper as well, as far as that goes."""
 
-    active_side: Side
-    zookeeper_assignment: Share
-    commit_order: Order
+    active_side: MembershipSide
+    zookeeper_assignment: ZooKeeperAssignment
+    commit_order: CommitOrder
     protocols: tuple[str, ...] = ()
     mirrors_to_zookeeper: bool = False
 
 
-_BOTH = (PRIVATE, RANGE)
+_BOTH_PROTOCOLS = (MIGRATION_PROTOCOL, RANGE_PROTOCOL)
 
-DUTIES: dict[Stance, Duty] = {
-    Stance.ZOOKEEPER_ONLY: Duty(Side.ZOOKEEPER, Share.COMPUTED, Order.ZOOKEEPER),
-    Stance.JOINED: Duty(Side.ZOOKEEPER, Share.COMPUTED, Order.ZOOKEEPER, (PRIVATE,)),
-    Stance.LOCKED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.ZOOKEEPER_FIRST, (PRIVATE,)),
-    Stance.COPIED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.KAFKA_FIRST, (PRIVATE,)),
-    Stance.SWITCHED: Duty(Side.COORDINATOR, Share.EMPTY, Order.KAFKA, _BOTH, mirrors_to_zookeeper=True),
-    Stance.COMPLETED: Duty(Side.COORDINATOR, Share.EMPTY, Order.KAFKA, (RANGE,)),
-    Stance.RETURNING: Duty(Side.COORDINATOR, Share.FROM_COORDINATOR, Order.KAFKA_FIRST, _BOTH),
-    Stance.RETURNED: Duty(Side.ZOOKEEPER, Share.FROM_COORDINATOR, Order.ZOOKEEPER_FIRST, _BOTH),
+PHASE_RULES: dict[MemberPhase, PhaseRules] = {
+    MemberPhase.ZOOKEEPER_ONLY: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER
+    ),
+    MemberPhase.JOINED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER, (MIGRATION_PROTOCOL,)
+    ),
+    MemberPhase.LOCKED: PhaseRules(
+        MembershipSide.ZOOKEEPER,
+        ZooKeeperAssignment.FROM_COORDINATOR,
+        CommitOrder.ZOOKEEPER_FIRST,
+        (MIGRATION_PROTOCOL,),
+    ),
+    MemberPhase.COPIED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, (MIGRATION_PROTOCOL,)
+    ),
+    MemberPhase.SWITCHED: PhaseRules(
+        MembershipSide.COORDINATOR,
+        ZooKeeperAssignment.EMPTY,
+        CommitOrder.KAFKA,
+        _BOTH_PROTOCOLS,
+        mirrors_to_zookeeper=True,
+    ),
+    MemberPhase.COMPLETED: PhaseRules(
+        MembershipSide.COORDINATOR, ZooKeeperAssignment.EMPTY, CommitOrder.KAFKA, (RANGE_PROTOCOL,)
+    ),
+    MemberPhase.RETURNING: PhaseRules(
+        MembershipSide.COORDINATOR, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, _BOTH_PROTOCOLS
+    ),
+    MemberPhase.RETURNED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.ZOOKEEPER_FIRST, _BOTH_PROTOCOLS
+    ),
 }
 
-_STANCES: dict[Phase, Stance] = {
-    Phase.PLANNED: Stance.ZOOKEEPER_ONLY,
-    Phase.ARMED: Stance.JOINED,
-    Phase.READY: Stance.JOINED,
-    Phase.LOCKED: Stance.LOCKED,
-    Phase.COPIED: Stance.COPIED,
-    Phase.SWITCHED: Stance.SWITCHED,
-    Phase.COMPLETED: Stance.COMPLETED,
-    Phase.UNDOING: Stance.ZOOKEEPER_ONLY,
-    Phase.RETURNING: Stance.RETURNING,
-    Phase.RETURNED: Stance.RETURNED,
-    Phase.UNDONE: Stance.ZOOKEEPER_ONLY,
+_MEMBER_PHASES: dict[Phase, MemberPhase] = {
+    Phase.PLANNED: MemberPhase.ZOOKEEPER_ONLY,
+    Phase.ARMED: MemberPhase.JOINED,
+    Phase.READY: MemberPhase.JOINED,
+    Phase.LOCKED: MemberPhase.LOCKED,
+    Phase.COPIED: MemberPhase.COPIED,
+    Phase.SWITCHED: MemberPhase.SWITCHED,
+    Phase.COMPLETED: MemberPhase.COMPLETED,
+    Phase.UNDOING: MemberPhase.ZOOKEEPER_ONLY,
+    Phase.RETURNING: MemberPhase.RETURNING,
+    Phase.RETURNED: MemberPhase.RETURNED,
+    Phase.UNDONE: MemberPhase.ZOOKEEPER_ONLY,
 }
 
 
-def member_phase_of(control: Control | None) -> Stance:
+def member_phase_of(control: ControlRecord | None) -> MemberPhase:
     """What a member is to be; ``control`` None: the group does not move.
 
     A group that moves by copying stops its old members: there this member is one of ZooKeeper's alone, until Kafka has
     the authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not know.
     """
     if control is None:
-        return Stance.ZOOKEEPER_ONLY
+        return MemberPhase.ZOOKEEPER_ONLY
     try:
         strategy, phase = strategy_of(control), phase_of(control)
         if strategy == "dual":
-            return _STANCES[phase]
+            return _MEMBER_PHASES[phase]
     except (ValueError, KeyError) as error:
         raise MigrationError(
             f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
             "this release does not know: run the release that moves the group, here too"
         ) from error
     if control.authority == "zookeeper":
-        return Stance.ZOOKEEPER_ONLY
+        return MemberPhase.ZOOKEEPER_ONLY
     raise MigrationError(
         f"the offsets of this group are kept by Kafka now (migration {control.migration_id} by copying, phase "
         f"{control.phase!r}): start members of the modern kind, or take the group's migration back first"

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION, Acknowledgement
-from bridge.migration.member.duty import Share, Side, Stance, member_phase_of
-from bridge.migration.member.sides import COORDINATOR, UNKNOWN, ZOOKEEPER, Sides
+from bridge.migration.member.duty import MemberPhase, MembershipSide, ZooKeeperAssignment, member_phase_of
+from bridge.migration.member.sides import COORDINATOR, UNKNOWN_POSITION, ZOOKEEPER, SideArbiter
 from zkconsumer.core import commands as do
 
 if TYPE_CHECKING:
-    from bridge.migration.member.values import Command, Event
+    from bridge.migration.member.values import MigratingMemberCommand, MigratingMemberEvent
     from zkconsumer.types import TopicPartition
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
-NOT_OURS = "the side that holds from here on does not have it"
+NOT_HELD_BY_ACTIVE_SIDE = "the side that holds from here on does not have it"
 
 
-class MigratingMember(Sides):
+class MigratingMember(SideArbiter):
     """One member; ``handle`` takes an event and gives back what must now be done, in order.
 
     ``commits_by_itself``: where a partition came to rest is committed (``auto.commit.enable``).
@@ -35,39 +35,39 @@ class MigratingMember(Sides):
 
     def __init__(self, *, commits_by_itself: bool = True) -> None:
         super().__init__(commits_by_itself=commits_by_itself)
-        self.control: Control | None = None
+        self.control: ControlRecord | None = None
         self._protocols: tuple[str, ...] = ()
         self._acknowledged: Acknowledgement | None = None
 
-    def handle(self, event: Event) -> list[Command]:
+    def handle(self, event: MigratingMemberEvent) -> list[MigratingMemberCommand]:
         """Take one event in."""
         self._emitted.clear()
         match event:
-            case val.ControlSeen(control):
+            case val.ControlChanged(control):
                 self._control_changed(control)
-            case val.GenerationSeen(generation):
+            case val.GenerationChanged(generation):
                 self.generation = generation
-            case val.Told(side, command) if side is ZOOKEEPER:
+            case val.SideCommanded(side, command) if side is ZOOKEEPER:
                 self._zookeeper_commanded(command)
-            case val.Told(_, command):
+            case val.SideCommanded(_, command):
                 self._coordinator_commanded(command)
-            case val.HolderSaid(said):
+            case val.ProcessorReported(said):
                 self._processor_reported(said)
-            case val.Looked(stored):
+            case val.ZooKeeperOffsetsRead(stored):
                 self.positions.zookeeper_read({tp: at for tp, at in stored.items() if tp in self.owned})
                 self._sync_stores()
-            case val.CommitBegun(call, partitions):
+            case val.CommitStarted(call, partitions):
                 self._commits[call] = (self.rules.commit_order, partitions)
-            case val.CommitEnded(call, in_kafka):
+            case val.CommitFinished(call, in_kafka):
                 del self._commits[call]
                 self._kafka_committed(in_kafka)
-            case val.WrittenToKafka():
+            case val.KafkaWriteFinished():
                 self._kafka_write_finished(event)
-            case val.KafkaTook(offsets):
+            case val.KafkaCommitted(offsets):
                 self._kafka_committed(offsets)
-            case val.KafkaRead(offsets):
+            case val.KafkaOffsetsRead(offsets):
                 self._kafka_read(offsets)
-        if not isinstance(event, val.HolderSaid | val.CommitBegun):
+        if not isinstance(event, val.ProcessorReported | val.CommitStarted):
             # Neither changes what is acknowledged, and the first comes once a partition.
             self._acknowledge()
         return list(self._emitted)
@@ -80,7 +80,7 @@ class MigratingMember(Sides):
 
     # --- the phase ----------------------------------------------------------------------------------------------
 
-    def _control_changed(self, control: Control | None) -> None:
+    def _control_changed(self, control: ControlRecord | None) -> None:
         stance = member_phase_of(control)
         is_anew = control is not None and (self.control is None or control.epoch != self.control.epoch)
         if is_anew:
@@ -88,26 +88,32 @@ class MigratingMember(Sides):
         before, self.control, self.member_phase = self.rules, control, stance
         if self.rules.protocols != self._protocols:
             self._protocols = self.rules.protocols
-            self._emit(val.Join(self._protocols))
+            self._emit(val.SetCoordinatorProtocols(self._protocols))
         if before.active_side is not self.rules.active_side:
             self._activate(self.rules.active_side)
         if is_anew or before is not self.rules:
-            self._pending_kafka_reads = set(self.assigned) if self.rules.active_side is COORDINATOR and self._assigns_from_coordinator else set()
+            self._pending_kafka_reads = (
+                set(self.assigned)
+                if self.rules.active_side is COORDINATOR and self._assigns_from_coordinator
+                else set()
+            )
             if self._pending_kafka_reads:
                 # What could not be mirrored, and nobody reads, would stay behind in ZooKeeper.
                 self._emit(val.ReadFromKafka(frozenset(self._pending_kafka_reads)))
         self._send_assignment()
 
-    def _activate(self, side: Side) -> None:
+    def _activate(self, side: MembershipSide) -> None:
         """This side holds from here on; what the other one waited for is no business of its any more."""
         other = COORDINATOR if side is ZOOKEEPER else ZOOKEEPER
-        self._send_drained(other, dict.fromkeys(self._draining_for[other], UNKNOWN))
+        self._send_drained(other, dict.fromkeys(self._draining_for[other], UNKNOWN_POSITION))
         self._drained_behind_own_write.clear()
         self._drained_behind_other_write.clear()
         has = self.owned if side is ZOOKEEPER else self.assigned.keys() | self._draining_for[side]
-        self.partitions.stop(self.partitions.running.keys() - has, NOT_OURS)
+        self.partitions.stop(self.partitions.running.keys() - has, NOT_HELD_BY_ACTIVE_SIDE)
         # An owner node of ours without anything that runs: the other side would have said so when it gave it back.
-        self._send_drained(side, dict.fromkeys(self._draining_for[side] - self.partitions.running.keys(), UNKNOWN))
+        self._send_drained(
+            side, dict.fromkeys(self._draining_for[side] - self.partitions.running.keys(), UNKNOWN_POSITION)
+        )
         self.partitions.drain(self._draining_for[side])
         self._partitions_drained(self.partitions.drained)
         if side is ZOOKEEPER:
@@ -124,7 +130,7 @@ class MigratingMember(Sides):
         said = self._acknowledgement()
         if said != self._acknowledged:
             self._acknowledged = said
-            self._emit(val.Acknowledge(said))
+            self._emit(val.WriteAcknowledgement(said))
 
     def _acknowledgement(self) -> Acknowledgement | None:
         """None until what the phase wants of this member is so, and where nobody asks: a copy waits for no member."""
@@ -139,7 +145,7 @@ class MigratingMember(Sides):
             return False
         if any(order is not self.rules.commit_order for order, _ in self._commits.values()):
             return False
-        return not (self.rules.zookeeper_assignment is Share.EMPTY and self.owned)
+        return not (self.rules.zookeeper_assignment is ZooKeeperAssignment.EMPTY and self.owned)
 
     def _count_behind(self) -> int:
         """How many partitions are not yet as the phase wants them."""
@@ -147,7 +153,7 @@ class MigratingMember(Sides):
             return 0
         if self.rules.active_side is COORDINATOR:
             is_late = self.positions.partitions_behind_in_zookeeper(self.owned)
-        elif self.member_phase is Stance.RETURNED:
+        elif self.member_phase is MemberPhase.RETURNED:
             is_late = self.positions.not_written_to_kafka()
         else:
             is_late = set(self.positions.missing_in_kafka(self.rules.commit_order))

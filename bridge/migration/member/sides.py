@@ -16,40 +16,47 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.member import values as val
 from bridge.migration.member.acknowledgement import NO_GENERATION
-from bridge.migration.member.duty import DUTIES, Duty, Order, Share, Side, Stance
-from bridge.migration.member.works import Works
-from bridge.migration.member.writes import Stores
+from bridge.migration.member.duty import (
+    PHASE_RULES,
+    CommitOrder,
+    MemberPhase,
+    MembershipSide,
+    PhaseRules,
+    ZooKeeperAssignment,
+)
+from bridge.migration.member.works import RunningPartitions
+from bridge.migration.member.writes import StorePositions
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.stores import Source
+from zkconsumer.core.stores import OffsetSource
 
 if TYPE_CHECKING:
-    from bridge.migration.member.values import Command, ToldByHolder, ToldToHolder
+    from bridge.migration.member.values import MigratingMemberCommand, ProcessorCommand, ProcessorEvent
     from zkconsumer.types import TopicPartition
 
-UNKNOWN = -1
-ZOOKEEPER, COORDINATOR = Side.ZOOKEEPER, Side.COORDINATOR
+UNKNOWN_POSITION = -1
+ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
 
-class Sides:
+class SideArbiter:
     """All but the phases, which are ``MigratingMember``'s."""
 
     def __init__(self, *, commits_by_itself: bool) -> None:
         self._auto_commit = commits_by_itself
-        self.member_phase = Stance.ZOOKEEPER_ONLY
+        self.member_phase = MemberPhase.ZOOKEEPER_ONLY
         self.generation = NO_GENERATION
         self.assigned: dict[TopicPartition, str] = {}
         self.owned: set[TopicPartition] = set()
-        self.partitions = Works(self._emit)
-        self.positions = Stores()
+        self.partitions = RunningPartitions(self._emit)
+        self.positions = StorePositions()
         self._new: set[TopicPartition] = set()
         """What of ``given`` came into being under the coordinator's eyes, and was never worked on."""
         self._announced_new: set[TopicPartition] = set()
         self._deferred_starts: dict[TopicPartition, do.StartFetching] = {}
         """What ZooKeeper's side would begin with, while the other side holds."""
-        self._draining_for: dict[Side, set[TopicPartition]] = {ZOOKEEPER: set(), COORDINATOR: set()}
+        self._draining_for: dict[MembershipSide, set[TopicPartition]] = {ZOOKEEPER: set(), COORDINATOR: set()}
         """What a side wants to be at rest.  While ZooKeeper's side holds, the other hears when it is given back."""
-        self._collecting: deque[Side] = deque()
+        self._collecting: deque[MembershipSide] = deque()
         self._writes: dict[int, dict[TopicPartition, int]] = {}
         self._last_write_number = 0
         self._sync_write_number = 0
@@ -63,34 +70,37 @@ class Sides:
         """Whether more was collected while Kafka was told: it is collected anew once Kafka has answered."""
         self._pending_kafka_reads: set[TopicPartition] = set()
         """On the way back: what Kafka was asked for and has not told yet."""
-        self._commits: dict[int, tuple[Order, frozenset[TopicPartition]]] = {}
+        self._commits: dict[int, tuple[CommitOrder, frozenset[TopicPartition]]] = {}
         """Those of the program: which way each goes, and of what."""
-        self._sent_assignment: tuple[Share, dict[TopicPartition, str]] = (Share.COMPUTED, {})
-        self._emitted: list[Command] = []
+        self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = (
+            ZooKeeperAssignment.COMPUTED,
+            {},
+        )
+        self._emitted: list[MigratingMemberCommand] = []
 
     @property
-    def rules(self) -> Duty:
+    def rules(self) -> PhaseRules:
         """What is to be done in the present phase."""
-        return DUTIES[self.member_phase]
+        return PHASE_RULES[self.member_phase]
 
     def _send_assignment(self) -> None:
         share = self.rules.zookeeper_assignment
-        now = (share, dict(self.assigned) if share is Share.FROM_COORDINATOR else {})
+        now = (share, dict(self.assigned) if share is ZooKeeperAssignment.FROM_COORDINATOR else {})
         if now == self._sent_assignment:
             return
         self._sent_assignment = now
         new = frozenset((self._new - self._announced_new) & now[1].keys())
         self._announced_new |= new
-        self._emit(val.Give(None if share is Share.COMPUTED else now[1], new))
+        self._emit(val.SetZooKeeperAssignment(None if share is ZooKeeperAssignment.COMPUTED else now[1], new))
 
     @property
     def _assigns_from_coordinator(self) -> bool:
         """Whether what the coordinator's side has is the share of ZooKeeper's side."""
-        return self.rules.zookeeper_assignment is Share.FROM_COORDINATOR
+        return self.rules.zookeeper_assignment is ZooKeeperAssignment.FROM_COORDINATOR
 
     # --- what ZooKeeper's side wants ------------------------------------------------------------------------------
 
-    def _zookeeper_commanded(self, command: ToldToHolder) -> None:
+    def _zookeeper_commanded(self, command: ProcessorCommand) -> None:
         holds = self.rules.active_side is ZOOKEEPER
         match command:
             case do.StartFetching(positions):
@@ -104,23 +114,25 @@ class Sides:
                 self.partitions.drain(partitions)
                 at_rest = self.partitions.drained
                 self._partitions_drained({tp: at_rest[tp] for tp in partitions if tp in at_rest})
-                self._send_drained(ZOOKEEPER, {tp: UNKNOWN for tp in partitions if tp not in self.partitions.running})
+                self._send_drained(
+                    ZOOKEEPER, {tp: UNKNOWN_POSITION for tp in partitions if tp not in self.partitions.running}
+                )
             case do.Drain(partitions):
-                self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN))
-            case do.GiveUpDrain(partitions):
+                self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
+            case do.ForceDrain(partitions):
                 # What Kafka has not taken yet was not accepted: it is given back as it was.
                 at_rest = self.partitions.drained
                 late = [tp for tp in partitions if tp in self._draining_for[ZOOKEEPER]]
                 queued = {tp: at for waiting in self._drained_behind_other_write.values() for tp, at in waiting.items()}
-                self._send_drained(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN) for tp in late if tp in at_rest})
-                self.partitions.give_up_drain(late)
-            case do.Drop(partitions, why):
+                self._send_drained(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN_POSITION) for tp in late if tp in at_rest})
+                self.partitions.force_drain(late)
+            case do.DropPartitions(partitions, why):
                 self._zookeeper_dropped(partitions, why, holds=holds)
-            case do.MoveThread() if holds:
+            case do.MoveToThread() if holds:
                 self.partitions.resume(command)
             case do.CollectPositions() if holds:
                 self._collect(ZOOKEEPER)
-            case do.MoveThread() | do.CollectPositions():
+            case do.MoveToThread() | do.CollectPositions():
                 pass
 
     def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, holds: bool) -> None:
@@ -132,11 +144,11 @@ class Sides:
         if holds:
             self.partitions.stop(gone, why)
             self.positions.forget(gone)
-            self._send_drained(COORDINATOR, dict.fromkeys(gone & self._draining_for[COORDINATOR], UNKNOWN))
+            self._send_drained(COORDINATOR, dict.fromkeys(gone & self._draining_for[COORDINATOR], UNKNOWN_POSITION))
 
     # --- what the coordinator's side wants ------------------------------------------------------------------------
 
-    def _coordinator_commanded(self, command: ToldToHolder) -> None:
+    def _coordinator_commanded(self, command: ProcessorCommand) -> None:
         holds = self.rules.active_side is COORDINATOR
         match command:
             case do.StartFetching(positions, threads):
@@ -147,12 +159,12 @@ class Sides:
                     self.positions.kafka_committed(positions)
             case do.Drain(partitions):
                 self._coordinator_drains(partitions, holds=holds)
-            case do.GiveUpDrain(partitions) if holds:
-                self.partitions.give_up_drain(partitions)
-            case do.GiveUpDrain(partitions):
+            case do.ForceDrain(partitions) if holds:
+                self.partitions.force_drain(partitions)
+            case do.ForceDrain(partitions):
                 late = [tp for tp in partitions if tp in self._draining_for[COORDINATOR]]
-                self._send_drained(COORDINATOR, dict.fromkeys(late, UNKNOWN))
-            case do.Drop(partitions, why):
+                self._send_drained(COORDINATOR, dict.fromkeys(late, UNKNOWN_POSITION))
+            case do.DropPartitions(partitions, why):
                 for tp in partitions:
                     self.assigned.pop(tp, None)
                 self._new.difference_update(partitions)
@@ -162,7 +174,7 @@ class Sides:
                 if holds:
                     self.partitions.stop(partitions, why)
                     self.positions.forget(partitions)
-            case do.MoveThread(threads):
+            case do.MoveToThread(threads):
                 self.assigned.update(threads)
                 if holds:
                     self.partitions.resume(command)
@@ -170,7 +182,7 @@ class Sides:
                 self._collect(COORDINATOR)
             case do.CollectPositions():
                 # What Kafka is told while ZooKeeper's side holds is decided here, with its provenance.
-                self._emit(val.Say(COORDINATOR, ev.PositionsCollected({})))
+                self._emit(val.SendToSide(COORDINATOR, ev.PositionsCollected({})))
         self._send_assignment()
 
     def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, holds: bool) -> None:
@@ -182,25 +194,25 @@ class Sides:
                 self.assigned.pop(tp, None)
         self._draining_for[COORDINATOR] |= leaving & here
         self.partitions.drain(leaving & here)
-        self._send_drained(COORDINATOR, dict.fromkeys(leaving - here, UNKNOWN))
+        self._send_drained(COORDINATOR, dict.fromkeys(leaving - here, UNKNOWN_POSITION))
 
     # --- what the holder says -------------------------------------------------------------------------------------
 
-    def _processor_reported(self, said: ToldByHolder) -> None:
+    def _processor_reported(self, said: ProcessorEvent) -> None:
         match said:
             case ev.PartitionsDrained(positions):
                 self._partitions_drained(self.partitions.drain_finished(positions))
             case ev.PositionsCollected(positions):
                 self._positions_collected(positions)
-            case ev.OffsetReset() | ev.OffsetsPlaced():
-                self._emit(val.Say(self.rules.active_side, said))
+            case ev.OffsetReset() | ev.OffsetsOverwritten():
+                self._emit(val.SendToSide(self.rules.active_side, said))
 
     def _partitions_drained(self, positions: Mapping[TopicPartition, int]) -> None:
         """Tell the side that holds and waits for them; what nobody wants to leave any more goes on where it stands."""
         side = self.rules.active_side
         goes_on = {tp: self.partitions.running[tp] for tp in positions if self._resumes(tp)}
         if goes_on:
-            self.partitions.resume(do.MoveThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
+            self.partitions.resume(do.MoveToThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
         waited = {tp: at for tp, at in positions.items() if tp in self._draining_for[side]}
         first = {tp: at for tp, at in waited.items() if self._auto_commit and self._needs_kafka_commit(tp, at)}
         if first:
@@ -218,16 +230,18 @@ class Sides:
 
     def _resumes(self, tp: TopicPartition) -> bool:
         is_wanted = any(tp in waiting for waiting in self._draining_for.values())
-        return not is_wanted and (tp in self.assigned or self.rules.zookeeper_assignment is Share.COMPUTED)
+        return not is_wanted and (
+            tp in self.assigned or self.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
+        )
 
     def _needs_kafka_commit(self, tp: TopicPartition, position: int) -> bool:
-        is_first = self.rules.active_side is ZOOKEEPER and self.rules.commit_order is Order.KAFKA_FIRST
+        is_first = self.rules.active_side is ZOOKEEPER and self.rules.commit_order is CommitOrder.KAFKA_FIRST
         return is_first and position >= 0 and position != self.positions.in_kafka.get(tp)
 
-    def _send_drained(self, side: Side, positions: Mapping[TopicPartition, int]) -> None:
+    def _send_drained(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
         self._draining_for[side].difference_update(positions)
         if positions:
-            self._emit(val.Say(side, ev.PartitionsDrained(dict(sorted(positions.items())))))
+            self._emit(val.SendToSide(side, ev.PartitionsDrained(dict(sorted(positions.items())))))
 
     def _positions_collected(self, positions: Mapping[TopicPartition, int]) -> None:
         side = self._collecting.popleft()
@@ -245,8 +259,8 @@ class Sides:
         else:
             self._collected[self._write(fresh)] = positions
 
-    def _send_collected(self, side: Side, positions: Mapping[TopicPartition, int]) -> None:
-        self._emit(val.Say(side, ev.PositionsCollected(dict(positions))))
+    def _send_collected(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
+        self._emit(val.SendToSide(side, ev.PositionsCollected(dict(positions))))
 
     # --- both stores ----------------------------------------------------------------------------------------------
 
@@ -256,7 +270,7 @@ class Sides:
         self._emit(val.WriteToKafka(self._last_write_number, offsets, is_urgent))
         return self._last_write_number
 
-    def _kafka_write_finished(self, event: val.WrittenToKafka) -> None:
+    def _kafka_write_finished(self, event: val.KafkaWriteFinished) -> None:
         number = event.number
         offsets = self._writes.pop(number)
         self._sync_write_number = 0 if self._sync_write_number == number else self._sync_write_number
@@ -265,7 +279,7 @@ class Sides:
         # What Kafka did not take is not written to ZooKeeper either: it was not accepted, and is read again.
         resting = self._drained_behind_own_write.pop(number, {})
         waited = {tp: at for tp, at in resting.items() if tp in self._draining_for[ZOOKEEPER]}
-        self._send_drained(ZOOKEEPER, {tp: UNKNOWN if tp in refused else at for tp, at in waited.items()})
+        self._send_drained(ZOOKEEPER, {tp: UNKNOWN_POSITION if tp in refused else at for tp, at in waited.items()})
         queued = self._drained_behind_other_write.pop(number, {})
         self._send_drained(ZOOKEEPER, {tp: at for tp, at in queued.items() if tp in self._draining_for[ZOOKEEPER]})
         collected = {tp: at for tp, at in self._collected.pop(number, {}).items() if tp not in refused}
@@ -283,20 +297,20 @@ class Sides:
         phase before, without the provenance of this epoch, so Kafka is told once more: a later migration recognises
         the values of this one by it.
         """
-        if self.rules.commit_order is Order.ZOOKEEPER_FIRST:
+        if self.rules.commit_order is CommitOrder.ZOOKEEPER_FIRST:
             return
         ours = {tp: at for tp, at in offsets.items() if tp in self.partitions.running}
         self.positions.kafka_committed(ours)
         self._pending_kafka_reads.difference_update(ours)
         if ours and self.rules.mirrors_to_zookeeper:
-            self._emit(val.Mirror(ours))
+            self._emit(val.MirrorToZooKeeper(ours))
         elif ours and self.rules.active_side is COORDINATOR:
             self._sync_stores()
 
     def _sync_stores(self) -> None:
         """Bring up the store that is behind; Kafka by one write at a time."""
         order = self.rules.commit_order
-        if self.rules.active_side is COORDINATOR and order is Order.KAFKA_FIRST:
+        if self.rules.active_side is COORDINATOR and order is CommitOrder.KAFKA_FIRST:
             late = self.positions.missing_in_zookeeper(self.owned)
             if late:
                 self._send_collected(ZOOKEEPER, late)
@@ -310,7 +324,7 @@ class Sides:
     def _in_flight_to_kafka(self) -> set[TopicPartition]:
         """What Kafka is told first, and may have further than ZooKeeper: ZooKeeper's is not written over that."""
         found: set[TopicPartition] = set()
-        if self.rules.commit_order is Order.KAFKA_FIRST:
+        if self.rules.commit_order is CommitOrder.KAFKA_FIRST:
             found.update(*self._writes.values(), *(of for _, of in self._commits.values()))
         return found
 
@@ -323,7 +337,7 @@ class Sides:
             return
         starts = {tp: do.BEGINNING if at < 0 and tp in self._new else at for tp, at in known.items()}
         threads = {tp: self.assigned[tp] for tp in known}
-        sources = {tp: Source.KAFKA if at >= 0 else Source.NEITHER for tp, at in known.items()}
+        sources = {tp: OffsetSource.KAFKA if at >= 0 else OffsetSource.NEITHER for tp, at in known.items()}
         self._start(do.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
         self.positions.kafka_read(known)
         self._sync_stores()
@@ -334,9 +348,9 @@ class Sides:
         self._new.difference_update(command.positions)
         self.partitions.start(command)
 
-    def _collect(self, side: Side) -> None:
+    def _collect(self, side: MembershipSide) -> None:
         self._collecting.append(side)
-        self._emit(val.TellHolder(do.CollectPositions()))
+        self._emit(val.SendToProcessor(do.CollectPositions()))
 
-    def _emit(self, command: Command) -> None:
+    def _emit(self, command: MigratingMemberCommand) -> None:
         self._emitted.append(command)

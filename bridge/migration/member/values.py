@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bridge.migration.member.acknowledgement import Acknowledgement
-from bridge.migration.member.duty import Side
+from bridge.migration.member.duty import MembershipSide
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
-ToldToHolder: TypeAlias = (
-    do.StartFetching | do.Drain | do.GiveUpDrain | do.Drop | do.MoveThread | do.CollectPositions
+ProcessorCommand: TypeAlias = (
+    do.StartFetching | do.Drain | do.ForceDrain | do.DropPartitions | do.MoveToThread | do.CollectPositions
 )
 """What a membership tells its holder."""
 
-ToldByHolder: TypeAlias = ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsPlaced
+ProcessorEvent: TypeAlias = ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsOverwritten
 """What a holder tells its membership."""
 
 
@@ -30,36 +30,36 @@ ToldByHolder: TypeAlias = ev.PartitionsDrained | ev.PositionsCollected | ev.Offs
 
 
 @dataclass(frozen=True, slots=True)
-class ControlSeen:
+class ControlChanged:
     """The control znode as ZooKeeper's side has read it; None: there is none."""
 
-    control: Control | None
+    control: ControlRecord | None
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationSeen:
+class GenerationChanged:
     """In which generation of the coordinator's group this member is; -1: in none."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SideCommanded:
     """A side tells its holder something."""
 
-    side: Side
-    command: ToldToHolder
+    side: MembershipSide
+    command: ProcessorCommand
 
 
 @dataclass(frozen=True, slots=True)
-class HolderSaid:
+class ProcessorReported:
     """What works on the partitions says something."""
 
-    event: ToldByHolder
+    event: ProcessorEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ZooKeeperOffsetsRead:
     """What is in ZooKeeper of what its side holds: the next offset of each as last read or written by us, -1: none.
 
     It is looked after each commit and claim, and now and then.
@@ -69,15 +69,15 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitBegun:
-    """The program commits these; until ``CommitEnded`` with this number it goes the way of the duty of this moment."""
+class CommitStarted:
+    """The program commits these; until ``CommitFinished`` with this number the rules of this moment apply."""
 
     call: int
     partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEnded:
+class CommitFinished:
     """A commit of the program is over; ``in_kafka``: what Kafka took of it."""
 
     call: int
@@ -85,7 +85,7 @@ class CommitEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenToKafka:
+class KafkaWriteFinished:
     """The answer to ``WriteToKafka``: what was taken of it."""
 
     number: int
@@ -93,45 +93,53 @@ class WrittenToKafka:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaTook:
+class KafkaCommitted:
     """The coordinator's side committed by itself, and Kafka took this."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaRead:
+class KafkaOffsetsRead:
     """The answer to ``ReadFromKafka``; -1 where nothing is committed."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-Event: TypeAlias = (
-    ControlSeen | GenerationSeen | Told | HolderSaid | Looked | CommitBegun | CommitEnded | WrittenToKafka
-    | KafkaTook | KafkaRead
-)  # fmt: skip
+MigratingMemberEvent: TypeAlias = (
+    ControlChanged
+    | GenerationChanged
+    | SideCommanded
+    | ProcessorReported
+    | ZooKeeperOffsetsRead
+    | CommitStarted
+    | CommitFinished
+    | KafkaWriteFinished
+    | KafkaCommitted
+    | KafkaOffsetsRead
+)
 
 
 # --- what is to be done -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class TellHolder:
+class SendToProcessor:
     """Tell what works on the partitions."""
 
-    command: ToldToHolder
+    command: ProcessorCommand
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SendToSide:
     """Tell a side something, as its holder."""
 
-    side: Side
-    event: ToldByHolder
+    side: MembershipSide
+    event: ProcessorEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
+class SetZooKeeperAssignment:
     """This is the share of ZooKeeper's side from now on; None: it computes it."""
 
     threads: Mapping[TopicPartition, str] | None
@@ -139,7 +147,7 @@ class Give:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class SetCoordinatorProtocols:
     """Be a member of the coordinator's group, offering these protocols; none: leave it."""
 
     protocols: tuple[str, ...]
@@ -147,7 +155,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class WriteToKafka:
-    """Commit these as a member, with the migration's provenance; ``WrittenToKafka`` with the number follows.
+    """Commit these as a member, with the migration's provenance; ``KafkaWriteFinished`` with the number follows.
 
     ``is_urgent``: partitions that leave wait for it, so it is tried again while the group forms anew.  Any other is
     made once: what is not ours any more by the next try must not be overwritten.
@@ -160,23 +168,32 @@ class WriteToKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadFromKafka:
-    """Ask what is committed of these now, until it is told; ``KafkaRead`` follows."""
+    """Ask what is committed of these now, until it is told; ``KafkaOffsetsRead`` follows."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class MirrorToZooKeeper:
     """Write these to ZooKeeper under the control znode's version; what cannot be written is let be."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class WriteAcknowledgement:
     """Write this where the migration looks for it, in place of what stood there; None: take it away."""
 
     acknowledgement: Acknowledgement | None
 
 
-Command: TypeAlias = TellHolder | Say | Give | Join | WriteToKafka | ReadFromKafka | Mirror | Acknowledge
+MigratingMemberCommand: TypeAlias = (
+    SendToProcessor
+    | SendToSide
+    | SetZooKeeperAssignment
+    | SetCoordinatorProtocols
+    | WriteToKafka
+    | ReadFromKafka
+    | MirrorToZooKeeper
+    | WriteAcknowledgement
+)

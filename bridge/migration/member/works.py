@@ -1,22 +1,22 @@
 """What the holder works on, whoever told it, and what of it comes to rest.  Pure.
 
-    start --> running --drain--> draining --arrived--> at rest --move--> running
-                 '------------------ stop, from anywhere: gone ------'
+start --> running --drain--> draining --arrived--> at rest --move--> running
+             '------------------ stop, from anywhere: gone ------'
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from bridge.migration.member.values import TellHolder
+from bridge.migration.member.values import SendToProcessor
 from zkconsumer.core import commands as do
 from zkconsumer.types import TopicPartition
 
 
-class Works:
+class RunningPartitions:
     """``say`` takes what the holder is to be told."""
 
-    def __init__(self, say: Callable[[TellHolder], None]) -> None:
+    def __init__(self, say: Callable[[SendToProcessor], None]) -> None:
         self.running: dict[TopicPartition, str] = {}
         """Partition -> thread; what is at rest included."""
         self._emit = say
@@ -37,20 +37,22 @@ class Works:
         self.running.update(threads)
         sources = {tp: command.sources[tp] for tp in fresh}
         epochs = {tp: command.epochs[tp] for tp in fresh}
-        self._emit(TellHolder(do.StartFetching(fresh, threads, sources, epochs)))
+        self._emit(SendToProcessor(do.StartFetching(fresh, threads, sources, epochs)))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring these to rest, where that was not asked before."""
         fresh = tuple(tp for tp in sorted(partitions) if tp in self.running and tp not in self._drain_positions)
         if fresh:
             self._drain_positions.update(dict.fromkeys(fresh))
-            self._emit(TellHolder(do.Drain(fresh)))
+            self._emit(SendToProcessor(do.Drain(fresh)))
 
-    def give_up_drain(self, partitions: Iterable[TopicPartition]) -> None:
+    def force_drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Do not wait for these any longer."""
-        late = tuple(tp for tp in sorted(partitions) if tp in self._drain_positions and self._drain_positions[tp] is None)
+        late = tuple(
+            tp for tp in sorted(partitions) if tp in self._drain_positions and self._drain_positions[tp] is None
+        )
         if late:
-            self._emit(TellHolder(do.GiveUpDrain(late)))
+            self._emit(SendToProcessor(do.ForceDrain(late)))
 
     def drain_finished(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The holder says that these are at rest; those of them that it was asked for."""
@@ -58,12 +60,12 @@ class Works:
         self._drain_positions.update(ours)
         return ours
 
-    def resume(self, command: do.MoveThread) -> None:
+    def resume(self, command: do.MoveToThread) -> None:
         """These are worked on again."""
         self.running.update(command.threads)
         for tp in command.threads:
             self._drain_positions.pop(tp, None)
-        self._emit(TellHolder(command))
+        self._emit(SendToProcessor(command))
 
     def stop(self, partitions: Collection[TopicPartition], why: str) -> None:
         """These are not ours any more."""
@@ -71,4 +73,4 @@ class Works:
         for tp in gone:
             self._drain_positions.pop(tp, None)
         if gone:
-            self._emit(TellHolder(do.Drop(gone, why)))
+            self._emit(SendToProcessor(do.DropPartitions(gone, why)))

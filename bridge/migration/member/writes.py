@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from bridge.migration.member.duty import Order
+from bridge.migration.member.duty import CommitOrder
 from zkconsumer.types import TopicPartition
 
 
-class Stores:
+class StorePositions:
     """Both stores as this member knows them: partition -> next offset."""
 
     def __init__(self) -> None:
@@ -52,15 +52,15 @@ class Stores:
         self.in_kafka.clear()
         self._first_kafka_offset.clear()
 
-    def missing_in_kafka(self, order: Order) -> dict[TopicPartition, int]:
+    def missing_in_kafka(self, order: CommitOrder) -> dict[TopicPartition, int]:
         """What Kafka has to be told of ZooKeeper's values."""
         known = {tp: at for tp, at in sorted(self.in_zookeeper.items()) if at >= 0}
         match order:
-            case Order.ZOOKEEPER_FIRST:
+            case CommitOrder.ZOOKEEPER_FIRST:
                 return {tp: at for tp, at in known.items() if self.in_kafka.get(tp) != at}
-            case Order.KAFKA_FIRST:
+            case CommitOrder.KAFKA_FIRST:
                 return {tp: at for tp, at in known.items() if self.in_kafka.get(tp, -1) < at}
-            case Order.ZOOKEEPER | Order.KAFKA:
+            case CommitOrder.ZOOKEEPER | CommitOrder.KAFKA:
                 return {}
 
     def not_written_to_kafka(self) -> set[TopicPartition]:
@@ -73,7 +73,7 @@ class Stores:
         return {tp: at for tp, at in known.items() if self.in_zookeeper.get(tp, -1) < at}
 
     def is_zookeeper_behind(self, locked: Collection[TopicPartition]) -> bool:
-        """Whether ``for_zookeeper`` has something."""
+        """Whether ``missing_in_zookeeper`` has something."""
         return any(self.in_zookeeper.get(tp, -1) < at for tp, at in self.in_kafka.items() if tp in locked)
 
     def partitions_behind_in_zookeeper(self, locked: Collection[TopicPartition]) -> set[TopicPartition]:
@@ -81,7 +81,9 @@ class Stores:
 
         What Kafka took since then is on its way: while members commit, something always is.
         """
-        return {tp for tp, at in self._first_kafka_offset.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at}
+        return {
+            tp for tp, at in self._first_kafka_offset.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at
+        }
 
     def is_known(self, tp: TopicPartition) -> bool:
         """Whether it was looked what ZooKeeper has of it."""

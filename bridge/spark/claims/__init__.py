@@ -12,10 +12,19 @@ report.py      what became of it
 """
 
 from bridge.spark.claims.judge import OnRewind, next_position
-from bridge.spark.claims.look import StandsReport, read_group_offsets
+from bridge.spark.claims.look import GroupOffsetsReport, read_group_offsets
 from bridge.spark.claims.procedure import claim
 from bridge.spark.claims.report import ClaimReport
 from bridge.spark.claims.words import group_rewound_message
-from bridge.spark.claims.writes import Claimant
+from bridge.spark.claims.writes import ClaimContext
 
-__all__ = ["ClaimReport", "Claimant", "OnRewind", "StandsReport", "claim", "next_position", "rewound_words", "stands"]
+__all__ = [
+    "ClaimContext",
+    "ClaimReport",
+    "GroupOffsetsReport",
+    "OnRewind",
+    "claim",
+    "group_rewound_message",
+    "next_position",
+    "read_group_offsets",
+]

@@ -18,27 +18,27 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.spark.claims.judge import Take
-from bridge.spark.claims.look import FoundOffset, latest_claim_end, first_lost_answer, read_nodes, record_of
-from bridge.spark.claims.procedure import Claims, version_of
-from bridge.spark.claims.records import Claim, Record
+from bridge.spark.claims.judge import WriteClaim
+from bridge.spark.claims.look import StoredGroupOffset, first_lost_answer, latest_claim_end, read_nodes, record_of
+from bridge.spark.claims.procedure import ClaimProcedure, version_of
+from bridge.spark.claims.records import BatchClaim, ClaimRecord
 from bridge.spark.claims.report import ClaimReport
-from bridge.spark.claims.writes import Claimant, Planned, record_op
-from bridge.spark.membership import Refused, Taken, Wanted
-from zkconsumer.errors import GroupMoves, ZkTimeoutException
+from bridge.spark.claims.writes import ClaimContext, PlannedClaimWrite, record_op
+from bridge.spark.membership import ClaimedRange, ClaimRefused, RangeToClaim
+from zkconsumer.errors import GroupMigratingError, ZkTimeoutException
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, multi_of, pack_multis, describe_result
-from zkconsumer.zk.requests import CheckOp, MultiFailed, MultiOk, OneResult, Op, Stat
+from zkconsumer.zk.procedures import Procedure, describe_result, multi_of, pack_multis
+from zkconsumer.zk.requests import CheckOp, MultiFailed, MultiOk, Op, Stat, ZnodeResult
 
-NOT_HELD = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not hold the partition"
 
-IN_KAFKA = 0
+NO_OFFSET_ZNODE = 0
 """Instead of the version of an offset's znode, which is not written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class KafkaCommittedOffset:
     """What the coordinator keeps of a partition.  ``offset`` None: nothing."""
 
     offset: int | None
@@ -46,39 +46,39 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingClaim:
     """A claim that Kafka is to be asked for: the record that stands in ZooKeeper, and at which version."""
 
-    claim: Claim
-    record: Record
+    claim: BatchClaim
+    record: ClaimRecord
     version: int
     rewound: tuple[int, int] | None = None
 
 
-def commit_metadata(query: str, claim: Claim) -> str:
+def commit_metadata(query: str, claim: BatchClaim) -> str:
     """What a commit says that claims."""
     return f"zkconsumer-spark:1:{query}:{claim.batch}:{claim.first}:{claim.end}"
 
 
 def begin_claims(
-    claimant: Claimant,
+    claimant: ClaimContext,
     batch: int,
-    ranges: Mapping[TopicPartition, Wanted],
-    committed: Mapping[TopicPartition, Committed],
-) -> Procedure[tuple[ClaimReport, dict[TopicPartition, Begun], int]]:
+    ranges: Mapping[TopicPartition, RangeToClaim],
+    committed: Mapping[TopicPartition, KafkaCommittedOffset],
+) -> Procedure[tuple[ClaimReport, dict[TopicPartition, PendingClaim], int]]:
     """Step 1; ``committed`` was read after ``claimant.held`` was ours.
 
     Gives back what is settled without Kafka, what it is to be asked for, and the version of the run's znode.
     """
-    begins = _Begins(claimant, batch, ranges, committed)
+    begins = _BeginClaimProcedure(claimant, batch, ranges, committed)
     yield from begins.run()
     return begins.report, begins.pending, begins.runs_version
 
 
 def settle_claims(
-    claimant: Claimant,
+    claimant: ClaimContext,
     batch: int,
-    begun: Mapping[TopicPartition, Begun],
+    begun: Mapping[TopicPartition, PendingClaim],
     refused: Mapping[TopicPartition, str],
     asked_again: Collection[TopicPartition],
     runs_version: int,
@@ -90,7 +90,7 @@ def settle_claims(
     report = ClaimReport(unknown=dict.fromkeys(asked_again, "the group's coordinator did not say whether it took it"))
     written = {tp: one for tp, one in begun.items() if tp not in report.unknown}
 
-    def record(tp: TopicPartition, one: Begun) -> Record:
+    def record(tp: TopicPartition, one: PendingClaim) -> ClaimRecord:
         return one.record.with_refusal(batch) if tp in refused else one.record.with_claim(one.claim)
 
     ops = [(tp, [record_op(claimant, tp, record(tp, one), one.version)]) for tp, one in written.items()]
@@ -104,7 +104,7 @@ def settle_claims(
                 report.unknown[tp] = describe_result(why)
                 continue
             claim, rewound = written[tp].claim, written[tp].rewound
-            report.results[tp] = Refused(refused[tp]) if tp in refused else Taken(claim.first, claim.end)
+            report.results[tp] = ClaimRefused(refused[tp]) if tp in refused else ClaimedRange(claim.first, claim.end)
             if rewound is not None and tp not in refused:
                 report.rewound[tp] = rewound
     return report
@@ -122,33 +122,35 @@ def claimed_ends(
     if (lost := first_lost_answer(*nodes)) is not None:
         raise ZkTimeoutException(f"ZooKeeper did not tell what the query claimed: {describe_result(lost)}")
     records = zip(wanted, nodes, strict=True)
-    return {tp: latest_claim_end(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records}
+    return {
+        tp: latest_claim_end(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records
+    }
 
 
 def replay_claims(
-    claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]
+    claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
 ) -> Procedure[ClaimReport]:
     """What a batch may read while its query is no member of the group, which is on the move: what it claimed before.
 
     The rest is refused, which is written down.  A claim that was begun, and not settled, waits for the move to be over.
     """
-    absent = _Absent(claimant, batch, ranges, dict.fromkeys(ranges, Committed(None)))
+    absent = _ReplayClaimProcedure(claimant, batch, ranges, dict.fromkeys(ranges, KafkaCommittedOffset(None)))
     yield from absent.run()
     return absent.report
 
 
-class _Begins(Claims):
+class _BeginClaimProcedure(ClaimProcedure):
     """``begun``: what Kafka is to be asked for."""
 
     def __init__(
         self,
-        claimant: Claimant,
+        claimant: ClaimContext,
         batch: int,
-        ranges: Mapping[TopicPartition, Wanted],
-        committed: Mapping[TopicPartition, Committed],
+        ranges: Mapping[TopicPartition, RangeToClaim],
+        committed: Mapping[TopicPartition, KafkaCommittedOffset],
     ) -> None:
         super().__init__(claimant, batch, ranges)
-        self.pending: dict[TopicPartition, Begun] = {}
+        self.pending: dict[TopicPartition, PendingClaim] = {}
         self._committed = committed
 
     @property
@@ -161,43 +163,50 @@ class _Begins(Claims):
     def _extra_paths(self, left: list[TopicPartition]) -> list[str]:
         return []
 
-    def _offset_and_ownership(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
-        return FoundOffset(self._committed[tp].offset, IN_KAFKA), "" if tp in self._context.owned else NOT_HELD
+    def _offset_and_ownership(
+        self, tp: TopicPartition, beside: tuple[ZnodeResult, ...]
+    ) -> tuple[StoredGroupOffset, str]:
+        return StoredGroupOffset(
+            self._committed[tp].offset, NO_OFFSET_ZNODE
+        ), "" if tp in self._context.owned else NOT_OWNED_MESSAGE
 
-    def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
-        if not isinstance(planned.decision, Take):
+    def _ops(self, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
+        if not isinstance(planned.decision, WriteClaim):
             return super()._ops(tp, planned)
         return [record_op(self._context, tp, self._begun_record(tp, planned, planned.decision), planned.record_version)]
 
-    def _begun_record(self, tp: TopicPartition, planned: Planned, take: Take) -> Record:
+    def _begun_record(self, tp: TopicPartition, planned: PlannedClaimWrite, take: WriteClaim) -> ClaimRecord:
         by = self._context
-        return planned.record.with_pending(Claim(self._batch, take.first, take.end, by.owned[tp], by.wall_ms))
+        return planned.record.with_pending(BatchClaim(self._batch, take.first, take.end, by.owned[tp], by.wall_ms))
 
     def _claim_finished(self, tp: TopicPartition) -> None:
         taken = self.report.results[tp]
-        assert isinstance(taken, Taken), "what is finished is taken"
-        claim = Claim(self._batch, taken.first, taken.end, 0, 0)
+        assert isinstance(taken, ClaimedRange), "what is finished is taken"
+        claim = BatchClaim(self._batch, taken.first, taken.end, 0, 0)
         if self._committed[tp].metadata != commit_metadata(self._context.query, claim):
             super()._claim_finished(tp)
 
-    def _claim_written(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
+    def _claim_written(
+        self, tp: TopicPartition, planned: PlannedClaimWrite, take: WriteClaim, results: list[str | Stat | None]
+    ) -> None:
         record = self._begun_record(tp, planned, take)
         assert record.pending is not None, "it was just begun"
         rewound = None
         if take.rewound_from is not None and planned.claimed_end is not None:
             rewound = take.rewound_from, planned.claimed_end
         [written] = results
-        self.pending[tp] = Begun(record.pending, record, version_of(written), rewound)
+        self.pending[tp] = PendingClaim(record.pending, record, version_of(written), rewound)
 
 
-class _Absent(_Begins):
+class _ReplayClaimProcedure(_BeginClaimProcedure):
     """Of a query that holds nothing."""
 
-    def _decide(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
+    def _decide(self, tp: TopicPartition, record_node: ZnodeResult, *beside: ZnodeResult) -> None:
         begun = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp)).pending
         if begun is not None and begun.batch == self._batch:
-            raise GroupMoves(
+            raise GroupMigratingError(
                 f"batch {self._batch} of the query was being claimed of {tp} when the query died, and the group is on "
-                f"the move since: start the query again when that is over (zkconsumer migrate status {self._context.group})"
+                "the move since: start the query again when that is over (zkconsumer migrate status "
+                f"{self._context.group})"
             )
         super()._decide(tp, record_node, *beside)

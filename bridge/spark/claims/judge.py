@@ -45,8 +45,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from bridge.spark.claims.records import Record
-from bridge.spark.membership import NO_OFFSET, Refused, Stand, Wanted
+from bridge.spark.claims.records import ClaimRecord
+from bridge.spark.membership import NO_OFFSET, ClaimRefused, GroupOffset, RangeToClaim
 
 
 class OnRewind(Enum):
@@ -63,14 +63,14 @@ class OnRewind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClaimSnapshot:
     """One partition as it was read.
 
     ``not_owned``: why it is not ours, empty when it is.  ``offset`` None: there is none; ``unreadable``: or what its
     znode holds is none, and why.  ``claimed``: the end of our latest claim, as far as it counts.
     """
 
-    record: Record
+    record: ClaimRecord
     claimed_end: int | None
     not_owned_reason: str
     offset: int | None
@@ -78,7 +78,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class WriteClaim:
     """Claim [first, end).  ``rewound_from``: what is written over is this, below our claim; ``NO_OFFSET``: none."""
 
     first: int
@@ -87,7 +87,7 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayClaim:
     """The batch claimed [first, end) before; there is nothing to write."""
 
     first: int
@@ -95,7 +95,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishClaim:
     """The batch began to claim [first, end), and the group stands behind it: write down that it did."""
 
     first: int
@@ -103,45 +103,45 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class WriteRefusal:
     """Write down that this batch may read nothing; ``why`` in a sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rewound:
+class RewoundBelowClaim:
     """``onGroupRewind=fail``: the group stands at ``offset`` (or ``NO_OFFSET``), and we claimed up to ``claimed``."""
 
     offset: int
     claimed: int
 
 
-Verdict: TypeAlias = Take | Replay | Finish | Refuse | Refused | Rewound
+ClaimDecision: TypeAlias = WriteClaim | ReplayClaim | FinishClaim | WriteRefusal | ClaimRefused | RewoundBelowClaim
 
 
-def decide_claim(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) -> Verdict:
+def decide_claim(batch: int, wanted: RangeToClaim, seen: ClaimSnapshot, on_rewind: OnRewind) -> ClaimDecision:
     """The table above."""
     if (claim := seen.record.claim_of_batch(batch)) is not None:
-        return Replay(claim.first, claim.end)
+        return ReplayClaim(claim.first, claim.end)
     if seen.record.may_have_dropped(batch):
         oldest = seen.record.claims[0].batch
-        return Refused(f"batch {batch} is older than the oldest claim that is kept, of batch {oldest}")
+        return ClaimRefused(f"batch {batch} is older than the oldest claim that is kept, of batch {oldest}")
     if batch <= seen.record.last_decided_batch:
-        return Refused(f"batch {batch} got nothing of it when it ran first")
+        return ClaimRefused(f"batch {batch} got nothing of it when it ran first")
     begun = seen.record.pending
     if begun is not None and begun.batch == batch and seen.offset is not None and seen.offset >= begun.end:
-        return Finish(begun.first, begun.end)
+        return FinishClaim(begun.first, begun.end)
     if seen.not_owned_reason:
-        return Refuse(seen.not_owned_reason)
+        return WriteRefusal(seen.not_owned_reason)
     if seen.unreadable and seen.claimed_end is None:
-        return Refuse(f"{seen.unreadable}; write the offset that is meant: 'zkconsumer offsets set'")
+        return WriteRefusal(f"{seen.unreadable}; write the offset that is meant: 'zkconsumer offsets set'")
     cur, rewound_from = seen.offset, None
     if seen.claimed_end is not None and (cur is None or cur < seen.claimed_end) and seen.claimed_end <= wanted.first:
         rewound_from = NO_OFFSET if cur is None else cur
         match on_rewind:
             case OnRewind.FAIL:
-                return Rewound(rewound_from, seen.claimed_end)
+                return RewoundBelowClaim(rewound_from, seen.claimed_end)
             case OnRewind.IGNORE:
                 cur = seen.claimed_end
             case OnRewind.FOLLOW:
@@ -149,18 +149,18 @@ def decide_claim(batch: int, wanted: Wanted, seen: Seen, on_rewind: OnRewind) ->
     return _decide_write(wanted, cur, rewound_from)
 
 
-def _decide_write(wanted: Wanted, cur: int | None, rewound_from: int | None) -> Verdict:
+def _decide_write(wanted: RangeToClaim, cur: int | None, rewound_from: int | None) -> ClaimDecision:
     """Rows 8 to 12."""
     if cur is None or cur == wanted.first:
-        return Take(wanted.first, wanted.end, rewound_from)
+        return WriteClaim(wanted.first, wanted.end, rewound_from)
     if wanted.first < cur < wanted.end:
-        return Take(cur, wanted.end, rewound_from)
+        return WriteClaim(cur, wanted.end, rewound_from)
     if cur >= wanted.end:
-        return Refuse(f"the group stands at {cur}: the range was read by others")
-    return Refuse(f"the group stands at {cur}, before the range: the next batch begins there")
+        return WriteRefusal(f"the group stands at {cur}: the range was read by others")
+    return WriteRefusal(f"the group stands at {cur}, before the range: the next batch begins there")
 
 
-def next_position(stand: Stand, on_rewind: OnRewind) -> int | Rewound:
+def next_position(stand: GroupOffset, on_rewind: OnRewind) -> int | RewoundBelowClaim:
     """Where the next batch begins, from what ``stands`` gave; ``NO_OFFSET``: where the starting rule says.
 
     It needs neither the planned end of the batch before nor its ownership: what was claimed was read, what was planned
@@ -174,4 +174,4 @@ def next_position(stand: Stand, on_rewind: OnRewind) -> int | Rewound:
         case OnRewind.FOLLOW:
             return stand.offset
         case OnRewind.FAIL:
-            return Rewound(stand.offset, stand.claimed_end)
+            return RewoundBelowClaim(stand.offset, stand.claimed_end)

@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from bridge.spark.claims.records import Record, parse_record
-from bridge.spark.membership import NO_OFFSET, Stand
+from bridge.spark.claims.records import ClaimRecord, parse_record
+from bridge.spark.membership import NO_OFFSET, GroupOffset
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.errors import MalformedZnode, WorldError, ZkConsumerError, ZkNotAuthorized, ZkTimeoutException
+from zkconsumer.errors import MalformedZnode, UnavailableError, ZkConsumerError, ZkNotAuthorized, ZkTimeoutException
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, stored_offset, describe_result
-from zkconsumer.zk.requests import ConnectionLost, GetMany, NoAuth, Node, NoNode, OneResult, SessionGone
+from zkconsumer.zk.procedures import Procedure, describe_result, stored_offset
+from zkconsumer.zk.requests import ConnectionLost, GetMany, NoAuth, NoNode, SessionEnded, ZnodeData, ZnodeResult
 
-MISSING = -1
+MISSING_VERSION = -1
 """The version of a node that does not exist."""
 
 
 @dataclass(slots=True)
-class StandsReport:
+class GroupOffsetsReport:
     """Where the group stands; ``unknown`` and ``error`` as of a ``ClaimReport``."""
 
-    offsets: dict[TopicPartition, Stand] = field(default_factory=dict)
+    offsets: dict[TopicPartition, GroupOffset] = field(default_factory=dict)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     error: ZkConsumerError | None = None
 
-    def result(self) -> dict[TopicPartition, Stand]:
+    def result(self) -> dict[TopicPartition, GroupOffset]:
         """The stands; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
         raise_for(self.error, self.unknown, "where the group stands")
         return self.offsets
@@ -47,12 +47,12 @@ def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, st
 
 def read_group_offsets(
     group: str, query: str, partitions: Collection[TopicPartition], births: Mapping[str, int] | None = None
-) -> Procedure[StandsReport]:
+) -> Procedure[GroupOffsetsReport]:
     """Where the group stands now, and the end of the query's latest claim: one packet.
 
     The record is read before the offset: only this query writes records, so what lies between is others' alone.
     """
-    report = StandsReport()
+    report = GroupOffsetsReport()
     nodes = yield from read_nodes(
         [paths.claims_of_partition(group, query, tp) for tp in partitions]
         + [paths.offset(group, tp) for tp in partitions]
@@ -73,7 +73,7 @@ def read_group_offsets(
         if found.unreadable and claimed is None:
             report.error = MalformedZnode(f"{paths.offset(group, tp)}: {found.unreadable}; repair or delete it")
             break
-        report.offsets[tp] = Stand(NO_OFFSET if found.offset is None else found.offset, claimed)
+        report.offsets[tp] = GroupOffset(NO_OFFSET if found.offset is None else found.offset, claimed)
     return report
 
 
@@ -81,7 +81,7 @@ def read_group_offsets(
 
 
 @dataclass(frozen=True, slots=True)
-class FoundOffset:
+class StoredGroupOffset:
     """``version`` of the znode; ``offset`` None: no offset, or with ``unreadable`` no number."""
 
     offset: int | None
@@ -89,7 +89,7 @@ class FoundOffset:
     unreadable: str = ""
 
 
-def read_nodes(wanted: list[str]) -> Procedure[list[OneResult]]:
+def read_nodes(wanted: list[str]) -> Procedure[list[ZnodeResult]]:
     """These nodes, in one request; nothing is asked for nothing."""
     if not wanted:
         return []
@@ -98,41 +98,44 @@ def read_nodes(wanted: list[str]) -> Procedure[list[OneResult]]:
     return nodes
 
 
-def first_lost_answer(*nodes: OneResult) -> OneResult | None:
+def first_lost_answer(*nodes: ZnodeResult) -> ZnodeResult | None:
     """The first whose answer was lost with the connection or the session."""
-    return next((node for node in nodes if isinstance(node, ConnectionLost | SessionGone)), None)
+    return next((node for node in nodes if isinstance(node, ConnectionLost | SessionEnded)), None)
 
 
-def record_of(node: OneResult, path: str) -> Record:
+def record_of(node: ZnodeResult, path: str) -> ClaimRecord:
     """The record; an empty one when the node is missing.
 
-    Raises ``MalformedZnode``, ``ZkNotAuthorized``, ``WorldError``.
+    Raises ``MalformedZnode``, ``ZkNotAuthorized``, ``UnavailableError``.
     """
     match node:
-        case Node():
+        case ZnodeData():
             return parse_record(node.data, path)
         case NoNode():
-            return Record()
+            return ClaimRecord()
         case NoAuth():
             raise ZkNotAuthorized(f"we may not read {path}: log in as whoever made it, or open it")
         case _:
-            raise WorldError(f"ZooKeeper did not tell about {path}: {describe_result(node)}")
+            raise UnavailableError(f"ZooKeeper did not tell about {path}: {describe_result(node)}")
 
 
-def offset_of(node: OneResult, birth: int) -> FoundOffset:
-    """The offset; one from before the topic's birth does not count.  Raises ``ZkNotAuthorized``, ``WorldError``."""
+def offset_of(node: ZnodeResult, birth: int) -> StoredGroupOffset:
+    """The offset; one from before the topic was created does not count.
+
+    Raises ``ZkNotAuthorized``, ``UnavailableError``.
+    """
     found = stored_offset(node)
     if isinstance(found, StoredOffset):
         counts = found.offset >= 0 and found.written_zxid >= birth
-        return FoundOffset(found.offset if counts else None, found.version)
-    if isinstance(node, Node):
-        return FoundOffset(None, node.stat.version, found)
+        return StoredGroupOffset(found.offset if counts else None, found.version)
+    if isinstance(node, ZnodeData):
+        return StoredGroupOffset(None, node.stat.version, found)
     if isinstance(node, NoAuth):
         raise ZkNotAuthorized(f"we may not read {node.path}: log in as whoever made it, or open it")
-    raise WorldError(f"ZooKeeper did not tell about an offset: {found}")
+    raise UnavailableError(f"ZooKeeper did not tell about an offset: {found}")
 
 
-def latest_claim_end(record: Record, birth: int) -> int | None:
+def latest_claim_end(record: ClaimRecord, birth: int) -> int | None:
     """The end of the latest claim; None when there is none, or it was of a topic that is gone."""
     latest = record.latest
     return None if latest is None or latest.epoch < birth else latest.end

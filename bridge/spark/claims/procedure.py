@@ -24,30 +24,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from bridge.spark.claims.judge import Finish, Refuse, Replay, Rewound, Seen, Take, decide_claim
-from bridge.spark.claims.look import MISSING, FoundOffset, latest_claim_end, first_lost_answer, offset_of, read_nodes, record_of
+from bridge.spark.claims.judge import (
+    ClaimSnapshot,
+    FinishClaim,
+    ReplayClaim,
+    RewoundBelowClaim,
+    WriteClaim,
+    WriteRefusal,
+    decide_claim,
+)
+from bridge.spark.claims.look import (
+    MISSING_VERSION,
+    StoredGroupOffset,
+    first_lost_answer,
+    latest_claim_end,
+    offset_of,
+    read_nodes,
+    record_of,
+)
 from bridge.spark.claims.report import ClaimReport
-from bridge.spark.claims.runs import Turn, append_run, format_runs, parse_runs, run_status
-from bridge.spark.claims.words import group_rewound_message, duplicate_run_message
-from bridge.spark.claims.writes import Claimant, Planned, claim_ops, missing_parents, write_op
-from bridge.spark.membership import Refused, Taken, Wanted
+from bridge.spark.claims.runs import RunStatus, append_run, format_runs, parse_runs, run_status
+from bridge.spark.claims.words import duplicate_run_message, group_rewound_message
+from bridge.spark.claims.writes import ClaimContext, PlannedClaimWrite, claim_ops, missing_parents, write_op
+from bridge.spark.membership import ClaimedRange, ClaimRefused, RangeToClaim
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.errors import GroupRewound, QueryRunsTwice, WorldError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.errors import GroupRewound, QueryAlreadyRunning, UnavailableError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.denials import Denials
+from zkconsumer.zk.denials import DenialCollector
 from zkconsumer.zk.procedures import (
-    FRESH_VERSION,
+    INITIAL_VERSION,
     OUR_OWNER_VERSION,
     ROUNDS_MAX,
-    Plan,
+    MultiPlan,
     Procedure,
     control_check,
+    describe_result,
     make_parents,
     multi_of,
     owner_text,
     pack_multis,
-    describe_result,
 )
 from zkconsumer.zk.requests import (
     BadVersion,
@@ -58,42 +74,42 @@ from zkconsumer.zk.requests import (
     MultiFailed,
     MultiOk,
     NoAuth,
-    Node,
     NodeExists,
     NoNode,
-    OneResult,
     Op,
     Result,
-    SessionGone,
+    SessionEnded,
     Stat,
+    ZnodeData,
+    ZnodeResult,
 )
 
 
 def version_of(written: str | Stat | None) -> int:
     """The version of a node that was written: set, or made."""
-    return written.version if isinstance(written, Stat) else FRESH_VERSION
+    return written.version if isinstance(written, Stat) else INITIAL_VERSION
 
 
-FENCED = "the control znode of the group changed: a migration is under way"
+MIGRATION_STARTED = "the control znode of the group changed: a migration is under way"
 
-OTHER_RUN = "another run of the query has begun"
+SUPERSEDED_BY_RUN = "another run of the query has begun"
 
 
-def claim(claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> Procedure[ClaimReport]:
+def claim(claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]) -> Procedure[ClaimReport]:
     """Claim the ranges of a batch, or find what it was told before: two packets when nothing stands in the way, and
     another one for the first claim of a run.
 
-    To be run in the session of ``claimant.session_id``.  Raises ``UnsafeName`` for a query id that is no name.
+    To be run in the session of ``claimant.session_id``.  Raises ``InvalidNameError`` for a query id that is no name.
     """
-    claims = Claims(claimant, batch, ranges)
+    claims = ClaimProcedure(claimant, batch, ranges)
     yield from claims.run()
     return claims.report
 
 
-class Claims:
+class ClaimProcedure:
     """One batch's claim; ``report`` gets every partition."""
 
-    def __init__(self, claimant: Claimant, batch: int, ranges: Mapping[TopicPartition, Wanted]) -> None:
+    def __init__(self, claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]) -> None:
         self.report = ClaimReport()
         self._context = claimant
         self._batch = batch
@@ -101,10 +117,10 @@ class Claims:
         self._control = control_check(claimant.group, claimant.control_version)
         self._is_fenced = False
         self._runs: tuple[str, ...] = ()
-        self._runs_version = MISSING
-        self._denials = Denials()
-        self._planned: dict[TopicPartition, Planned] = {}
-        self._unconfirmed: dict[TopicPartition, Planned] = {}
+        self._runs_version = MISSING_VERSION
+        self._denials = DenialCollector()
+        self._planned: dict[TopicPartition, PlannedClaimWrite] = {}
+        self._unconfirmed: dict[TopicPartition, PlannedClaimWrite] = {}
         """Whose answer did not come: should the record now have our claim, then it was this."""
         self._failed: dict[TopicPartition, str] = {}
         """Why the last multi of a partition was not done."""
@@ -136,8 +152,8 @@ class Claims:
         runs, *nodes = yield from read_nodes([query, *records, *self._extra_paths(left)])
         self._planned.clear()
         self.report.unknown.clear()
-        self._runs = parse_runs(runs.data) if isinstance(runs, Node) else ()
-        self._runs_version = runs.stat.version if isinstance(runs, Node) else MISSING
+        self._runs = parse_runs(runs.data) if isinstance(runs, ZnodeData) else ()
+        self._runs_version = runs.stat.version if isinstance(runs, ZnodeData) else MISSING_VERSION
         for at, tp in enumerate(left):
             found = runs, *nodes[at :: len(left)]
             if (lost := first_lost_answer(*found)) is not None:
@@ -154,40 +170,46 @@ class Claims:
         group = self._context.group
         return [paths.owner(group, tp) for tp in left] + [paths.offset(group, tp) for tp in left]
 
-    def _offset_and_ownership(self, tp: TopicPartition, beside: tuple[OneResult, ...]) -> tuple[FoundOffset, str]:
+    def _offset_and_ownership(
+        self, tp: TopicPartition, beside: tuple[ZnodeResult, ...]
+    ) -> tuple[StoredGroupOffset, str]:
         """Where the group stands, and why the partition is not ours, if it is not."""
         owner, offset = beside
         return offset_of(offset, self._context.topic_czxids.get(tp.topic, 0)), self._not_owned(tp, owner)
 
-    def _decide(self, tp: TopicPartition, record_node: OneResult, *beside: OneResult) -> None:
+    def _decide(self, tp: TopicPartition, record_node: ZnodeResult, *beside: ZnodeResult) -> None:
         """Plan what is to be written, or settle the partition.  Raises what the nodes hold, and ``GroupRewound``."""
         record = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp))
         found, not_owned = self._offset_and_ownership(tp, beside)
         claimed = latest_claim_end(record, self._context.topic_czxids.get(tp.topic, 0))
-        seen = Seen(record, claimed, FENCED if self._is_fenced else not_owned, found.offset, found.unreadable)
+        seen = ClaimSnapshot(
+            record, claimed, MIGRATION_STARTED if self._is_fenced else not_owned, found.offset, found.unreadable
+        )
         match decide_claim(self._batch, self._ranges[tp], seen, self._context.on_rewind):
-            case Take() | Finish() | Refuse() as verdict:
-                record_version = record_node.stat.version if isinstance(record_node, Node) else MISSING
-                self._planned[tp] = Planned(verdict, record, record_version, found.version, claimed)
-            case Replay(first, end):
-                self.report.results[tp] = Taken(first, end)
+            case WriteClaim() | FinishClaim() | WriteRefusal() as verdict:
+                record_version = record_node.stat.version if isinstance(record_node, ZnodeData) else MISSING_VERSION
+                self._planned[tp] = PlannedClaimWrite(verdict, record, record_version, found.version, claimed)
+            case ReplayClaim(first, end):
+                self.report.results[tp] = ClaimedRange(first, end)
                 if tp in self._unconfirmed:
                     self._record_rewind(tp, self._unconfirmed[tp])
-            case Refused() as refused:
+            case ClaimRefused() as refused:
                 self.report.results[tp] = self._unconfirmed_refusal(tp) or refused
-            case Rewound(stands_at, ours):
+            case RewoundBelowClaim(stands_at, ours):
                 raise GroupRewound(group_rewound_message(self._context.group, tp, stands_at, ours))
 
-    def _unconfirmed_refusal(self, tp: TopicPartition) -> Refused | None:
+    def _unconfirmed_refusal(self, tp: TopicPartition) -> ClaimRefused | None:
         """The refusal that we wrote just now, though its answer did not come."""
         sent = self._unconfirmed.get(tp)
-        return Refused(sent.decision.reason) if sent is not None and isinstance(sent.decision, Refuse) else None
+        return (
+            ClaimRefused(sent.decision.reason) if sent is not None and isinstance(sent.decision, WriteRefusal) else None
+        )
 
-    def _not_owned(self, tp: TopicPartition, owner: OneResult) -> str:
+    def _not_owned(self, tp: TopicPartition, owner: ZnodeResult) -> str:
         epoch = self._context.owned.get(tp)
         if epoch is None:
             return "this query does not hold the partition"
-        if not isinstance(owner, Node):
+        if not isinstance(owner, ZnodeData):
             return f"this query does not own the partition any more ({describe_result(owner)})"
         stat = owner.stat
         if stat.ephemeral_owner != self._context.session_id or stat.version != OUR_OWNER_VERSION:
@@ -200,12 +222,12 @@ class Claims:
         """See to it that our run is the last one; whether it is.  If not, look again, or the query must stop."""
         by, path = self._context, paths.claims_of_query(self._context.group, self._context.query)
         match run_status(self._runs, by.run):
-            case Turn.CURRENT:
+            case RunStatus.CURRENT:
                 return True
-            case Turn.SUPERSEDED:
-                self.report.error = QueryRunsTwice(duplicate_run_message(by.group, by.query))
+            case RunStatus.SUPERSEDED:
+                self.report.error = QueryAlreadyRunning(duplicate_run_message(by.group, by.query))
                 return False
-        if self._runs_version == MISSING:
+        if self._runs_version == MISSING_VERSION:
             creates = [Create(above) for above in paths.parents(paths.claims(by.group))]
             yield from make_parents([*creates, Create(paths.claims(by.group), acl=by.acl)], self._denials)
         op = write_op(path, format_runs(append_run(self._runs, by.run)), self._runs_version, by.acl)
@@ -216,14 +238,14 @@ class Claims:
                 return True
             case MultiFailed(error=NoAuth()):
                 self._denials.add(op)
-            case MultiFailed(error=NoNode() | BadVersion() | NodeExists()) | ConnectionLost() | SessionGone():
+            case MultiFailed(error=NoNode() | BadVersion() | NodeExists()) | ConnectionLost() | SessionEnded():
                 self._failed |= dict.fromkeys(self._planned, describe_result(answer))
             case _:
-                self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
+                self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
         yield from self._explain_denials()
         return False
 
-    def _ops(self, tp: TopicPartition, planned: Planned) -> list[Op]:
+    def _ops(self, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
         return claim_ops(self._context, self._batch, tp, planned)
 
     def _write(self, *, singly: bool) -> Procedure[None]:
@@ -231,10 +253,10 @@ class Claims:
         if creates := missing_parents(self._context, self._planned, again):
             yield from make_parents(creates, self._denials)
         ops_of = {tp: self._ops(tp, one) for tp, one in self._planned.items()}
-        takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].decision, Take)]
-        others = [(tp, ops) for tp, ops in ops_of.items() if not isinstance(self._planned[tp].decision, Take)]
+        takes = [(tp, ops) for tp, ops in ops_of.items() if isinstance(self._planned[tp].decision, WriteClaim)]
+        others = [(tp, ops) for tp, ops in ops_of.items() if not isinstance(self._planned[tp].decision, WriteClaim)]
         is_last = CheckOp(paths.claims_of_query(self._context.group, self._context.query), self._runs_version)
-        plans: list[tuple[Plan, tuple[Op, ...]]] = []
+        plans: list[tuple[MultiPlan, tuple[Op, ...]]] = []
         for ops, checks in ((takes, (is_last, *self._control)), (others, (is_last,))):
             plans += [(plan, checks) for plan in pack_multis(ops, checks, singly=singly)]
         answers = yield [multi_of(plan, checks) for plan, checks in plans]
@@ -242,7 +264,7 @@ class Claims:
             self._apply_result(plan, checks, answer)
         yield from self._explain_denials()
 
-    def _apply_result(self, plan: Plan, checks: tuple[Op, ...], answer: Result) -> None:
+    def _apply_result(self, plan: MultiPlan, checks: tuple[Op, ...], answer: Result) -> None:
         """``checks``: what stands in the multi before the plan; that our run is the last one stands first."""
         match answer:
             case MultiOk(results):
@@ -250,46 +272,48 @@ class Claims:
                 for tp, ops in plan:
                     self._written(tp, list(islice(written, len(ops))))
             case MultiFailed(failed=0, error=BadVersion() | NoNode()):
-                self._failed |= {tp: OTHER_RUN for tp, _ in plan}
+                self._failed |= {tp: SUPERSEDED_BY_RUN for tp, _ in plan}
             case MultiFailed(failed=failed) if 0 < failed < len(checks):
                 self._is_fenced = True
-                self._failed |= {tp: FENCED for tp, _ in plan}
+                self._failed |= {tp: MIGRATION_STARTED for tp, _ in plan}
             case MultiFailed(failed=failed, error=error):
                 self._failed |= {tp: describe_result(error) for tp, _ in plan}
                 if isinstance(error, NoAuth):
                     self._denials.add([*checks, *(op for _, ops in plan for op in ops)][failed])
                 elif not isinstance(error, NoNode | BadVersion | NodeExists):
-                    self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(error)}")
-            case ConnectionLost() | SessionGone():
+                    self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(error)}")
+            case ConnectionLost() | SessionEnded():
                 self._unconfirmed |= {tp: self._planned[tp] for tp, _ in plan}
                 self._failed |= {tp: describe_result(answer) for tp, _ in plan}
             case _:
-                self.report.error = WorldError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
+                self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
 
     def _written(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
         planned = self._planned.pop(tp)
         match planned.decision:
-            case Refuse(why):
-                self.report.results[tp] = Refused(why)
-            case Finish(first, end):
-                self.report.results[tp] = Taken(first, end)
+            case WriteRefusal(why):
+                self.report.results[tp] = ClaimRefused(why)
+            case FinishClaim(first, end):
+                self.report.results[tp] = ClaimedRange(first, end)
                 self._claim_finished(tp)
-            case Take():
+            case WriteClaim():
                 self._claim_written(tp, planned, planned.decision, results)
 
     def _claim_finished(self, tp: TopicPartition) -> None:
         """Nobody tells here whose commit it was."""
         self.report.ambiguous.append(tp)
 
-    def _claim_written(self, tp: TopicPartition, planned: Planned, take: Take, results: list[str | Stat | None]) -> None:
+    def _claim_written(
+        self, tp: TopicPartition, planned: PlannedClaimWrite, take: WriteClaim, results: list[str | Stat | None]
+    ) -> None:
         _, offset, _ = results
-        self.report.results[tp] = Taken(take.first, take.end)
+        self.report.results[tp] = ClaimedRange(take.first, take.end)
         self.report.stored[tp] = StoredOffset(take.end, version_of(offset))
         self._record_rewind(tp, planned)
 
-    def _record_rewind(self, tp: TopicPartition, planned: Planned) -> None:
+    def _record_rewind(self, tp: TopicPartition, planned: PlannedClaimWrite) -> None:
         take = planned.decision
-        if isinstance(take, Take) and take.rewound_from is not None and planned.claimed_end is not None:
+        if isinstance(take, WriteClaim) and take.rewound_from is not None and planned.claimed_end is not None:
             self.report.rewound[tp] = (take.rewound_from, planned.claimed_end)
 
     def _explain_denials(self) -> Procedure[None]:

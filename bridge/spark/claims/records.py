@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.text import decode_strict
-from zkconsumer.zk.java_json import Json, Refused, read_jackson_json
+from zkconsumer.zk.java_json import JavaJsonError, Json, read_jackson_json
 from zkconsumer.zk.znodes import INT64_MAX
 
 VERSION = 1
@@ -41,7 +41,7 @@ _FIELDS = "batch", "first", "end", "epoch", "wall ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class BatchClaim:
     """Batch ``batch`` may read [first, end); claimed at ``wall_ms`` under the ownership ``epoch``."""
 
     batch: int
@@ -52,18 +52,18 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ClaimRecord:
     """One query's claims on one partition, oldest first, no batch twice.  ``refused``: the newest batch, if it was.
 
     ``begun``: of a batch newer than all that were answered.
     """
 
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[BatchClaim, ...] = ()
     refused: int | None = None
-    pending: Claim | None = None
+    pending: BatchClaim | None = None
 
     @property
-    def latest(self) -> Claim | None:
+    def latest(self) -> BatchClaim | None:
         """The claim of the newest batch."""
         return self.claims[-1] if self.claims else None
 
@@ -74,7 +74,7 @@ class Record:
             return self.refused
         return self.claims[-1].batch if self.claims else -1
 
-    def claim_of_batch(self, batch: int) -> Claim | None:
+    def claim_of_batch(self, batch: int) -> BatchClaim | None:
         """What this batch claimed, if that is still known."""
         return next((claim for claim in self.claims if claim.batch == batch), None)
 
@@ -82,23 +82,23 @@ class Record:
         """Whether a claim of this batch may have been dropped from the record."""
         return len(self.claims) == CLAIMS_KEPT_MAX and batch < self.claims[0].batch
 
-    def with_claim(self, claim: Claim) -> Record:
+    def with_claim(self, claim: BatchClaim) -> ClaimRecord:
         """The record with a claim of a newer batch, the oldest dropped when there are too many."""
         assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
-        return Record((*self.claims, claim)[-CLAIMS_KEPT_MAX:])
+        return ClaimRecord((*self.claims, claim)[-CLAIMS_KEPT_MAX:])
 
-    def with_pending(self, claim: Claim) -> Record:
+    def with_pending(self, claim: BatchClaim) -> ClaimRecord:
         """The record when Kafka is about to be asked for a claim of a newer batch."""
         assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
-        return Record(self.claims, self.refused, claim)
+        return ClaimRecord(self.claims, self.refused, claim)
 
-    def with_refusal(self, batch: int) -> Record:
+    def with_refusal(self, batch: int) -> ClaimRecord:
         """The record when a newer batch may read nothing."""
         assert self.last_decided_batch < batch, "a batch is answered once, in the order of batches"
-        return Record(self.claims, batch)
+        return ClaimRecord(self.claims, batch)
 
 
-def format_record(record: Record) -> bytes:
+def format_record(record: ClaimRecord) -> bytes:
     """The bytes for ZooKeeper: JSON in one line."""
     more: dict[str, object] = {} if record.refused is None else {"refused": record.refused}
     more |= {} if record.pending is None else {"begun": _row(record.pending)}
@@ -106,18 +106,18 @@ def format_record(record: Record) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
-def _row(claim: Claim) -> list[int]:
+def _row(claim: BatchClaim) -> list[int]:
     return [claim.batch, claim.first, claim.end, claim.epoch, claim.wall_ms]
 
 
-def parse_record(data: bytes, path: str) -> Record:
+def parse_record(data: bytes, path: str) -> ClaimRecord:
     """Read it strictly.  Raises ``MalformedZnode``, which names ``path`` and what to do, for whatever we do not write.
 
     Keys that are not known are let pass, for a later release's sake.
     """
     try:
         return _parsed(data)
-    except (Refused, MalformedZnode, RecursionError) as error:
+    except (JavaJsonError, MalformedZnode, RecursionError) as error:
         raise MalformedZnode(
             f"the claims of a Spark query in {path} cannot be read: {error}. While it stands there, nobody knows what "
             "the query's last batch may read. Repair the znode, or delete it: then the group's offset alone says what "
@@ -125,44 +125,44 @@ def parse_record(data: bytes, path: str) -> Record:
         ) from error
 
 
-def _parsed(data: bytes) -> Record:
+def _parsed(data: bytes) -> ClaimRecord:
     if len(data) > RECORD_BYTES_MAX:
-        raise Refused(f"{len(data)} bytes, at most {RECORD_BYTES_MAX} are read")
+        raise JavaJsonError(f"{len(data)} bytes, at most {RECORD_BYTES_MAX} are read")
     members = read_jackson_json(decode_strict(data))
     if not isinstance(members, dict):
-        raise Refused("not a JSON object")
+        raise JavaJsonError("not a JSON object")
     if not _is_int64(members.get("v")) or not isinstance(members.get("claims"), list):
-        raise Refused("v or claims is missing, or of the wrong kind")
+        raise JavaJsonError("v or claims is missing, or of the wrong kind")
     if members["v"] != VERSION:
-        raise Refused(f"version {members['v']}, and this release knows version {VERSION} only; upgrade")
+        raise JavaJsonError(f"version {members['v']}, and this release knows version {VERSION} only; upgrade")
     rows = members["claims"]
     assert isinstance(rows, list), "it was looked at"
     if len(rows) > CLAIMS_KEPT_MAX:
-        raise Refused(f"{len(rows)} claims, at most {CLAIMS_KEPT_MAX} are kept")
+        raise JavaJsonError(f"{len(rows)} claims, at most {CLAIMS_KEPT_MAX} are kept")
     claims = tuple(map(_claim, rows))
     if any(one.batch >= next_.batch for one, next_ in pairwise(claims)):
-        raise Refused("its batches do not grow")
+        raise JavaJsonError("its batches do not grow")
     refused = members.get("refused")
     if refused is not None and (not isinstance(refused, int) or not _is_int64(refused)):
-        raise Refused("refused is no number of a batch")
+        raise JavaJsonError("refused is no number of a batch")
     if refused is not None and claims and refused <= claims[-1].batch:
-        raise Refused("refused is not behind its claims")
-    found = Record(claims, refused)
+        raise JavaJsonError("refused is not behind its claims")
+    found = ClaimRecord(claims, refused)
     if members.get("begun") is None:
         return found
     begun = _claim(members["begun"])
     if begun.batch <= found.last_decided_batch:
-        raise Refused("begun is not behind what was answered")
+        raise JavaJsonError("begun is not behind what was answered")
     return found.with_pending(begun)
 
 
-def _claim(row: Json) -> Claim:
+def _claim(row: Json) -> BatchClaim:
     if not isinstance(row, list) or len(row) != len(_FIELDS) or not all(map(_is_int64, row)):
-        raise Refused(f"a claim is a list of {', '.join(_FIELDS)}")
+        raise JavaJsonError(f"a claim is a list of {', '.join(_FIELDS)}")
     batch, first, end, epoch, wall_ms = (number for number in row if isinstance(number, int))
     if first >= end:
-        raise Refused(f"batch {batch} claims nothing: from {first} to {end}")
-    return Claim(batch, first, end, epoch, wall_ms)
+        raise JavaJsonError(f"batch {batch} claims nothing: from {first} to {end}")
+    return BatchClaim(batch, first, end, epoch, wall_ms)
 
 
 def _is_int64(value: Json) -> bool:

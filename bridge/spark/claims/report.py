@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.spark.claims.look import raise_for
-from bridge.spark.membership import Claimed
+from bridge.spark.membership import ClaimResult
 from zkconsumer.core.events import StoredOffset
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
@@ -22,14 +22,14 @@ class ClaimReport:
     what was taken before stands in the records.
     """
 
-    results: dict[TopicPartition, Claimed] = field(default_factory=dict)
+    results: dict[TopicPartition, ClaimResult] = field(default_factory=dict)
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     rewound: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     ambiguous: list[TopicPartition] = field(default_factory=list)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     error: ZkConsumerError | None = None
 
-    def result(self) -> dict[TopicPartition, Claimed]:
+    def result(self) -> dict[TopicPartition, ClaimResult]:
         """The answers; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
         raise_for(self.error, self.unknown, "whether the batch may read it")
         return self.results

@@ -26,7 +26,7 @@ from enum import Enum
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.text import decode_strict
-from zkconsumer.zk.java_json import Refused, read_jackson_json
+from zkconsumer.zk.java_json import JavaJsonError, read_jackson_json
 
 VERSION = 1
 
@@ -37,7 +37,7 @@ RUNS_BYTES_MAX = 8_192
 """Bytes that are read: what is written has a fifth of it."""
 
 
-class Turn(Enum):
+class RunStatus(Enum):
     """What a run may do."""
 
     UNREGISTERED = "not in the list"
@@ -45,11 +45,11 @@ class Turn(Enum):
     SUPERSEDED = "before the last"
 
 
-def run_status(runs: tuple[str, ...], run: str) -> Turn:
+def run_status(runs: tuple[str, ...], run: str) -> RunStatus:
     """The table above."""
     if run not in runs:
-        return Turn.UNREGISTERED
-    return Turn.CURRENT if runs[-1] == run else Turn.SUPERSEDED
+        return RunStatus.UNREGISTERED
+    return RunStatus.CURRENT if runs[-1] == run else RunStatus.SUPERSEDED
 
 
 def append_run(runs: tuple[str, ...], run: str) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def parse_runs(data: bytes) -> tuple[str, ...]:
     """The runs; none where the bytes are not ours."""
     try:
         found = read_jackson_json(decode_strict(data)) if len(data) <= RUNS_BYTES_MAX else None
-    except (Refused, MalformedZnode, RecursionError):
+    except (JavaJsonError, MalformedZnode, RecursionError):
         return ()
     runs = found.get("runs") if isinstance(found, dict) and found.get("v") == VERSION else None
     if not isinstance(runs, list) or len(runs) > RUNS_KEPT_MAX:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from bridge.spark.claims.judge import Finish, OnRewind, Refuse, Take
-from bridge.spark.claims.look import MISSING
-from bridge.spark.claims.records import Claim, Record, format_record
+from bridge.spark.claims.judge import FinishClaim, OnRewind, WriteClaim, WriteRefusal
+from bridge.spark.claims.look import MISSING_VERSION
+from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import OUR_OWNER_VERSION
@@ -23,7 +23,7 @@ from zkconsumer.zk.znodes import format_offset
 
 
 @dataclass(frozen=True, slots=True)
-class Claimant:
+class ClaimContext:
     """Who claims.
 
     ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
@@ -45,26 +45,26 @@ class Claimant:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedClaimWrite:
     """What is to be written of a partition, and what the last look found of its nodes."""
 
-    decision: Take | Finish | Refuse
-    record: Record
+    decision: WriteClaim | FinishClaim | WriteRefusal
+    record: ClaimRecord
     record_version: int
     offset_version: int
     claimed_end: int | None
 
 
-def claim_ops(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) -> list[Op]:
+def claim_ops(by: ClaimContext, batch: int, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
     """The operations of one partition, which belong into one multi."""
     match planned.decision:
-        case Refuse():
+        case WriteRefusal():
             record = planned.record.with_refusal(batch)
-        case Finish():
+        case FinishClaim():
             assert planned.record.pending is not None, "only what was begun is finished"
             record = planned.record.with_claim(planned.record.pending)
-        case Take(first, end):
-            record = planned.record.with_claim(Claim(batch, first, end, by.owned[tp], by.wall_ms))
+        case WriteClaim(first, end):
+            record = planned.record.with_claim(BatchClaim(batch, first, end, by.owned[tp], by.wall_ms))
             return [
                 CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
                 write_op(paths.offset(by.group, tp), format_offset(end), planned.offset_version, by.acl),
@@ -73,24 +73,28 @@ def claim_ops(by: Claimant, batch: int, tp: TopicPartition, planned: Planned) ->
     return [record_op(by, tp, record, planned.record_version)]
 
 
-def record_op(by: Claimant, tp: TopicPartition, record: Record, version: int) -> Op:
+def record_op(by: ClaimContext, tp: TopicPartition, record: ClaimRecord, version: int) -> Op:
     """The write of a record."""
     return write_op(paths.claims_of_partition(by.group, by.query, tp), format_record(record), version, by.acl)
 
 
-def missing_parents(by: Claimant, planned: Mapping[TopicPartition, Planned], again: Collection[str]) -> list[Create]:
+def missing_parents(
+    by: ClaimContext, planned: Mapping[TopicPartition, PlannedClaimWrite], again: Collection[str]
+) -> list[Create]:
     """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
 
     Nothing, where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
     """
-    has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING}
-    without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING}
+    has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING_VERSION}
+    without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING_VERSION}
     creates = [
         Create(paths.claims_of_topic(by.group, by.query, topic), acl=by.acl)
         for topic in sorted(without_record - (has_record - set(again)))
     ]
     without_offset = {
-        tp.topic for tp, one in planned.items() if one.offset_version == MISSING and isinstance(one.decision, Take)
+        tp.topic
+        for tp, one in planned.items()
+        if one.offset_version == MISSING_VERSION and isinstance(one.decision, WriteClaim)
     }
     if without_offset:
         creates.append(Create(paths.offsets(by.group), acl=by.acl))
@@ -99,5 +103,5 @@ def missing_parents(by: Claimant, planned: Mapping[TopicPartition, Planned], aga
 
 
 def write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
-    """A write at the version that was read; ``MISSING``: the node is made."""
-    return CreateOp(path, data, acl=acl) if version == MISSING else SetOp(path, data, version)
+    """A write at the version that was read; ``MISSING_VERSION``: the node is made."""
+    return CreateOp(path, data, acl=acl) if version == MISSING_VERSION else SetOp(path, data, version)

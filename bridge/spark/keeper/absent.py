@@ -7,37 +7,37 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.spark.claims import Claimant, OnRewind
+from bridge.spark.claims import ClaimContext, OnRewind
 from bridge.spark.claims.in_kafka import replay_claims
 from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS
 from bridge.spark.keeper.running import run_blocking
-from bridge.spark.keeper.watching import ControlWatch, Sight
+from bridge.spark.keeper.watching import ControlSnapshot, ControlWatch
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.security import zk_security_of
 
 if TYPE_CHECKING:
-    from bridge.spark.keeper.opening import MakeStore
-    from bridge.spark.keeper.settings import KeeperSettings
-    from bridge.spark.membership import Claimed, Wanted
+    from bridge.spark.keeper.opening import StoreFactory
+    from bridge.spark.keeper.settings import MembershipProcessSettings
+    from bridge.spark.membership import ClaimResult, RangeToClaim
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress, TopicPartition
     from zkconsumer.zk.store import ZkStore
 
 CLOSE_MS = 1_500
 
 
-class Absent:
+class StandbySession:
     """``start`` first, ``close`` last."""
 
     def __init__(
         self,
-        settings: KeeperSettings,
+        settings: MembershipProcessSettings,
         clock: Clock,
-        make_store: MakeStore | None,
-        connect: Connect | None,
+        make_store: StoreFactory | None,
+        connect: ConnectionFactory | None,
         on_change: Callable[[], None],
     ) -> None:
         """Raises what the settings raise."""
@@ -58,25 +58,25 @@ class Absent:
         """End the session."""
         return self.store.close(CLOSE_MS)
 
-    def read_control(self) -> Sight:
+    def read_control(self) -> ControlSnapshot:
         """See ``ControlWatch``."""
         return self._watch.read(LOOKUP_TIMEOUT_MS)
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``WorldError``."""
+        """Where the brokers are now; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def replay_claims(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> dict[TopicPartition, ClaimResult]:
         """What a batch may read while its query is no member: what it claimed before.
 
-        Raises ``GroupMoves`` when that is not known before the move is over.
+        Raises ``GroupMigratingError`` when that is not known before the move is over.
         """
         session_id = self.store.session_id
         if session_id is None:
             raise ZkTimeoutException("there is no session with ZooKeeper at the moment")
-        by = Claimant(
+        by = ClaimContext(
             self._settings.group, query, self._settings.run, session_id, {}, None,
             OnRewind(self._settings.on_rewind), {}, self._security.acl, self._clock.wall_ms(),
         )  # fmt: skip

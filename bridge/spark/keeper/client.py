@@ -1,4 +1,5 @@
-"""``KeeperClient``: the ``GroupMembership`` of a query whose group is in ZooKeeper.  It starts the keeper and asks it.
+"""``MembershipProcessClient``: the ``GroupMembership`` of a query whose group is in ZooKeeper.  It starts the keeper
+and asks it.
 
 A keeper that was killed is noticed at the next call: another one is started, with the same member id, and asked again
 (every call may be made twice).  Its membership is a new one: the nodes of the old session stand until that expires,
@@ -18,10 +19,10 @@ from dataclasses import replace
 from typing import Any
 
 from bridge.spark.keeper import messages as msg
-from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.membership import Claimed, Ended, Holding, Stand, Wanted
+from bridge.spark.keeper.settings import MembershipProcessSettings
+from bridge.spark.membership import BatchAssignment, BatchEnd, ClaimResult, GroupOffset, RangeToClaim
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.errors import ConnectorClosed, ForkedError, UsageError, WorldError
+from zkconsumer.errors import ConnectorClosed, ForkedError, UnavailableError, UsageError
 from zkconsumer.runtime.from_config import make_consumer_id
 from zkconsumer.types import BrokerAddress, TopicPartition
 
@@ -35,7 +36,7 @@ CALL_MS = 15_000
 CLAIM_MS = 45_000
 """A claim waits for the share of a membership that has just begun: for the session of the one before to expire."""
 
-KAFKA_MS = 30_000
+COORDINATOR_MS = 30_000
 """More, where the group's coordinator is asked as well: a group may move there at any time."""
 
 CLOSE_MS = 25_000
@@ -47,13 +48,13 @@ READ_BYTES = 1 << 16
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class KeeperClient:
+class MembershipProcessClient:
     """See ``GroupMembership``.  Nothing is started before the first call (or ``start``); one thread, one process."""
 
-    def __init__(self, settings: KeeperSettings, *, clock: Clock = SYSTEM_CLOCK, python: str = "") -> None:
+    def __init__(self, settings: MembershipProcessSettings, *, clock: Clock = SYSTEM_CLOCK, python: str = "") -> None:
         """``settings.consumer_id`` and ``run`` may be empty: then they are made, and all keepers have the same.
 
-        Raises what ``KeeperSettings.config`` raises.
+        Raises what ``MembershipProcessSettings.config`` raises.
         """
         config = settings.config()
         member = settings.consumer_id or make_consumer_id(config.group_id, config.consumer_id, clock)
@@ -61,10 +62,10 @@ class KeeperClient:
         self._clock = clock
         self._python = python or sys.executable
         self._pid = os.getpid()
-        self._process: _Process | None = None
+        self._process: _ChildProcess | None = None
         self._started_ms: list[int] = []
         self._is_closed = False
-        self._start_ms = START_MS + config.zookeeper_connection_timeout_ms + KAFKA_MS
+        self._start_ms = START_MS + config.zookeeper_connection_timeout_ms + COORDINATOR_MS
         self._start_ms += settings.takeover_wait_ms if settings.is_takeover else 0
 
     def start(self) -> None:
@@ -73,25 +74,25 @@ class KeeperClient:
 
     # --- GroupMembership ----------------------------------------------------------------------------------------
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int) -> BatchAssignment:
         args = {"ended": msg.encode_batch_ends(ended), "wait_ms": wait_ms}
-        return msg.decode_batch_assignment(self._ask("begin_batch", args, CALL_MS + KAFKA_MS + wait_ms))
+        return msg.decode_batch_assignment(self._ask("begin_batch", args, CALL_MS + COORDINATOR_MS + wait_ms))
 
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
         self._ask("planned", {"partitions": msg.encode_partitions(partitions)}, CALL_MS)
 
-    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, Stand]:
+    def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         args = {"partitions": msg.encode_partitions(partitions), "query": query}
-        return msg.decode_group_offsets(self._ask("stands", args, CALL_MS + KAFKA_MS))
+        return msg.decode_group_offsets(self._ask("stands", args, CALL_MS + COORDINATOR_MS))
 
     def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted]
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
+    ) -> dict[TopicPartition, ClaimResult]:
         args = {"query": query, "batch": batch, "ranges": msg.encode_ranges_to_claim(ranges)}
-        return msg.decode_claim_results(self._ask("claim", args, CLAIM_MS + KAFKA_MS))
+        return msg.decode_claim_results(self._ask("claim", args, CLAIM_MS + COORDINATOR_MS))
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        return msg.decode_reasons(self._ask("seek", {"offsets": msg.encode_offsets(offsets)}, CALL_MS + KAFKA_MS))
+        return msg.decode_reasons(self._ask("seek", {"offsets": msg.encode_offsets(offsets)}, CALL_MS + COORDINATOR_MS))
 
     def brokers(self) -> list[BrokerAddress]:
         return msg.decode_brokers(self._ask("brokers", {}, CALL_MS))
@@ -109,12 +110,12 @@ class KeeperClient:
             return
         try:
             process.ask("close", {}, CLOSE_MS, self._clock)
-        except (WorldError, _Died):
+        except (UnavailableError, _ProcessEnded):
             log.warning("keeper-close-incomplete group=%s: its nodes end with its session", self.settings.group)
         finally:
             process.end()
 
-    def __enter__(self) -> KeeperClient:
+    def __enter__(self) -> MembershipProcessClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -136,25 +137,25 @@ class KeeperClient:
             process = self._running_process()
             try:
                 return process.ask(name, args, within_ms, self._clock)
-            except _Died as died:
+            except _ProcessEnded as died:
                 self._process_ended(died)
 
-    def _running_process(self) -> _Process:
+    def _running_process(self) -> _ChildProcess:
         while self._process is None:
             now_ms = self._clock.now_ms()
             self._started_ms = [at_ms for at_ms in self._started_ms if now_ms - at_ms < RESTARTS_WITHIN_MS]
             if len(self._started_ms) > RESTARTS_MAX:
-                raise WorldError(
+                raise UnavailableError(
                     f"the keeper of group {self.settings.group} ended {len(self._started_ms)} times within "
                     f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with keeper[{self.settings.group}] "
                     "on the driver's standard error say why (a process that is killed says nothing: look at the "
                     "memory of the driver's machine)"
                 )
             self._started_ms.append(now_ms)
-            process = _Process(self._python)
+            process = _ChildProcess(self._python)
             try:
                 process.ask("hello", self.settings.to_json(), self._start_ms, self._clock)
-            except _Died as died:
+            except _ProcessEnded as died:
                 process.end()
                 log.warning("keeper-ended group=%s code=%s: before it joined", self.settings.group, died.code)
                 continue
@@ -164,7 +165,7 @@ class KeeperClient:
             self._process = process
         return self._process
 
-    def _process_ended(self, died: _Died) -> None:
+    def _process_ended(self, died: _ProcessEnded) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.end()
@@ -174,7 +175,7 @@ class KeeperClient:
         )  # fmt: skip
 
 
-class _Died(Exception):
+class _ProcessEnded(Exception):
     """The keeper ended; ``code`` as of ``subprocess``, None when it was stuck and is killed."""
 
     def __init__(self, code: int | None) -> None:
@@ -182,7 +183,7 @@ class _Died(Exception):
         self.code = code
 
 
-class _Process:
+class _ChildProcess:
     """One keeper process and the pipes to it."""
 
     def __init__(self, python: str) -> None:
@@ -213,15 +214,17 @@ class _Process:
         return self._popen.pid
 
     def ask(self, name: str, args: dict[str, Any], within_ms: int, clock: Clock) -> Any:
-        """Raises ``_Died``, the error of the answer, and ``WorldError`` for a keeper that is stuck, which is killed."""
+        """Raises ``_ProcessEnded``, the error of the answer, and ``UnavailableError`` for a keeper that is stuck, which
+        is killed.
+        """
         self._asked += 1
         until_ms = clock.now_ms() + within_ms + GRACE_MS
-        self._write(msg.encode(msg.Call(self._asked, name, within_ms, args)), until_ms, clock)
+        self._write(msg.encode(msg.ProcessRequest(self._asked, name, within_ms, args)), until_ms, clock)
         while True:
             answer = msg.decode_process_response(self._line(until_ms, clock))
             if answer.request_id == self._asked:
                 break
-        if isinstance(answer, msg.Failed):
+        if isinstance(answer, msg.ProcessErrorResponse):
             raise answer.error()
         return answer.result
 
@@ -261,14 +264,14 @@ class _Process:
         poll.register(fd, what)
         if not poll.poll(max(0, until_ms - clock.now_ms())):
             self._popen.kill()
-            raise WorldError(
+            raise UnavailableError(
                 f"the keeper (process {self.pid}) did not answer within its deadline and was killed; the next call "
                 "starts another one"
             )
 
-    def _died(self) -> _Died:
+    def _died(self) -> _ProcessEnded:
         try:
-            return _Died(self._popen.wait(GRACE_MS / 1000))
+            return _ProcessEnded(self._popen.wait(GRACE_MS / 1000))
         except subprocess.TimeoutExpired:
             self._popen.kill()
-            return _Died(None)
+            return _ProcessEnded(None)

@@ -5,9 +5,9 @@ r"""A query's keeper while its group moves: the side that has the authority, or 
                                        (1) copy: fencing   dual: planned
 
 The worker leaves a side when what is being planned is planned, what is planned is claimed, and (``afterBatch``) what is
-read has ended; for ``FINISH_MS`` at most, because others wait for us to go.  Meanwhile the query's calls go to that
-side.  Between two sides they are told ``GroupMoves``, which ends no query, for ``MOVE_MS_MAX`` at most; only a claim is
-answered, from its record.
+read has ended; for ``FINISH_BATCH_TIMEOUT_MS`` at most, because others wait for us to go.  Meanwhile the query's calls
+go to that side.  Between two sides they are told ``GroupMigratingError``, which ends no query, for
+``MIGRATION_TIMEOUT_MS`` at most; only a claim is answered, from its record.
 
 The side that is entered begins where the stores stand: both hold every offset when the authority moves.
 """
@@ -20,58 +20,58 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bridge.spark.keeper.metrics import MetricsServer, render_prometheus
-from bridge.spark.keeper.place import Where
-from bridge.spark.keeper.settings import LISTEN_NOWHERE
-from bridge.spark.keeper.whereabouts import FINISH_MS, TICK_MS, Whereabouts
-from bridge.spark.membership import CommitMode, Holding
+from bridge.spark.keeper.place import TargetGroup
+from bridge.spark.keeper.settings import NO_METRICS_ADDRESS
+from bridge.spark.keeper.whereabouts import FINISH_BATCH_TIMEOUT_MS, TICK_MS, MembershipSwitcher
+from bridge.spark.membership import BatchAssignment, CommitMode
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.threads import Worker, spawn
-from zkconsumer.errors import ConnectorClosed, GroupMoves, MigrationError, ZkConsumerError
+from zkconsumer.base.threads import WorkerThread, spawn
+from zkconsumer.errors import ConnectorClosed, GroupMigratingError, MigrationError, ZkConsumerError
 
 if TYPE_CHECKING:
-    from bridge.spark.keeper.opening import MakeStore
-    from bridge.spark.keeper.settings import KeeperSettings
-    from bridge.spark.keeper.side import Side
-    from bridge.spark.membership import Claimed, Ended, Stand, Wanted
-    from zkconsumer.kafka.connection import Connect
+    from bridge.spark.keeper.opening import StoreFactory
+    from bridge.spark.keeper.settings import MembershipProcessSettings
+    from bridge.spark.keeper.side import BatchMembership
+    from bridge.spark.membership import BatchEnd, ClaimResult, GroupOffset, RangeToClaim
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 T = TypeVar("T")
 
-STILL_MS, STILL_MS_MAX = 500, 2_000
+MIGRATION_WAIT_MS, MIGRATION_WAIT_MAX_MS = 500, 2_000
 """How long a call waits for the move, so that a query that has nothing to do asks less often, and still hears of it."""
 
-MOVE_MS_MAX = 24 * 3_600_000
+MIGRATION_TIMEOUT_MS = 24 * 3_600_000
 """How long a query stands still: a night and a day, and then it ends and says so."""
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Following(Whereabouts):
+class QueryMembership(MembershipSwitcher):
     """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
 
     def __init__(
         self,
-        settings: KeeperSettings,
+        settings: MembershipProcessSettings,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        make_store: MakeStore | None = None,
-        connect: Connect | None = None,
+        make_store: StoreFactory | None = None,
+        connect: ConnectionFactory | None = None,
     ) -> None:
         """Raises what the settings raise."""
-        super().__init__(replace(settings, metrics_listen=LISTEN_NOWHERE), clock, make_store, connect)
+        super().__init__(replace(settings, metrics_listen=NO_METRICS_ADDRESS), clock, make_store, connect)
         self._listen = settings.metrics_listen
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._metrics: MetricsServer | None = None
 
     def open(self) -> None:
         """Become a member of whichever group has the authority, or wait for it; raises what stands in the way."""
-        if self._listen != LISTEN_NOWHERE:
+        if self._listen != NO_METRICS_ADDRESS:
             self._metrics = MetricsServer(self._listen, self._rendered, self._died)
             log.info("keeper-metrics listen=%s port=%d", self._listen, self._metrics.port)
         self._standby.start()
         self._read_control()
-        if (wanted := self._target.group) is not Where.NONE:
+        if (wanted := self._target.group) is not TargetGroup.NONE:
             try:
                 self._enter(wanted)
             except ZkConsumerError:
@@ -97,9 +97,9 @@ class Following(Whereabouts):
         """End the sessions and every thread: the quickest way out."""
         return self._end(lambda side: side.abandon())
 
-    def _end(self, end: Callable[[Side], bool]) -> bool:
+    def _end(self, end: Callable[[BatchMembership], bool]) -> bool:
         self.stop_waiting()
-        stopped = self._worker is None or self._worker.stop(FINISH_MS)
+        stopped = self._worker is None or self._worker.stop(FINISH_BATCH_TIMEOUT_MS)
         with self._call_lock:
             side, self._membership = self._membership, None
             clean = side is None or end(side)
@@ -110,7 +110,7 @@ class Following(Whereabouts):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
         with self._call_lock:
             self._awaits_claim = False
             if self._membership is not None and self._is_leaving:
@@ -122,7 +122,7 @@ class Following(Whereabouts):
             elif self._membership is not None and self._failure is None:
                 return self._begin_batch_in(ended, wait_ms, until_ms)
         began_ms = self._clock.now_ms()
-        until_ready_ms = min(began_ms + min(max(wait_ms, STILL_MS), STILL_MS_MAX), until_ms)
+        until_ready_ms = min(began_ms + min(max(wait_ms, MIGRATION_WAIT_MS), MIGRATION_WAIT_MAX_MS), until_ms)
         while not self._is_ready:
             if self._clock.now_ms() >= until_ready_ms or self._query_gone.wait(TICK_MS / 1000):
                 raise self._migrating_error()
@@ -131,7 +131,7 @@ class Following(Whereabouts):
                 raise self._migrating_error()
             return self._begin_batch_in(ended, max(0, wait_ms - (self._clock.now_ms() - began_ms)), until_ms)
 
-    def _begin_batch_in(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+    def _begin_batch_in(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
         side = self._membership
         assert side is not None, "it was looked at"
         holding = self._translate_errors(lambda: side.begin_batch(ended, wait_ms, until_ms))
@@ -149,16 +149,18 @@ class Following(Whereabouts):
                 self._awaits_claim = bool(partitions) and self._settings.mode is CommitMode.CLAIM
             self._is_planning = False
 
-    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
         return self._call_membership(lambda side: side.stands(partitions, query, until_ms))
 
     def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> dict[TopicPartition, ClaimResult]:
         with self._call_lock:
             try:
                 return self._call_membership(lambda side: side.claim(query, batch, ranges, until_ms))
-            except GroupMoves:
+            except GroupMigratingError:
                 return self._standby.replay_claims(query, batch, ranges, until_ms)
             finally:
                 self._awaits_claim = False
@@ -169,7 +171,7 @@ class Following(Whereabouts):
     def brokers(self) -> list[BrokerAddress]:
         try:
             return self._call_membership(lambda side: side.brokers())
-        except GroupMoves:
+        except GroupMigratingError:
             return self._standby.brokers()
 
     def observe(self) -> dict[str, int]:
@@ -177,7 +179,10 @@ class Following(Whereabouts):
         side, found = self._membership, dict(self._previous_counters)
         for name, number in ({} if side is None else side.observe()).items():
             found[name] = found.get(name, 0) + number
-        gauges = {"in_kafka": int(self._current_group is Where.KAFKA), "waits_for_move": int(self._membership is None)}
+        gauges = {
+            "in_kafka": int(self._current_group is TargetGroup.KAFKA),
+            "waits_for_move": int(self._membership is None),
+        }
         return found | gauges | {"moves": self._switches}
 
     # --- asking a side ------------------------------------------------------------------------------------------
@@ -186,7 +191,7 @@ class Following(Whereabouts):
     def _is_ready(self) -> bool:
         return (self._membership is not None and not self._is_leaving) or self._failure is not None
 
-    def _call_membership(self, ask: Callable[[Side], T]) -> T:
+    def _call_membership(self, ask: Callable[[BatchMembership], T]) -> T:
         with self._call_lock:
             side = self._membership
             if side is None or self._failure is not None:
@@ -194,7 +199,7 @@ class Following(Whereabouts):
             return self._translate_errors(lambda: ask(side))
 
     def _translate_errors(self, ask: Callable[[], T]) -> T:
-        """What a side answers; an error of it that comes from the move is ``GroupMoves``."""
+        """What a side answers; an error of it that comes from the move is ``GroupMigratingError``."""
         try:
             return ask()
         except ConnectorClosed:
@@ -212,12 +217,13 @@ class Following(Whereabouts):
             return ConnectorClosed("the query's keeper is leaving the group")
         group = self._settings.group
         words = f"group {group} is on the move, and nobody reads meanwhile: {self._wait_message()}"
-        if self._clock.now_ms() - self._since_ms > MOVE_MS_MAX:
+        if self._clock.now_ms() - self._since_ms > MIGRATION_TIMEOUT_MS:
             return MigrationError(
-                f"{words}. The query waited for {MOVE_MS_MAX // 3_600_000} hours: finish the migration or take it back "
+                f"{words}. The query waited for {MIGRATION_TIMEOUT_MS // 3_600_000} hours: finish the migration or "
+                "take it back "
                 f"(zkconsumer migrate status {group} says how), and start the query again; it goes on where it stands"
             )
-        return GroupMoves(words)
+        return GroupMigratingError(words)
 
     def _rendered(self) -> str:
         return render_prometheus(self._settings.group, self._settings.consumer_id, self.observe())

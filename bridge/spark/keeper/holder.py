@@ -1,4 +1,4 @@
-"""``LendingHolder``: what a keeper does with the partitions of its membership, which is to lend them to batches.
+"""``BatchLeaseProcessor``: what a keeper does with the partitions of its membership, which is to lend them to batches.
 
 Everything but what is marked runs on the membership's thread.  Whoever waits for a change waits on ``changed``.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from bridge.spark.keeper.lending import Lending
-from bridge.spark.membership import Ended, Held
+from bridge.spark.keeper.lending import BatchLeases
+from bridge.spark.membership import BatchEnd, LeasedPartition
 from zkconsumer.base.lease import Lease
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.runtime.holder import Inbox
+from zkconsumer.runtime.holder import MembershipEventLoop
 from zkconsumer.types import TopicPartition
 
 
-class LendingHolder:
+class BatchLeaseProcessor:
     """A ``Holder`` without streams or fetchers."""
 
-    def __init__(self, lending: Lending, lease: Lease, inbox: Inbox) -> None:
+    def __init__(self, lending: BatchLeases, lease: Lease, inbox: MembershipEventLoop) -> None:
         self.leases = lending
         self.changed = threading.Condition()
         self.is_ended = False
@@ -37,14 +37,14 @@ class LendingHolder:
     def drain(self, command: do.Drain) -> None:
         self._post_drained(self.leases.drain(command.partitions))
 
-    def force_drain(self, command: do.GiveUpDrain) -> None:
+    def force_drain(self, command: do.ForceDrain) -> None:
         self._post_drained(self.leases.abandon_drain(command.partitions))
 
-    def drop_partitions(self, command: do.Drop) -> None:
+    def drop_partitions(self, command: do.DropPartitions) -> None:
         self.leases.drop(command.partitions)
         self.notify()
 
-    def move_to_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveToThread) -> None:
         for tp, thread in command.threads.items():
             self.leases.change_thread(tp, thread, command.epochs[tp])
         self.notify()
@@ -55,13 +55,13 @@ class LendingHolder:
 
     # --- what the query says ------------------------------------------------------------------------------------
 
-    def end_batch(self, ended: Mapping[TopicPartition, Ended]) -> dict[TopicPartition, int]:
+    def end_batch(self, ended: Mapping[TopicPartition, BatchEnd]) -> dict[TopicPartition, int]:
         """The batch before is over; gives back what is to be written of what stays ours."""
         to_write, rested = self.leases.end_batch(ended)
         self._post_drained(rested)
         return to_write
 
-    def lease_all(self) -> dict[TopicPartition, Held]:
+    def lease_all(self) -> dict[TopicPartition, LeasedPartition]:
         return self.leases.lease_all() if self._lease.is_valid and not self.is_ended else {}
 
     def keep_planned(self, partitions: Collection[TopicPartition]) -> None:

@@ -12,37 +12,43 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bridge.client.events import Offset
 from bridge.client.generation import MemberState
-from bridge.spark.claims import Claimant, ClaimReport, OnRewind
-from bridge.spark.claims.in_kafka import Committed, begin_claims, claimed_ends, commit_metadata, settle_claims
-from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
-from bridge.spark.keeper.running import ANSWER_RESERVE_MS, LEAST_MS, run_blocking
-from bridge.spark.keeper.side import NOT_HELD, Side
+from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind
+from bridge.spark.claims.in_kafka import (
+    KafkaCommittedOffset,
+    begin_claims,
+    claimed_ends,
+    commit_metadata,
+    settle_claims,
+)
+from bridge.spark.keeper.opening_in_kafka import CoordinatorMembershipSetup, MigrationProtocols
+from bridge.spark.keeper.running import ANSWER_RESERVE_MS, STEP_TIMEOUT_MIN_MS, run_blocking
+from bridge.spark.keeper.side import NOT_OWNED_MESSAGE, BatchMembership
 from bridge.spark.keeper.takeover import not_exclusive_error
 from bridge.spark.keeper.turns import WRITE_RESERVE_MS
-from bridge.spark.membership import NO_OFFSET, CommitMode, Holding, Stand, Wanted
+from bridge.spark.membership import NO_OFFSET, BatchAssignment, CommitMode, GroupOffset, RangeToClaim
 from zkconsumer.base.clock import Clock
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.procedures import Procedure
 
 if TYPE_CHECKING:
-    from bridge.spark.keeper.settings import KeeperSettings
+    from bridge.spark.keeper.settings import MembershipProcessSettings
 
 T = TypeVar("T")
 
-EMPTY_SHARE_MS = 10_000
+EMPTY_ASSIGNMENT_MS = 10_000
 """How long a share that is empty is not taken for the whole one: members hear of who joined by their heartbeats (3 s),
 and may take 5 s to come to rest."""
 
 
-class KafkaSide(Side):
+class CoordinatorBatchMembership(BatchMembership):
     """A member of a coordinator's group.  ``control_version``: that of the control znode, for every write."""
 
     authority = "the coordinator"
 
     def __init__(
         self,
-        settings: KeeperSettings,
-        opened: OpenedInKafka,
+        settings: MembershipProcessSettings,
+        opened: CoordinatorMembershipSetup,
         clock: Clock,
         control_version: Callable[[], int | None],
     ) -> None:
@@ -54,13 +60,13 @@ class KafkaSide(Side):
         self._empty_since_ms: int | None = None
         """Since when it is in a generation that gives it nothing."""
 
-    def update_protocols(self, guest: Offer | None) -> None:
+    def update_protocols(self, guest: MigrationProtocols | None) -> None:
         """What the members offer now is offered here too, if that is news."""
         if guest is not None and guest != self._coordinator_setup.offered_protocols:
             self._coordinator_setup.update_protocols(guest)
 
     def open(self) -> None:
-        """Become a member; raises what ``OpenedInKafka.join`` raises."""
+        """Become a member; raises what ``CoordinatorMembershipSetup.join`` raises."""
         self._coordinator_setup.join(self._calls.pause)
 
     def leave(self) -> bool:
@@ -80,7 +86,9 @@ class KafkaSide(Side):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
         self._check()
         wanted = list(partitions)
         ends: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
@@ -89,7 +97,7 @@ class KafkaSide(Side):
             look = partial(claimed_ends, self._coordinator_setup.group, query, wanted)
             ends = self._calls.retry(lambda: self._run(look(), until_ms), until_ms)
         found = self._committed(wanted, until_ms)
-        return {tp: Stand(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
+        return {tp: GroupOffset(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
 
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
@@ -103,7 +111,7 @@ class KafkaSide(Side):
         not_written = self._membership.commit(wanted, left_ms) if wanted else {}
         placed = {tp: offset for tp, offset in wanted.items() if tp not in not_written}
         self._calls.on_event_loop(lambda: self._offsets_written(placed, held), until_ms)
-        refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+        refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
         return refused | {tp: str(why) for tp, why in not_written.items()}
 
     # --- steps --------------------------------------------------------------------------------------------------
@@ -123,14 +131,16 @@ class KafkaSide(Side):
         now_ms = self._clock.now_ms()
         if self._empty_since_ms is None:
             self._empty_since_ms = now_ms
-        return now_ms - self._empty_since_ms >= EMPTY_SHARE_MS
+        return now_ms - self._empty_since_ms >= EMPTY_ASSIGNMENT_MS
 
-    def _lease(self) -> Holding:
+    def _lease(self) -> BatchAssignment:
         counts = self._membership.machine.subscriptions.partition_counts()
         topics = {topic: count or 0 for topic, count in sorted(counts.items())}
-        return Holding(self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics)
+        return BatchAssignment(
+            self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics
+        )
 
-    def _check_assignment(self, holding: Holding) -> None:
+    def _check_assignment(self, holding: BatchAssignment) -> None:
         """Whoever takes a whole group over has all of it, or somebody else is there."""
         missing = sum(holding.partition_counts.values()) - len(holding.partitions)
         if self._settings.is_takeover and holding.is_complete and missing > 0:
@@ -139,20 +149,32 @@ class KafkaSide(Side):
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """Nothing: Kafka took them before they counted."""
 
-    def _write_claims(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
+    def _write_claims(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> ClaimReport:
         """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim
         that was begun and is not settled, the next life could not tell whether others have read it."""
         held = self._calls.on_event_loop(lambda: self._leases.begin_claim(ranges), until_ms)
         taken: dict[TopicPartition, int] = {}
         try:
             committed = self._committed(list(ranges), until_ms)
-            claimant = Claimant(
-                self._coordinator_setup.group, query, self._settings.run, self._calls.session_id(), held, self._control_version(),
-                OnRewind(self._settings.on_rewind), {}, self._coordinator_setup.security.acl, self._clock.wall_ms(),
-            )  # fmt: skip
+            claimant = ClaimContext(
+                self._coordinator_setup.group,
+                query,
+                self._settings.run,
+                self._calls.session_id(),
+                held,
+                self._control_version(),
+                OnRewind(self._settings.on_rewind),
+                {},
+                self._coordinator_setup.security.acl,
+                self._clock.wall_ms(),
+            )
             report, begun, runs_version = self._run(begin_claims(claimant, batch, ranges, committed), until_ms)
             if begun:
-                offsets = {tp: Offset(one.claim.end, -1, commit_metadata(query, one.claim)) for tp, one in begun.items()}
+                offsets = {
+                    tp: Offset(one.claim.end, -1, commit_metadata(query, one.claim)) for tp, one in begun.items()
+                }
                 is_held = lambda tp: self._leases.has(tp, held[tp])  # noqa: E731
                 refused, silent = self._membership.commit_once(offsets, is_held, self._commit_timeout_ms(until_ms))
                 taken = {
@@ -172,14 +194,17 @@ class KafkaSide(Side):
         for tp, offset in offsets.items():
             self._leases.set_group_offset(tp, held[tp], offset)
 
-    def _committed(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, Committed]:
+    def _committed(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, KafkaCommittedOffset]:
         if not partitions:
             return {}
         found = self._membership.committed(partitions, self._commit_timeout_ms(until_ms))
-        return {tp: Committed(None) if at is None else Committed(at.offset, at.metadata) for tp, at in found.items()}
+        return {
+            tp: KafkaCommittedOffset(None) if at is None else KafkaCommittedOffset(at.offset, at.metadata)
+            for tp, at in found.items()
+        }
 
     def _commit_timeout_ms(self, until_ms: int) -> int:
-        return max(LEAST_MS, self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
+        return max(STEP_TIMEOUT_MIN_MS, self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
 
     def _run(self, procedure: Procedure[T], until_ms: int) -> T:
         return run_blocking(self._coordinator_setup.store, self._calls.session_id(), procedure, until_ms, self._clock)

@@ -19,16 +19,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.spark.membership import Ended, Held
+from bridge.spark.membership import BatchEnd, LeasedPartition
 from zkconsumer.types import TopicPartition
 
-NOWHERE = -1
+UNSET_POSITION = -1
 
-Positions: TypeAlias = "dict[TopicPartition, int]"
+DrainedPositions: TypeAlias = "dict[TopicPartition, int]"
 
 
 @dataclass(slots=True)
-class _Owned:
+class _OwnedPartition:
     """``offset``: where the group stood when this epoch began, or was put since; ``position``: where it stands as
     far as we know.
 
@@ -48,19 +48,19 @@ class _Owned:
     is_reported: bool = False
 
 
-class Lending:
+class BatchLeases:
     """Every method that may bring partitions to rest gives their positions back, each only once."""
 
-    def __init__(self, *, waits: bool) -> None:
-        self.waits_for_batch = waits
-        self._owned: dict[TopicPartition, _Owned] = {}
+    def __init__(self, *, waits_for_batch: bool) -> None:
+        self.waits_for_batch = waits_for_batch
+        self._owned: dict[TopicPartition, _OwnedPartition] = {}
         self._is_query_ended = False
 
     # --- what the group says ------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, thread: str, epoch: int, offset: int) -> None:
         """It is ours from here on."""
-        self._owned[tp] = _Owned(thread, epoch, offset, max(offset, NOWHERE))
+        self._owned[tp] = _OwnedPartition(thread, epoch, offset, max(offset, UNSET_POSITION))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Others wait for these, or another thread of ours does."""
@@ -84,11 +84,11 @@ class Lending:
         """It stays ours under another thread.  A batch that was given up on goes on with it."""
         old = self._owned[tp]
         epochs = {*old.epochs, old.epoch}
-        self._owned[tp] = _Owned(thread, epoch, old.position, old.position, epochs, is_leased=old.is_leased)
+        self._owned[tp] = _OwnedPartition(thread, epoch, old.position, old.position, epochs, is_leased=old.is_leased)
 
     # --- what the query says ------------------------------------------------------------------------------------
 
-    def end_batch(self, ended: Mapping[TopicPartition, Ended]) -> tuple[Positions, Positions]:
+    def end_batch(self, ended: Mapping[TopicPartition, BatchEnd]) -> tuple[DrainedPositions, DrainedPositions]:
         """The batch before is over: what is to be written now, and what is at rest with its end.
 
         An end counts only under the ownership under which the batch read; nothing is lent any more.
@@ -104,12 +104,12 @@ class Lending:
         to_write = {tp: self._owned[tp].position for tp in counts if not self._owned[tp].is_draining}
         return to_write, self._newly_drained()
 
-    def lease_all(self) -> dict[TopicPartition, Held]:
+    def lease_all(self) -> dict[TopicPartition, LeasedPartition]:
         """Everything that nobody waits for, to the batch that is planned now."""
         free = {tp: owned for tp, owned in self._owned.items() if not owned.is_draining}
         for owned in free.values():
             owned.is_leased = True
-        return {tp: Held(owned.epoch, owned.offset) for tp, owned in sorted(free.items())}
+        return {tp: LeasedPartition(owned.epoch, owned.offset) for tp, owned in sorted(free.items())}
 
     def keep_planned(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The new batch does without the others."""
@@ -169,7 +169,9 @@ class Lending:
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Where the group stands in what is ours, as far as we know."""
-        return {tp: owned.position for tp, owned in self._owned.items() if not owned.is_draining and owned.position >= 0}
+        return {
+            tp: owned.position for tp, owned in self._owned.items() if not owned.is_draining and owned.position >= 0
+        }
 
     @property
     def leased(self) -> set[TopicPartition]:
@@ -188,7 +190,9 @@ class Lending:
         """What leaves and nobody works on, and was not told yet."""
         rested: dict[TopicPartition, int] = {}
         for tp, owned in sorted(self._owned.items()):
-            is_waited_for = self.waits_for_batch and owned.is_leased and not (owned.is_drain_abandoned or self._is_query_ended)
+            is_waited_for = (
+                self.waits_for_batch and owned.is_leased and not (owned.is_drain_abandoned or self._is_query_ended)
+            )
             if owned.is_draining and not owned.is_reported and not owned.claims_in_progress and not is_waited_for:
                 owned.is_reported = True
                 rested[tp] = owned.position

@@ -4,7 +4,7 @@
     <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "words": "..."}
 
 Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the keeper's deadline;
-the caller waits somewhat longer.  Both ends are of one release, so whatever cannot be read is a ``Bug``.
+the caller waits somewhat longer.  Both ends are of one release, so whatever cannot be read is a ``InternalError``.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bridge.spark.membership import Claimed, Ended, Held, Holding, Refused, Stand, Taken, Wanted
+from bridge.spark.membership import (
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    ClaimResult,
+    GroupOffset,
+    LeasedPartition,
+    RangeToClaim,
+)
 from zkconsumer import errors
-from zkconsumer.errors import Bug, ZkConsumerError
+from zkconsumer.errors import InternalError, ZkConsumerError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """Of one message: some hundred thousand partitions."""
 
-CALLS = ("hello", "begin_batch", "planned", "stands", "claim", "seek", "brokers", "observe", "close")
+REQUEST_NAMES = ("hello", "begin_batch", "planned", "stands", "claim", "seek", "brokers", "observe", "close")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProcessRequest:
     """A question."""
 
     request_id: int
@@ -38,7 +47,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ProcessResponse:
     """Its answer."""
 
     request_id: int
@@ -46,7 +55,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ProcessErrorResponse:
     """It was not answered: ``kind`` names a class of ``zkconsumer.errors``."""
 
     request_id: int
@@ -54,56 +63,62 @@ class Failed:
     message: str
 
     @classmethod
-    def of(cls, number: int, error: ZkConsumerError) -> Failed:
+    def of(cls, number: int, error: ZkConsumerError) -> ProcessErrorResponse:
         return cls(number, type(error).__name__, str(error) or type(error).__name__)
 
     def error(self) -> ZkConsumerError:
         """The same error on this side; of its family, where its class needs more than words."""
         kind = getattr(errors, self.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, ZkConsumerError)):
-            return Bug(f"{self.kind}: {self.message}")
+            return InternalError(f"{self.kind}: {self.message}")
         if kind.__init__ is not ZkConsumerError.__init__:
-            kind = next(base for base in kind.__mro__ if base in FAMILIES)
+            kind = next(base for base in kind.__mro__ if base in ERROR_FAMILIES)
         return kind(self.message)
 
 
-FAMILIES = (errors.UsageError, errors.PeerError, errors.WorldError, errors.MigrationError, errors.Bug)
+ERROR_FAMILIES = (
+    errors.UsageError,
+    errors.PeerError,
+    errors.UnavailableError,
+    errors.MigrationError,
+    errors.InternalError,
+)
 
 
 # --- lines ------------------------------------------------------------------------------------------------------
 
 
-def encode(message: Call | Done | Failed) -> bytes:
+def encode(message: ProcessRequest | ProcessResponse | ProcessErrorResponse) -> bytes:
     """One line, with its end."""
     match message:
-        case Call(number, name, within_ms, args):
+        case ProcessRequest(number, name, within_ms, args):
             found: dict[str, Any] = {"id": number, "call": name, "within_ms": within_ms, "args": args}
-        case Done(number, result):
+        case ProcessResponse(number, result):
             found = {"id": number, "done": result}
-        case Failed(number, kind, words):
+        case ProcessErrorResponse(number, kind, words):
             found = {"id": number, "failed": kind, "words": words}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
-def decode_process_request(line: bytes) -> Call:
-    """Raises ``Bug``."""
+def decode_process_request(line: bytes) -> ProcessRequest:
+    """Raises ``InternalError``."""
     found = _object(line)
-    if found.keys() != {"id", "call", "within_ms", "args"} or found["call"] not in CALLS:
+    if found.keys() != {"id", "call", "within_ms", "args"} or found["call"] not in REQUEST_NAMES:
         raise _unreadable(line)
     number, within_ms, args = found["id"], found["within_ms"], found["args"]
     if not (_is_number(number) and _is_number(within_ms) and isinstance(args, dict)):
         raise _unreadable(line)
-    return Call(number, found["call"], within_ms, args)
+    return ProcessRequest(number, found["call"], within_ms, args)
 
 
-def decode_process_response(line: bytes) -> Done | Failed:
-    """Raises ``Bug``."""
+def decode_process_response(line: bytes) -> ProcessResponse | ProcessErrorResponse:
+    """Raises ``InternalError``."""
     found = _object(line)
     match found:
         case {"id": int(number), "done": result} if len(found) == 2:
-            return Done(number, result)
+            return ProcessResponse(number, result)
         case {"id": int(number), "failed": str(kind), "words": str(words)} if len(found) == 3:
-            return Failed(number, kind, words)
+            return ProcessErrorResponse(number, kind, words)
         case _:
             raise _unreadable(line)
 
@@ -118,9 +133,9 @@ def _object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _unreadable(line: bytes) -> Bug:
+def _unreadable(line: bytes) -> InternalError:
     """How long it is and nothing of what it says: there may be a password in it."""
-    return Bug(f"a message of {len(line)} bytes between a query and its keeper cannot be read")
+    return InternalError(f"a message of {len(line)} bytes between a query and its keeper cannot be read")
 
 
 def _is_number(value: object) -> bool:
@@ -139,7 +154,7 @@ def encode_by_topic(values: Mapping[TopicPartition, T], write: Callable[[T], Any
 
 
 def decode_by_topic(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition, T]:
-    """Raises ``Bug`` when that is not topic -> partition -> value."""
+    """Raises ``InternalError`` when that is not topic -> partition -> value."""
     try:
         return {
             TopicPartition(topic, int(number)): read(value)
@@ -147,7 +162,7 @@ def decode_by_topic(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition
             for number, value in numbers.items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise Bug(f"partitions in a message of a keeper cannot be read: {type(error).__name__}") from error
+        raise InternalError(f"partitions in a message of a keeper cannot be read: {type(error).__name__}") from error
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> dict[str, dict[str, Any]]:
@@ -174,41 +189,41 @@ def _numbers(count: int) -> Callable[[Any], list[int]]:
     return read
 
 
-def encode_batch_ends(ended: Mapping[TopicPartition, Ended]) -> Any:
+def encode_batch_ends(ended: Mapping[TopicPartition, BatchEnd]) -> Any:
     return encode_by_topic(ended, lambda one: [one.epoch, one.offset])
 
 
-def decode_batch_ends(found: Any) -> dict[TopicPartition, Ended]:
-    return {tp: Ended(*numbers) for tp, numbers in decode_by_topic(found, _numbers(2)).items()}
+def decode_batch_ends(found: Any) -> dict[TopicPartition, BatchEnd]:
+    return {tp: BatchEnd(*numbers) for tp, numbers in decode_by_topic(found, _numbers(2)).items()}
 
 
-def encode_ranges_to_claim(ranges: Mapping[TopicPartition, Wanted]) -> Any:
+def encode_ranges_to_claim(ranges: Mapping[TopicPartition, RangeToClaim]) -> Any:
     return encode_by_topic(ranges, lambda one: [one.first, one.end, one.epoch])
 
 
-def decode_ranges_to_claim(found: Any) -> dict[TopicPartition, Wanted]:
-    return {tp: Wanted(*numbers) for tp, numbers in decode_by_topic(found, _numbers(3)).items()}
+def decode_ranges_to_claim(found: Any) -> dict[TopicPartition, RangeToClaim]:
+    return {tp: RangeToClaim(*numbers) for tp, numbers in decode_by_topic(found, _numbers(3)).items()}
 
 
-def encode_claim_results(claimed: Mapping[TopicPartition, Claimed]) -> Any:
-    return encode_by_topic(claimed, lambda one: [one.first, one.end] if isinstance(one, Taken) else one.reason)
+def encode_claim_results(claimed: Mapping[TopicPartition, ClaimResult]) -> Any:
+    return encode_by_topic(claimed, lambda one: [one.first, one.end] if isinstance(one, ClaimedRange) else one.reason)
 
 
-def decode_claim_results(found: Any) -> dict[TopicPartition, Claimed]:
-    def read(value: Any) -> Claimed:
-        return Refused(value) if isinstance(value, str) else Taken(*_numbers(2)(value))
+def decode_claim_results(found: Any) -> dict[TopicPartition, ClaimResult]:
+    def read(value: Any) -> ClaimResult:
+        return ClaimRefused(value) if isinstance(value, str) else ClaimedRange(*_numbers(2)(value))
 
     return decode_by_topic(found, read)
 
 
-def encode_group_offsets(stands: Mapping[TopicPartition, Stand]) -> Any:
+def encode_group_offsets(stands: Mapping[TopicPartition, GroupOffset]) -> Any:
     return encode_by_topic(stands, lambda one: [one.offset, one.claimed_end])
 
 
-def decode_group_offsets(found: Any) -> dict[TopicPartition, Stand]:
-    def read(value: Any) -> Stand:
+def decode_group_offsets(found: Any) -> dict[TopicPartition, GroupOffset]:
+    def read(value: Any) -> GroupOffset:
         offset, claimed = value
-        return Stand(number_of(offset), None if claimed is None else number_of(claimed))
+        return GroupOffset(number_of(offset), None if claimed is None else number_of(claimed))
 
     return decode_by_topic(found, read)
 
@@ -229,7 +244,7 @@ def decode_offsets(found: Any) -> dict[TopicPartition, int]:
     return decode_by_topic(found, number_of)
 
 
-def encode_batch_assignment(holding: Holding) -> Any:
+def encode_batch_assignment(holding: BatchAssignment) -> Any:
     return {
         "partitions": encode_by_topic(holding.partitions, lambda held: [held.epoch, held.offset]),
         "is_settled": holding.is_complete,
@@ -238,13 +253,13 @@ def encode_batch_assignment(holding: Holding) -> Any:
     }
 
 
-def decode_batch_assignment(found: Any) -> Holding:
+def decode_batch_assignment(found: Any) -> BatchAssignment:
     match found:
         case {"partitions": dict(partitions), "is_settled": bool(settled), "rebalances": int(n), "topics": dict(sizes)}:
-            held = {tp: Held(*numbers) for tp, numbers in decode_by_topic(partitions, _numbers(2)).items()}
-            return Holding(held, settled, n, {str(topic): number_of(count) for topic, count in sizes.items()})
+            held = {tp: LeasedPartition(*numbers) for tp, numbers in decode_by_topic(partitions, _numbers(2)).items()}
+            return BatchAssignment(held, settled, n, {str(topic): number_of(count) for topic, count in sizes.items()})
         case _:
-            raise Bug("what a keeper holds cannot be read")
+            raise InternalError("what a keeper holds cannot be read")
 
 
 def encode_brokers(brokers: Iterable[BrokerAddress]) -> Any:
@@ -255,4 +270,4 @@ def decode_brokers(found: Any) -> list[BrokerAddress]:
     try:
         return [BrokerAddress(number_of(one), str(host), number_of(port)) for one, host, port in found]
     except (TypeError, ValueError) as error:
-        raise Bug("the brokers that a keeper told cannot be read") from error
+        raise InternalError("the brokers that a keeper told cannot be read") from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.base.threads import OnDeath, Worker, spawn
+from zkconsumer.base.threads import OnThreadError, WorkerThread, spawn
 from zkconsumer.errors import UsageError
 from zkconsumer.observe.metrics import Meter
 
@@ -30,7 +30,7 @@ GAUGES = {
 }
 
 
-class KeeperMeters:
+class BatchMembershipMeters:
     """``Meters``; told on the membership's thread."""
 
     def __init__(self, clock: Clock, on_change: Callable[[], None], share: Callable[[], object]) -> None:
@@ -73,7 +73,7 @@ def _escaped(text: str) -> str:
 class MetricsServer:
     """Serves ``text()`` under every path at ``listen`` (``host:port``)."""
 
-    def __init__(self, listen: str, text: Callable[[], str], on_death: OnDeath) -> None:
+    def __init__(self, listen: str, text: Callable[[], str], on_death: OnThreadError) -> None:
         """Raises ``UsageError`` when the address cannot be listened on."""
 
         class Handler(BaseHTTPRequestHandler):
@@ -96,7 +96,7 @@ class MetricsServer:
         except (OSError, ValueError, OverflowError) as error:
             raise UsageError(f"metrics.listen={listen}: {error}; give host:port that is free on the driver") from error
         self.port = int(self._server.server_address[1])
-        self._worker: Worker = spawn(
+        self._worker: WorkerThread = spawn(
             "keeper-metrics", lambda _: self._server.serve_forever(poll_interval=0.2), on_death
         )
 

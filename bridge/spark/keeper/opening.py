@@ -10,29 +10,29 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
-from bridge.spark.keeper.holder import LendingHolder
-from bridge.spark.keeper.lending import Lending
-from bridge.spark.keeper.metrics import KeeperMeters
-from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.keeper.holder import BatchLeaseProcessor
+from bridge.spark.keeper.lending import BatchLeases
+from bridge.spark.keeper.metrics import BatchMembershipMeters
+from bridge.spark.keeper.settings import MembershipProcessSettings
 from bridge.spark.keeper.takeover import other_members, threads_for, wait_until_exclusive
 from bridge.spark.membership import CommitMode
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.lease import Lease
 from zkconsumer.base.spelling import did_you_mean
 from zkconsumer.core.subscription import allowed_topics
-from zkconsumer.core.view import STATIC
-from zkconsumer.errors import UsageError, WorldError, ZkConsumerError
-from zkconsumer.kafka.connection import Connect
+from zkconsumer.core.view import STATIC_SUBSCRIPTION
+from zkconsumer.errors import UnavailableError, UsageError, ZkConsumerError
+from zkconsumer.kafka.connection import ConnectionFactory
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.runtime.from_config import channel_settings_of, group_settings_of, assignment_planner_of
+from zkconsumer.runtime.from_config import assignment_planner_of, channel_settings_of, group_settings_of
 from zkconsumer.runtime.membership import ZooKeeperMembership
 from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.procedures import Procedure
-from zkconsumer.zk.requests import Children, ChildrenOf, GetMany, Node, NoNode
+from zkconsumer.zk.requests import ChildNames, Children, GetMany, NoNode, ZnodeData
 from zkconsumer.zk.security import ZkSecurity, zk_security_of
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
@@ -41,12 +41,12 @@ LOOKUP_TIMEOUT_MS = 5_000
 
 T = TypeVar("T")
 
-MakeStore = Callable[[str, int], ZkStore]
+StoreFactory = Callable[[str, int], ZkStore]
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Counting(Hooks):
+class CountingHooks(Hooks):
     """Counts what only hooks are told."""
 
     def __init__(self) -> None:
@@ -61,15 +61,15 @@ class Counting(Hooks):
             self.counters.add("spark_partitions_lost", len(partitions))
 
 
-class Opened:
+class ZooKeeperMembershipSetup:
     """One query's membership with what it needs; nothing is connected before ``join``."""
 
     def __init__(
         self,
-        settings: KeeperSettings,
+        settings: MembershipProcessSettings,
         clock: Clock,
-        make_store: MakeStore | None = None,
-        connect: Connect | None = None,
+        make_store: StoreFactory | None = None,
+        connect: ConnectionFactory | None = None,
     ) -> None:
         """Raises what the settings, the files of certificates and the pattern can raise."""
         self.settings = settings
@@ -85,9 +85,9 @@ class Opened:
         access = BrokerAccess.from_config(self.config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         self._brokers = access
         self.lease = Lease(clock)
-        self.meters = KeeperMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
         is_after_batch = settings.mode is CommitMode.AFTER_BATCH
-        counting = Counting()
+        counting = CountingHooks()
         self.membership = ZooKeeperMembership(
             self.group,
             group_settings_of(self.config, settings.consumer_id, auto_commit=is_after_batch),
@@ -104,8 +104,8 @@ class Opened:
             hooks=counting,
         )
         self.counters = counting.counters = self.membership.counters
-        lending = Lending(waits_for_batch=is_after_batch)
-        self.holder = LendingHolder(lending, self.lease, self.membership.event_loop)
+        lending = BatchLeases(waits_for_batch=is_after_batch)
+        self.holder = BatchLeaseProcessor(lending, self.lease, self.membership.event_loop)
         self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
@@ -143,20 +143,20 @@ class Opened:
             )  # fmt: skip
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """See ``OpenedGroup``: on the membership's thread."""
+        """See ``MembershipResources``: on the membership's thread."""
         self.membership.run_procedure(procedure, session_id, then)
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``WorldError``."""
+        """Where the brokers are now; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def _partition_counts(self) -> dict[str, int]:
         """The partitions of each topic that is subscribed to; raises ``UsageError`` for a name without a topic."""
         [listed] = submit_and_wait(self.store, [Children(paths.BROKER_TOPICS)], LOOKUP_TIMEOUT_MS)
-        if not isinstance(listed, ChildrenOf | NoNode):
-            raise WorldError(f"{paths.BROKER_TOPICS} cannot be listed: {listed}")
-        known = listed.names if isinstance(listed, ChildrenOf) else ()
-        if self.settings.pattern == STATIC:
+        if not isinstance(listed, ChildNames | NoNode):
+            raise UnavailableError(f"{paths.BROKER_TOPICS} cannot be listed: {listed}")
+        known = listed.names if isinstance(listed, ChildNames) else ()
+        if self.settings.pattern == STATIC_SUBSCRIPTION:
             wanted = sorted(self.settings.topics)
             self._check_known(known)
         else:
@@ -166,7 +166,7 @@ class Opened:
         [nodes] = submit_and_wait(self.store, [GetMany(tuple(map(paths.topic, wanted)))], LOOKUP_TIMEOUT_MS)
         assert isinstance(nodes, list), "reading many gives a list"
         found = zip(wanted, nodes, strict=True)
-        return {topic: len(_partitions(node.data)) for topic, node in found if isinstance(node, Node)}
+        return {topic: len(_partitions(node.data)) for topic, node in found if isinstance(node, ZnodeData)}
 
     def _check_known(self, known: Collection[str]) -> None:
         missing = [topic for topic in self.settings.topics if topic not in known]

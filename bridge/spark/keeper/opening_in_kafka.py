@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from bridge.client.assignors import ASSIGNORS, RangeAssignor
-from bridge.client.config import GroupConfig
+from bridge.client.config import GroupMemberConfig
 from bridge.client.events import AssignorsOffered
 from bridge.client.from_config import membership_settings_of, stream_assignor_of
 from bridge.client.membership import CoordinatorMembership
-from bridge.migration.connector.keeping import KeepingCoordinator
-from bridge.migration.connector.private import PrivateAssignor
+from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
+from bridge.migration.connector.private import MigrationAssignor
 from bridge.migration.guests import non_acknowledging_name
-from bridge.migration.member.duty import PRIVATE
-from bridge.spark.keeper.holder import LendingHolder
-from bridge.spark.keeper.lending import Lending
-from bridge.spark.keeper.metrics import KeeperMeters
-from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS, Counting
+from bridge.migration.member.duty import MIGRATION_PROTOCOL
+from bridge.spark.keeper.holder import BatchLeaseProcessor
+from bridge.spark.keeper.lending import BatchLeases
+from bridge.spark.keeper.metrics import BatchMembershipMeters
+from bridge.spark.keeper.opening import LOOKUP_TIMEOUT_MS, CountingHooks
 from bridge.spark.membership import CommitMode
 from zkconsumer.base.lease import Lease
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import Bug, UsageError, WorldError
+from zkconsumer.errors import InternalError, UnavailableError, UsageError
 from zkconsumer.runtime.brokers import BrokerAccess
 from zkconsumer.zk.security import ZkSecurity, zk_security_of
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from bridge.client.assignor import ConsumerPartitionAssignor
     from bridge.client.consumer_coordinator import ConsumerCoordinator
-    from bridge.spark.keeper.settings import KeeperSettings
+    from bridge.spark.keeper.settings import MembershipProcessSettings
     from zkconsumer.base.clock import Clock
     from zkconsumer.core import commands as do
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress
     from zkconsumer.zk.procedures import Procedure
     from zkconsumer.zk.store import ZkStore
@@ -47,7 +47,7 @@ SESSION_TIMEOUT_MS = 10_000
 HEARTBEAT_MS = 1_000
 """How soon a query hears that others wait for partitions."""
 
-KAFKA_EPOCHS = 1 << 62
+COORDINATOR_EPOCH_BASE = 1 << 62
 """Epochs from here on are a coordinator's; ZooKeeper's transactions do not come this far."""
 
 _GENERATION_BITS = 32
@@ -55,7 +55,7 @@ _LIFE_BITS = 29
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class MigrationProtocols:
     """``protocols`` of a migration, by a query of this consumer id."""
 
     migration_id: str
@@ -64,36 +64,36 @@ class Offer:
 
     def assignors(self) -> list[ConsumerPartitionAssignor]:
         """What divides by them."""
-        private = PrivateAssignor(self.migration_id, non_acknowledging_name(self.consumer))
-        return [private if protocol == PRIVATE else RangeAssignor() for protocol in self.protocols]
+        private = MigrationAssignor(self.migration_id, non_acknowledging_name(self.consumer))
+        return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self.protocols]
 
 
-class KafkaHolder(LendingHolder):
+class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
     """Generations begin anew when a group was forgotten, and other lives of a query had the same: so an epoch names the
     life of this membership as well."""
 
-    def __init__(self, lending: Lending, lease: Lease, membership: CoordinatorMembership) -> None:
+    def __init__(self, lending: BatchLeases, lease: Lease, membership: CoordinatorMembership) -> None:
         super().__init__(lending, lease, membership.event_loop)
         life = uuid.uuid4().int % (1 << _LIFE_BITS)
-        self._base = KAFKA_EPOCHS | life << _GENERATION_BITS
+        self._base = COORDINATOR_EPOCH_BASE | life << _GENERATION_BITS
 
     def start_fetching(self, command: do.StartFetching) -> None:
         super().start_fetching(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
 
-    def move_to_thread(self, command: do.MoveThread) -> None:
+    def move_to_thread(self, command: do.MoveToThread) -> None:
         super().move_to_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
 
     def _named(self, generation: int) -> int:
         return self._base | generation % (1 << _GENERATION_BITS)
 
 
-class GuestMembership(CoordinatorMembership):
+class MigratedGroupMembership(CoordinatorMembership):
     """In a group that moved with its members in it: they divide by a private protocol first, then by ``range``."""
 
-    _MACHINE: ClassVar[type[ConsumerCoordinator]] = KeepingCoordinator
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = DowngradingConsumerCoordinator
 
 
-class OpenedInKafka:
+class CoordinatorMembershipSetup:
     """One query's membership with what it needs.
 
     ``store``: a session for records of claims, and for nothing else.  ``guest``: what a guest offers; None where
@@ -102,11 +102,11 @@ class OpenedInKafka:
 
     def __init__(
         self,
-        settings: KeeperSettings,
+        settings: MembershipProcessSettings,
         store: ZkStore,
         clock: Clock,
-        connect: Connect | None = None,
-        guest: Offer | None = None,
+        connect: ConnectionFactory | None = None,
+        guest: MigrationProtocols | None = None,
     ) -> None:
         """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
         self.settings = settings
@@ -116,13 +116,13 @@ class OpenedInKafka:
         self.security: ZkSecurity = zk_security_of(self.config)
         self.is_started = False
         self.lease = Lease(clock)
-        self.meters = KeeperMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
         self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
-        config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, Counting()
+        config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, CountingHooks()
         self.offered_protocols = guest
-        make = CoordinatorMembership if guest is None else GuestMembership
+        make = CoordinatorMembership if guest is None else MigratedGroupMembership
         self.membership = make(
-            GroupConfig(
+            GroupMemberConfig(
                 {
                     "group.id": self.group,
                     "session.timeout.ms": SESSION_TIMEOUT_MS,
@@ -141,7 +141,9 @@ class OpenedInKafka:
             hooks=counting,
         )
         self.counters = counting.counters = self.membership.counters
-        self.holder = KafkaHolder(Lending(waits_for_batch=is_after_batch), self.lease, self.membership)
+        self.holder = CoordinatorBatchLeaseProcessor(
+            BatchLeases(waits_for_batch=is_after_batch), self.lease, self.membership
+        )
         self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
@@ -153,21 +155,23 @@ class OpenedInKafka:
         self.is_started = True
         self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
 
-    def update_protocols(self, guest: Offer) -> None:
+    def update_protocols(self, guest: MigrationProtocols) -> None:
         """The group may divide by these from now on."""
         self.offered_protocols = guest
         self.membership.event_loop.submit(AssignorsOffered(tuple(guest.assignors())))
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``WorldError``."""
+        """Where the brokers are now; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """Nothing of this membership is in ZooKeeper: ``KafkaSide`` runs what it needs itself."""
-        raise Bug("a coordinator's group has no procedures")
+        """Nothing of this membership is in ZooKeeper: ``CoordinatorBatchMembership`` runs what it needs itself."""
+        raise InternalError("a coordinator's group has no procedures")
 
 
-def with_bootstrap_servers(config: ConsumerConfig, store: ZkStore, clock: Clock, connect: Connect | None) -> ConsumerConfig:
+def with_bootstrap_servers(
+    config: ConsumerConfig, store: ZkStore, clock: Clock, connect: ConnectionFactory | None
+) -> ConsumerConfig:
     """The configuration with ``bootstrap.servers``: as given, or the brokers that are registered in ZooKeeper.
 
     Raises ``UsageError`` when nobody says where brokers are, ``InvalidConfigException`` for what has changed since.
@@ -177,7 +181,7 @@ def with_bootstrap_servers(config: ConsumerConfig, store: ZkStore, clock: Clock,
     try:
         found = BrokerAccess.from_config(config, store, LOOKUP_TIMEOUT_MS, clock, connect=connect).find_brokers()
         why = ""
-    except WorldError as error:
+    except UnavailableError as error:
         found, why = [], f" ({error})"
     if not found:
         raise UsageError(

@@ -24,15 +24,15 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.migration.control import phase_of, strategy_of
-from bridge.migration.member.duty import DUTIES, member_phase_of
+from bridge.migration.member.duty import PHASE_RULES, member_phase_of
 from bridge.migration.phases import Phase
 from zkconsumer.errors import MigrationError
 
 if TYPE_CHECKING:
-    from zkconsumer.zk.znodes import Control
+    from zkconsumer.zk.znodes import ControlRecord
 
 
-class Where(Enum):
+class TargetGroup(Enum):
     """Whose group the keeper is a member of."""
 
     ZOOKEEPER = "zookeeper"
@@ -41,32 +41,32 @@ class Where(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MembershipTarget:
     """``why``: what is waited for, for whoever reads a log; empty where the keeper is a member.
 
-    ``protocols``: what is offered to Kafka's group, as the members of a ``dual`` migration do (``DUTIES``); empty: what
-    the query is configured to.
+    ``protocols``: what is offered to Kafka's group, as the members of a ``dual`` migration do (``PHASE_RULES``); empty:
+    what the query is configured to.
     """
 
-    group: Where
+    group: TargetGroup
     wait_reason: str = ""
     protocols: tuple[str, ...] = ()
 
 
-HOME = Place(Where.ZOOKEEPER)
+ZOOKEEPER_TARGET = MembershipTarget(TargetGroup.ZOOKEEPER)
 
-_HOME = {"copy": (Phase.PLANNED, Phase.UNDONE), "dual": (Phase.UNDONE,)}
-_KAFKA = (Phase.SWITCHED, Phase.COMPLETED)
-_BACK = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
+_ZOOKEEPER_PHASES = {"copy": (Phase.PLANNED, Phase.UNDONE), "dual": (Phase.UNDONE,)}
+_KAFKA_PHASES = (Phase.SWITCHED, Phase.COMPLETED)
+_ROLLBACK_PHASES = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
 
 
-def target_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Place:
+def target_of(control: ControlRecord | None, *, is_asked_to_leave: bool = False) -> MembershipTarget:
     """The table above; ``is_asked_to_leave``: a rollback waits.
 
     Raises ``MigrationError`` for a phase or a strategy that this release does not know.
     """
     if control is None:
-        return HOME
+        return ZOOKEEPER_TARGET
     try:
         strategy, phase = strategy_of(control), phase_of(control)
     except ValueError as error:
@@ -74,12 +74,14 @@ def target_of(control: Control | None, *, is_asked_to_leave: bool = False) -> Pl
             f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
             "this release does not know: run the release that moves the group, here too"
         ) from error
-    if phase in _HOME[strategy]:
-        return HOME
-    if phase in _KAFKA and not is_asked_to_leave:
-        return Place(Where.KAFKA, protocols=DUTIES[member_phase_of(control)].protocols if strategy == "dual" else ())
-    goal = "undone" if phase in _BACK or is_asked_to_leave else Phase.SWITCHED.value
-    return Place(
-        Where.NONE,
+    if phase in _ZOOKEEPER_PHASES[strategy]:
+        return ZOOKEEPER_TARGET
+    if phase in _KAFKA_PHASES and not is_asked_to_leave:
+        return MembershipTarget(
+            TargetGroup.KAFKA, protocols=PHASE_RULES[member_phase_of(control)].protocols if strategy == "dual" else ()
+        )
+    goal = "undone" if phase in _ROLLBACK_PHASES or is_asked_to_leave else Phase.SWITCHED.value
+    return MembershipTarget(
+        TargetGroup.NONE,
         f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",
     )

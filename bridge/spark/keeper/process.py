@@ -20,11 +20,11 @@ import sys
 from collections.abc import Callable
 
 from bridge.spark.keeper import messages as msg
-from bridge.spark.keeper.following import Following
-from bridge.spark.keeper.settings import KeeperSettings
+from bridge.spark.keeper.following import QueryMembership
+from bridge.spark.keeper.settings import MembershipProcessSettings
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.errors import Bug, ZkConsumerError
+from zkconsumer.errors import InternalError, ZkConsumerError
 
 PARENT_CHECK_MS = 500
 READ_BYTES = 1 << 16
@@ -35,7 +35,7 @@ EXIT_OK, EXIT_BROKEN = 0, 70
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Pipe:
+class ParentPipe:
     """Our ends of the two pipes; ``on_end`` is called once, when nobody is at the others any more."""
 
     def __init__(self, parent: int) -> None:
@@ -85,13 +85,13 @@ class Pipe:
                 return
 
 
-class Keeper:
+class MembershipProcess:
     """Answers calls until the query is gone."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: ParentPipe) -> None:
         self._pipe = pipe
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._membership: Following | None = None
+        self._membership: QueryMembership | None = None
         self._is_member = False
 
     def run(self) -> int:
@@ -135,18 +135,18 @@ class Keeper:
         try:
             result = self._handle(call)
         except ZkConsumerError as error:
-            self._pipe.write(msg.encode(msg.Failed.of(call.request_id, error)))
+            self._pipe.write(msg.encode(msg.ProcessErrorResponse.of(call.request_id, error)))
             return call.name == "hello"
-        self._pipe.write(msg.encode(msg.Done(call.request_id, result)))
+        self._pipe.write(msg.encode(msg.ProcessResponse(call.request_id, result)))
         return call.name == "close"
 
-    def _handle(self, call: msg.Call) -> object:
+    def _handle(self, call: msg.ProcessRequest) -> object:
         args, until_ms = call.args, SYSTEM_CLOCK.now_ms() + call.within_ms
         if call.name == "hello":
-            return self._hello(KeeperSettings.from_json(args))
+            return self._hello(MembershipProcessSettings.from_json(args))
         service = self._membership
         if service is None:
-            raise Bug(f"{call.name} came before hello")
+            raise InternalError(f"{call.name} came before hello")
         match call.name:
             case "begin_batch":
                 ended, wait_ms = msg.decode_batch_ends(args["ended"]), msg.number_of(args["wait_ms"])
@@ -170,11 +170,11 @@ class Keeper:
             case "close":
                 self._leave(service.leave)
                 return None
-        raise Bug(f"nothing answers {call.name}")
+        raise InternalError(f"nothing answers {call.name}")
 
-    def _hello(self, settings: KeeperSettings) -> object:
+    def _hello(self, settings: MembershipProcessSettings) -> object:
         configure_process_logging(settings.group, settings.log_level)
-        self._membership = service = Following(settings)
+        self._membership = service = QueryMembership(settings)
         if self._pipe.is_over:
             service.stop_waiting()
         service.open()
@@ -199,7 +199,7 @@ def main(parent: int) -> int:
     """Run a keeper for this parent process; what breaks it is told on standard error."""
     configure_process_logging("?", "INFO")
     try:
-        return Keeper(Pipe(parent)).run()
+        return MembershipProcess(ParentPipe(parent)).run()
     except Exception:
         log.exception("keeper-broken")
         return EXIT_BROKEN

@@ -17,7 +17,7 @@ T = TypeVar("T")
 ANSWER_RESERVE_MS = 500
 """Of a call's time, kept for its answer."""
 
-LEAST_MS = 500
+STEP_TIMEOUT_MIN_MS = 500
 """Of a step that must not be cut off by a call's deadline."""
 
 
@@ -34,5 +34,5 @@ def run_blocking(store: ZkStore, session_id: int, procedure: Procedure[T], until
             found: T = end.value
             return found
         assert isinstance(requests, list), "such a procedure asks nobody but ZooKeeper"
-        left_ms = max(LEAST_MS, until_ms - clock.now_ms() - ANSWER_RESERVE_MS)
+        left_ms = max(STEP_TIMEOUT_MIN_MS, until_ms - clock.now_ms() - ANSWER_RESERVE_MS)
         results = submit_and_wait(store, requests, left_ms, session_id)

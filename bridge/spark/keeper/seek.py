@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkconsumer.core.commands import CommitOf
-from zkconsumer.core.events import Outcome, StoredOffset
+from zkconsumer.core.commands import OffsetToCommit
+from zkconsumer.core.events import StoredOffset, WriteOutcome
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.procedures import Procedure, read_positions
 from zkconsumer.zk.requests import Acl
@@ -23,11 +23,11 @@ def seek(
     """Write ``wanted`` over what is read now; gives back what stands there then, and why the rest was not written."""
     stored, refused = yield from read_positions(group, list(wanted))
     refused |= {tp: "ZooKeeper did not answer" for tp in wanted if tp not in stored and tp not in refused}
-    offsets = {tp: CommitOf(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
+    offsets = {tp: OffsetToCommit(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
     results = yield from commit_partitions(group, session_id, offsets, control_version, acl)
     written: dict[TopicPartition, StoredOffset] = {}
     for tp, result in results.items():
-        if result.outcome is not Outcome.DONE:
+        if result.outcome is not WriteOutcome.DONE:
             refused[tp] = result.why
         elif result.stored.offset != wanted[tp]:
             refused[tp] = f"somebody else wrote {result.stored.offset} at the same time"

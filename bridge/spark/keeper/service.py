@@ -7,33 +7,33 @@ import threading
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from bridge.spark.claims import Claimant, ClaimReport, OnRewind, claim, read_group_offsets
+from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind, claim, read_group_offsets
 from bridge.spark.keeper.metrics import MetricsServer, render_prometheus
-from bridge.spark.keeper.opening import MakeStore, Opened
+from bridge.spark.keeper.opening import StoreFactory, ZooKeeperMembershipSetup
 from bridge.spark.keeper.running import ANSWER_RESERVE_MS
 from bridge.spark.keeper.seek import seek
-from bridge.spark.keeper.settings import LISTEN_NOWHERE, KeeperSettings
-from bridge.spark.keeper.side import NOT_HELD, Side
+from bridge.spark.keeper.settings import NO_METRICS_ADDRESS, MembershipProcessSettings
+from bridge.spark.keeper.side import NOT_OWNED_MESSAGE, BatchMembership
 from bridge.spark.keeper.takeover import not_exclusive_error, threads_for
 from bridge.spark.membership import (
     NO_OFFSET,
+    BatchAssignment,
+    ClaimedRange,
     CommitMode,
-    Holding,
-    Stand,
-    Taken,
-    Wanted,
+    GroupOffset,
+    RangeToClaim,
 )
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.core import events as ev
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.stores import Stores
+from zkconsumer.core.stores import OffsetStoreSelection
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
+    UnavailableError,
     UsageError,
-    WorldError,
 )
-from zkconsumer.kafka.connection import Connect
-from zkconsumer.kafka.offsets_channel import Fetched
+from zkconsumer.kafka.connection import ConnectionFactory
+from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import Procedure
@@ -43,20 +43,20 @@ from zkconsumer.zk.requests import SetData
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Service(Side):
+class ZooKeeperBatchMembership(BatchMembership):
     """A member of a group that is kept in ZooKeeper."""
 
     authority = "ZooKeeper"
 
     def __init__(
         self,
-        settings: KeeperSettings,
+        settings: MembershipProcessSettings,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        make_store: MakeStore | None = None,
-        connect: Connect | None = None,
+        make_store: StoreFactory | None = None,
+        connect: ConnectionFactory | None = None,
     ) -> None:
-        self._zookeeper_setup = Opened(settings, clock, make_store, connect)
+        self._zookeeper_setup = ZooKeeperMembershipSetup(settings, clock, make_store, connect)
         super().__init__(settings, self._zookeeper_setup, clock)
         self._membership = self._zookeeper_setup.membership
         self._stores = self._membership.state_machine.settings.offset_stores
@@ -64,8 +64,10 @@ class Service(Side):
         self._has_leased = False
 
     def open(self) -> None:
-        """Become a member; raises what ``Opened.join`` raises, and ``UsageError`` for ``metrics.listen``."""
-        if self._settings.metrics_listen != LISTEN_NOWHERE:
+        """Become a member; raises what ``ZooKeeperMembershipSetup.join`` raises, and ``UsageError`` for
+        ``metrics.listen``.
+        """
+        if self._settings.metrics_listen != NO_METRICS_ADDRESS:
             listen, died = self._settings.metrics_listen, self._membership.thread_died
             self._metrics = MetricsServer(listen, self._rendered, died)
             log.info("keeper-metrics listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
@@ -79,17 +81,19 @@ class Service(Side):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
         self._check()
         wanted = list(partitions)
-        found: dict[TopicPartition, Stand] = dict.fromkeys(wanted, Stand(NO_OFFSET, None))
+        found: dict[TopicPartition, GroupOffset] = dict.fromkeys(wanted, GroupOffset(NO_OFFSET, None))
         if self._stores.uses_zookeeper:
             group, turns = self._zookeeper_setup.group, self._calls
             look = partial(turns.run, lambda: read_group_offsets(group, query, wanted, self._topic_czxids()), until_ms)
             found = turns.retry(lambda: look().result(), until_ms)
         if self._stores.uses_kafka and self._settings.mode is not CommitMode.CLAIM:
             in_kafka = self._in_kafka(wanted, until_ms)
-            found = {tp: Stand(max(stand.offset, in_kafka[tp]), stand.claimed_end) for tp, stand in found.items()}
+            found = {tp: GroupOffset(max(stand.offset, in_kafka[tp]), stand.claimed_end) for tp, stand in found.items()}
         return found
 
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
@@ -111,11 +115,11 @@ class Service(Side):
 
     # --- steps --------------------------------------------------------------------------------------------------
 
-    def _check_assignment(self, holding: Holding) -> None:
+    def _check_assignment(self, holding: BatchAssignment) -> None:
         self._check_permanent_errors(holding)
         self._check_alone(holding)
 
-    def _check_permanent_errors(self, holding: Holding) -> None:
+    def _check_permanent_errors(self, holding: BatchAssignment) -> None:
         """What only a person can change is an error, and no query that stands still."""
         group = self._membership.state_machine
         if not holding.is_complete and (why := group.exclusion_reason or group.assignment_error):
@@ -127,28 +131,40 @@ class Service(Side):
             raise UsageError(words)
         self._has_leased = self._has_leased or holding.is_complete
 
-    def _lease(self) -> Holding:
+    def _lease(self) -> BatchAssignment:
         group = self._membership.state_machine
         sizes = group.view.partitions_by_topic if group.view is not None else {}
         topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.subscribed_topics)}
-        return Holding(self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics)
+        return BatchAssignment(
+            self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics
+        )
 
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """Kafka is told too, where both stores count."""
-        if self._stores is Stores.BOTH:
+        if self._stores is OffsetStoreSelection.BOTH:
             held = self._calls.on_event_loop(lambda: set(self._leases.epochs), until_ms)
-            taken = {tp: one.end for tp, one in report.results.items() if isinstance(one, Taken) and tp in held}
+            taken = {tp: one.end for tp, one in report.results.items() if isinstance(one, ClaimedRange) and tp in held}
             self._membership.commit_async(taken)
 
-    def _write_claims(self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int) -> ClaimReport:
+    def _write_claims(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> ClaimReport:
         """What is being claimed is not given back before its last write has its answer, however late that comes."""
 
         def made() -> Procedure[ClaimReport]:
             session_id, held = self._calls.session_id(), self._leases.begin_claim(ranges)
-            claimant = Claimant(
-                self._zookeeper_setup.group, query, self._settings.run, session_id, held, self._membership.state_machine.control_version,
-                OnRewind(self._settings.on_rewind), self._topic_czxids(), self._zookeeper_setup.security.acl, self._clock.wall_ms(),
-            )  # fmt: skip
+            claimant = ClaimContext(
+                self._zookeeper_setup.group,
+                query,
+                self._settings.run,
+                session_id,
+                held,
+                self._membership.state_machine.control_version,
+                OnRewind(self._settings.on_rewind),
+                self._topic_czxids(),
+                self._zookeeper_setup.security.acl,
+                self._clock.wall_ms(),
+            )
             try:
                 report = yield from claim(claimant, batch, ranges)
                 self._offsets_written(report.stored, held)
@@ -168,7 +184,7 @@ class Service(Side):
             session_id, held = self._calls.session_id(), self._leases.begin_claim(offsets)
             threads, version = self._leases.threads, self._membership.state_machine.control_version
             wanted = {tp: offsets[tp] for tp in held}
-            refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+            refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
             if not wanted:
                 return refused
             try:
@@ -185,23 +201,27 @@ class Service(Side):
         held = {tp: epoch for tp, epoch in self._leases.epochs.items() if tp in offsets}
         for tp, epoch in held.items():
             self._leases.set_group_offset(tp, epoch, offsets[tp])
-        self._membership.event_loop.handle_event(ev.OffsetsPlaced(dict.fromkeys(held, StoredOffset())))
-        return dict.fromkeys(offsets.keys() - held.keys(), NOT_HELD)
+        self._membership.event_loop.handle_event(ev.OffsetsOverwritten(dict.fromkeys(held, StoredOffset())))
+        return dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
 
-    def _offsets_written(self, stored: Mapping[TopicPartition, StoredOffset], epochs: Mapping[TopicPartition, int]) -> None:
+    def _offsets_written(
+        self, stored: Mapping[TopicPartition, StoredOffset], epochs: Mapping[TopicPartition, int]
+    ) -> None:
         """On the group's thread: where the group stands now, as far as the ownership is still the same."""
-        ours = {tp: one for tp, one in stored.items() if self._leases.set_group_offset(tp, epochs.get(tp, 0), one.offset)}
+        ours = {
+            tp: one for tp, one in stored.items() if self._leases.set_group_offset(tp, epochs.get(tp, 0), one.offset)
+        }
         if ours:
-            self._membership.event_loop.handle_event(ev.OffsetsPlaced(ours))
+            self._membership.event_loop.handle_event(ev.OffsetsOverwritten(ours))
 
     def _in_kafka(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, int]:
-        """What the coordinator keeps; raises ``WorldError`` when it does not tell."""
+        """What the coordinator keeps; raises ``UnavailableError`` when it does not tell."""
         channel = self._membership.coordinator_channel
         assert channel is not None, "asked only where Kafka keeps offsets"
-        answers: list[Fetched] = []
+        answers: list[OffsetFetchOutcome] = []
         settled = threading.Event()
 
-        def done(fetched: Fetched) -> None:
+        def done(fetched: OffsetFetchOutcome) -> None:
             answers.append(fetched)
             settled.set()
 
@@ -210,12 +230,12 @@ class Service(Side):
         failed = answers[0].failed
         if failed:
             tp, why = next(iter(sorted(failed.items())))
-            raise WorldError(f"the group's coordinator does not tell the offset of {tp}: {why}")
+            raise UnavailableError(f"the group's coordinator does not tell the offset of {tp}: {why}")
         return dict(answers[0].offsets)
 
     # --- takeover -----------------------------------------------------------------------------------------------
 
-    def _check_alone(self, holding: Holding) -> None:
+    def _check_alone(self, holding: BatchAssignment) -> None:
         """Raises ``GroupNotExclusive``; asks for more threads when a topic has outgrown them."""
         if not self._settings.is_takeover:
             return
@@ -224,7 +244,9 @@ class Service(Side):
         if others:
             raise not_exclusive_error(self._zookeeper_setup.group, others)
         if not holding.is_complete and group.not_acquired:
-            raise not_exclusive_error(self._zookeeper_setup.group, {f"{tp} ({why})" for tp, why in group.not_acquired.items()})
+            raise not_exclusive_error(
+                self._zookeeper_setup.group, {f"{tp} ({why})" for tp, why in group.not_acquired.items()}
+            )
         if holding.is_complete and (threads := threads_for(holding.partition_counts)) > self._zookeeper_setup.threads:
             self._grow(threads)
 
@@ -237,14 +259,20 @@ class Service(Side):
         path = paths.registration(self._zookeeper_setup.group, self._settings.consumer_id)
         changed = ev.GroupChanged("our own registration")
         control = self._membership.event_loop
-        self._zookeeper_setup.store.submit(self._calls.session_id(), [SetData(path, data)], lambda _: control.submit(changed))
+        self._zookeeper_setup.store.submit(
+            self._calls.session_id(), [SetData(path, data)], lambda _: control.submit(changed)
+        )
 
     # --- threads and deadlines ----------------------------------------------------------------------------------
 
     def _topic_czxids(self) -> Mapping[str, int]:
         """Which offsets do not count because their topic is younger."""
         view = self._membership.state_machine.view
-        return view.topic_czxids if view is not None and self._zookeeper_setup.config.offsets_older_than_topic == "ignore" else {}
+        return (
+            view.topic_czxids
+            if view is not None and self._zookeeper_setup.config.offsets_older_than_topic == "ignore"
+            else {}
+        )
 
     def _rendered(self) -> str:
         return render_prometheus(self._zookeeper_setup.group, self._settings.consumer_id, self.observe())

@@ -12,17 +12,20 @@ from typing import Any
 from bridge.spark.membership import CommitMode
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.topic_filter import Blacklist, Whitelist
-from zkconsumer.core.view import STATIC, Subscription
-from zkconsumer.errors import Bug, UsageError
+from zkconsumer.core.view import STATIC_SUBSCRIPTION, TopicSubscription
+from zkconsumer.errors import InternalError, UsageError
 
 DRAIN_TIMEOUT_MS = 5_000
 """How long a batch may hold what another member asks for: an original one tries at 0, 2, 4 and 6 s, and gives up."""
 
-SETTLE_MS = 500
+RELEASE_SETTLE_MS = 500
 """An original member reads the offset before it claims, some 100 ms in a young JVM.  What is still held for so long
 after the last write makes it read again; it would pause for 2 s anyway."""
 
-OWN_DEFAULTS: Mapping[str, int] = {"rebalance.drain.timeout.ms": DRAIN_TIMEOUT_MS, "release.settle.ms": SETTLE_MS}
+SPARK_DEFAULTS: Mapping[str, int] = {
+    "rebalance.drain.timeout.ms": DRAIN_TIMEOUT_MS,
+    "release.settle.ms": RELEASE_SETTLE_MS,
+}
 """Settings whose default is another one for a query than for a connector."""
 
 TAKEOVER_WAIT_MS = 10_000
@@ -31,7 +34,7 @@ TAKEOVER_WAIT_MS = 10_000
 ALL_THREADS = 0
 """``consumer.threads=all``: this query takes the whole group over."""
 
-LISTEN_NOWHERE = ""
+NO_METRICS_ADDRESS = ""
 """No text for Prometheus."""
 
 
@@ -46,7 +49,7 @@ def claims_unsupported_reason(mode: CommitMode, config: ConsumerConfig) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KeeperSettings:
+class MembershipProcessSettings:
     """``properties``: keys of the consumer's configuration (``group.id``, ``zookeeper.connect``, security …) -> text.
 
     ``pattern``: ``static`` with ``topics`` as names, or ``white_list`` / ``black_list`` with one regular expression.
@@ -54,7 +57,7 @@ class KeeperSettings:
     ``consumer_id``: the member's id, whole; a keeper that is started
     instead of another one has the same.  ``run``: this life of the query, a name of its own (``claims.runs``).
     ``takeover_wait_ms``: see ``TAKEOVER_WAIT_MS``.  ``metrics_listen``:
-    ``host:port`` that serves text for Prometheus, or ``LISTEN_NOWHERE``.  ``on_rewind``: ``onGroupRewind``.
+    ``host:port`` that serves text for Prometheus, or ``NO_METRICS_ADDRESS``.  ``on_rewind``: ``onGroupRewind``.
     """
 
     properties: Mapping[str, str]
@@ -66,7 +69,7 @@ class KeeperSettings:
     mode: CommitMode = CommitMode.AFTER_BATCH
     on_rewind: str = "ignore"
     takeover_wait_ms: int = TAKEOVER_WAIT_MS
-    metrics_listen: str = LISTEN_NOWHERE
+    metrics_listen: str = NO_METRICS_ADDRESS
     log_level: str = "INFO"
     run: str = ""
 
@@ -87,28 +90,30 @@ class KeeperSettings:
 
         Raises ``InvalidConfigException``, and ``UsageError`` for a mode that the offsets' store cannot have.
         """
-        config = ConsumerConfig.from_properties({**OWN_DEFAULTS, **self.properties})
+        config = ConsumerConfig.from_properties({**SPARK_DEFAULTS, **self.properties})
         if why := claims_unsupported_reason(self.mode, config):
             raise UsageError(why)
         return config
 
-    def subscription(self, threads: int) -> Subscription:
+    def subscription(self, threads: int) -> TopicSubscription:
         """What is registered; raises ``InvalidTopicFilter`` or ``PatternNotEvaluable`` for a pattern that cannot be."""
-        if self.pattern == STATIC:
-            return Subscription(STATIC, {topic: self.topic_threads.get(topic, threads) for topic in self.topics})
+        if self.pattern == STATIC_SUBSCRIPTION:
+            return TopicSubscription(
+                STATIC_SUBSCRIPTION, {topic: self.topic_threads.get(topic, threads) for topic in self.topics}
+            )
         kind = {Whitelist.pattern: Whitelist, Blacklist.pattern: Blacklist}[self.pattern]
         [regex] = self.topics
-        return Subscription(self.pattern, {kind(regex).regex: threads})
+        return TopicSubscription(self.pattern, {kind(regex).regex: threads})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"topics": list(self.topics), "mode": self.mode.value}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> KeeperSettings:
-        """Raises ``Bug`` for what ``to_json`` does not write."""
+    def from_json(cls, found: dict[str, Any]) -> MembershipProcessSettings:
+        """Raises ``InternalError`` for what ``to_json`` does not write."""
         try:
             assert found.keys() == {each.name for each in fields(cls)}, "all fields, and no other"
             given = found | {"topics": tuple(found["topics"]), "mode": CommitMode(found["mode"])}
             return cls(**given)
         except (AssertionError, TypeError, ValueError) as error:
-            raise Bug(f"the settings of a keeper cannot be read: {type(error).__name__}") from error
+            raise InternalError(f"the settings of a keeper cannot be read: {type(error).__name__}") from error

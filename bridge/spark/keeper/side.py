@@ -1,8 +1,8 @@
 """One side of a query's keeper: a membership in one store's group, the holder that lends, and what is the same in both.
 
 Calls come one after the other on the keeper's main thread.  What touches the group runs on the membership's own thread
-(``Turns``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends at the
-call's deadline (``until_ms``), or when the query is gone.
+(``BlockingCalls``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends
+at the call's deadline (``until_ms``), or when the query is gone.
 
     service.py       a group in ZooKeeper
     in_kafka.py      a group of Kafka's coordinator
@@ -18,45 +18,54 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from bridge.spark.keeper.running import ANSWER_RESERVE_MS
-from bridge.spark.keeper.settings import KeeperSettings
-from bridge.spark.keeper.turns import POLL_MS, WRITE_RESERVE_MS, OpenedGroup, Turns
-from bridge.spark.membership import Claimed, CommitMode, Ended, Holding, Refused, Stand, Taken, Wanted
+from bridge.spark.keeper.settings import MembershipProcessSettings
+from bridge.spark.keeper.turns import POLL_MS, WRITE_RESERVE_MS, BlockingCalls, MembershipResources
+from bridge.spark.membership import (
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    ClaimResult,
+    CommitMode,
+    GroupOffset,
+    RangeToClaim,
+)
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.spark.claims import ClaimReport
-    from bridge.spark.keeper.holder import LendingHolder
-    from bridge.spark.keeper.metrics import KeeperMeters
+    from bridge.spark.keeper.holder import BatchLeaseProcessor
+    from bridge.spark.keeper.metrics import BatchMembershipMeters
     from zkconsumer.base.clock import Clock
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.observe.counters import Counters
     from zkconsumer.types import BrokerAddress, TopicPartition
 
-NOT_HELD = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not hold the partition"
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Opening(OpenedGroup, Protocol):
+class MembershipSetup(MembershipResources, Protocol):
     """One query's membership with what it needs; nothing is connected before ``join``."""
 
-    meters: KeeperMeters
+    meters: BatchMembershipMeters
     counters: Counters
     is_started: bool
 
     @property
-    def holder(self) -> LendingHolder: ...
+    def holder(self) -> BatchLeaseProcessor: ...
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member; ``pause`` waits so many ms, and says whether to give up."""
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``WorldError``."""
+        """Where the brokers are now; raises ``UnavailableError``."""
 
 
-class Side(ABC):
+class BatchMembership(ABC):
     """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them.
 
     ``_is_confirmed``: whether ``authority`` confirmed the membership when the last batch began; None before it did.
@@ -65,13 +74,13 @@ class Side(ABC):
     authority: str
     """What confirms the membership, for a log line."""
 
-    def __init__(self, settings: KeeperSettings, opened: Opening, clock: Clock) -> None:
+    def __init__(self, settings: MembershipProcessSettings, opened: MembershipSetup, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._group_name = opened.group
         self._setup = opened
         self._processor = opened.holder
-        self._calls = Turns(opened, clock)
+        self._calls = BlockingCalls(opened, clock)
         self._leases = self._processor.leases
         self._meters = opened.meters
         self._counters = opened.counters
@@ -94,7 +103,7 @@ class Side(ABC):
         if self._is_closed:
             return True
         self._processor.is_ended = True
-        self._setup.membership.event_loop.call(self._processor.end_query)
+        self._setup.membership.event_loop.call_soon(self._processor.end_query)
         left = not self._setup.is_started or self._setup.membership.leave()
         return self.abandon() and left
 
@@ -108,7 +117,7 @@ class Side(ABC):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def begin_batch(self, ended: Mapping[TopicPartition, Ended], wait_ms: int, until_ms: int) -> Holding:
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
         self.end_batch(ended, until_ms)
         self._wait_for_assignment(min(wait_ms, self._calls.remaining_ms(until_ms)))
         self._check()
@@ -117,7 +126,7 @@ class Side(ABC):
         self._check_assignment(holding)
         return holding
 
-    def end_batch(self, ended: Mapping[TopicPartition, Ended], until_ms: int) -> None:
+    def end_batch(self, ended: Mapping[TopicPartition, BatchEnd], until_ms: int) -> None:
         """The batch that ``ended`` is over: write its offsets, and give back what others wait for."""
         self._check()
         to_write = self._calls.on_event_loop(partial(self._processor.end_batch, ended), until_ms)
@@ -129,12 +138,14 @@ class Side(ABC):
         self._calls.on_event_loop(partial(self._processor.keep_planned, partitions), until_ms)
 
     @abstractmethod
-    def stands(self, partitions: Collection[TopicPartition], query: str, until_ms: int) -> dict[TopicPartition, Stand]:
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
         """See ``GroupMembership``."""
 
     def claim(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
-    ) -> dict[TopicPartition, Claimed]:
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> dict[TopicPartition, ClaimResult]:
         """See ``GroupMembership``."""
         self._check()
         if self._settings.mode is not CommitMode.CLAIM:
@@ -190,16 +201,16 @@ class Side(ABC):
         self._calls.check()
 
     @abstractmethod
-    def _lease(self) -> Holding:
+    def _lease(self) -> BatchAssignment:
         """What may be planned now; on the group's thread."""
 
     @abstractmethod
-    def _check_assignment(self, holding: Holding) -> None:
+    def _check_assignment(self, holding: BatchAssignment) -> None:
         """What only a person can change is an error, and no query that stands still."""
 
     @abstractmethod
     def _write_claims(
-        self, query: str, batch: int, ranges: Mapping[TopicPartition, Wanted], until_ms: int
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
     ) -> ClaimReport:
         """Write the claims; may be tried again as a whole."""
 
@@ -240,9 +251,9 @@ class Side(ABC):
             tp, why = next(iter(sorted(refused.items())))
             log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
 
-    def _count_claims(self, ranges: Mapping[TopicPartition, Wanted], report: ClaimReport) -> None:
-        refused = {tp: one.reason for tp, one in report.results.items() if isinstance(one, Refused)}
-        taken = {tp: one for tp, one in report.results.items() if isinstance(one, Taken)}
+    def _count_claims(self, ranges: Mapping[TopicPartition, RangeToClaim], report: ClaimReport) -> None:
+        refused = {tp: one.reason for tp, one in report.results.items() if isinstance(one, ClaimRefused)}
+        taken = {tp: one for tp, one in report.results.items() if isinstance(one, ClaimedRange)}
         narrowed = [tp for tp, one in taken.items() if (one.first, one.end) != (ranges[tp].first, ranges[tp].end)]
         self._counters.add("spark_claims_taken", len(taken) - len(narrowed))
         self._counters.add("spark_claims_narrowed", len(narrowed))

@@ -10,37 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
-from zkconsumer.errors import GroupNotExclusive, UsageError, WorldError
+from zkconsumer.errors import GroupNotExclusive, UnavailableError, UsageError
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import Children, ChildrenOf, NoNode
+from zkconsumer.zk.requests import ChildNames, Children, NoNode
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
-LOOK_MS = 200
+MEMBERS_POLL_MS = 200
 """Between two looks at who else is there."""
 
-NAMED_MAX = 5
+OTHER_MEMBERS_SHOWN_MAX = 5
 
-WHAT_TO_DO = "stop them and start the query again, or share the partitions with them: set consumer.threads to a number"
+REMEDY = "stop them and start the query again, or share the partitions with them: set consumer.threads to a number"
 
 
 def other_members(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
-    """The ids of other members that are registered now.  Raises ``WorldError``."""
+    """The ids of other members that are registered now.  Raises ``UnavailableError``."""
     [listed] = submit_and_wait(store, [Children(paths.ids(group))], timeout_ms)
     if isinstance(listed, NoNode):
         return []
-    if not isinstance(listed, ChildrenOf):
-        raise WorldError(f"the members of group {group} cannot be listed: {listed}")
+    if not isinstance(listed, ChildNames):
+        raise UnavailableError(f"the members of group {group} cannot be listed: {listed}")
     return sorted(name for name in listed.names if name != member)
 
 
 def not_exclusive_error(group: str, others: Iterable[str], waited_ms: int | None = None) -> GroupNotExclusive:
     """The error that names the others."""
     names = sorted(others)
-    some = ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
+    some = ", ".join(names[:OTHER_MEMBERS_SHOWN_MAX]) + (
+        f" and {len(names) - OTHER_MEMBERS_SHOWN_MAX} more" if len(names) > OTHER_MEMBERS_SHOWN_MAX else ""
+    )
     waited = "" if waited_ms is None else f" after {waited_ms} ms"
     return GroupNotExclusive(
-        f"consumer.threads=all needs group {group} for this query alone, but others are in it{waited}: {some}; "
-        f"{WHAT_TO_DO}"
+        f"consumer.threads=all needs group {group} for this query alone, but others are in it{waited}: {some}; {REMEDY}"
     )
 
 
@@ -48,9 +49,9 @@ def wait_until_exclusive(look: Callable[[], list[str]], group: str, wait_ms: int
     """Wait until nobody else is there; ``pause`` says whether to give up.  Raises ``GroupNotExclusive``."""
     waited_ms = 0
     while others := look():
-        if waited_ms >= wait_ms or pause(LOOK_MS):
+        if waited_ms >= wait_ms or pause(MEMBERS_POLL_MS):
             raise not_exclusive_error(group, others, waited_ms)
-        waited_ms += LOOK_MS
+        waited_ms += MEMBERS_POLL_MS
 
 
 def threads_for(sizes: Mapping[str, int]) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.lease import Lease
-    from zkconsumer.core.stores import NotWritten
+    from zkconsumer.core.stores import CommitFailure
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.procedures import Procedure
     from zkconsumer.zk.store import ZkStore
@@ -26,30 +26,30 @@ POLL_MS = 20
 WRITE_RESERVE_MS = 3_000
 """Of a claim's time, kept for its writing when the share is waited for."""
 
-TRY_AGAIN_MS = 200
+RETRY_BACKOFF_MS = 200
 """Between two tries at something that the connection to ZooKeeper broke."""
 
-CLOSED = "the query's keeper is leaving the group"
+LEAVING_MESSAGE = "the query's keeper is leaving the group"
 
 
-class Controls(Protocol):
+class EventLoopCaller(Protocol):
     """The membership's own thread."""
 
-    def call(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Run something there, in its turn."""
 
 
-class Member(Protocol):
+class UnderlyingMembership(Protocol):
     """A membership, as the calls of a query use it."""
 
     @property
-    def event_loop(self) -> Controls: ...
+    def event_loop(self) -> EventLoopCaller: ...
 
     @property
     def failure(self) -> ZkConsumerError | None:
         """The error that ended it, if one did."""
 
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, NotWritten]:
+    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions of what is ours; gives back what was not written, with the reason."""
 
     def leave(self) -> bool:
@@ -59,7 +59,7 @@ class Member(Protocol):
         """End everything."""
 
 
-class OpenedGroup(Protocol):
+class MembershipResources(Protocol):
     """What turns are taken with.  ``store``: the session in which procedures run."""
 
     group: str
@@ -67,16 +67,16 @@ class OpenedGroup(Protocol):
     lease: Lease
 
     @property
-    def membership(self) -> Member: ...
+    def membership(self) -> UnderlyingMembership: ...
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Run this in that session, or have its requests refused; ``then`` on some thread."""
 
 
-class Turns:
+class BlockingCalls:
     """Used by the thread of the calls; ``gone`` may be set by any."""
 
-    def __init__(self, opened: OpenedGroup, clock: Clock) -> None:
+    def __init__(self, opened: MembershipResources, clock: Clock) -> None:
         self.query_gone = threading.Event()
         self._opened = opened
         self._membership = opened.membership
@@ -87,7 +87,7 @@ class Turns:
         if self._membership.failure is not None:
             raise self._membership.failure
         if self.query_gone.is_set():
-            raise ConnectorClosed(CLOSED)
+            raise ConnectorClosed(LEAVING_MESSAGE)
 
     def session_id(self) -> int:
         """The session of now; raises ``ZkTimeoutException`` when there is none."""
@@ -126,7 +126,7 @@ class Turns:
             try:
                 return action()
             except ZkTimeoutException:
-                if self.remaining_ms(until_ms) < WRITE_RESERVE_MS or self.pause(TRY_AGAIN_MS):
+                if self.remaining_ms(until_ms) < WRITE_RESERVE_MS or self.pause(RETRY_BACKOFF_MS):
                     raise
                 self.check()
 
@@ -139,7 +139,7 @@ class Turns:
             box.append(action())
             done.set()
 
-        self._membership.event_loop.call(act)
+        self._membership.event_loop.call_soon(act)
         self.wait_for(done, until_ms, "the membership's own thread")
         return box[0]
 

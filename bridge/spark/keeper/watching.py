@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.migration.control import LEAVE
-from zkconsumer.errors import MalformedZnode, MigrationError, WorldError
+from bridge.migration.control import LEAVE_CHILD
+from zkconsumer.errors import MalformedZnode, MigrationError, UnavailableError
 from zkconsumer.zk import paths
 from zkconsumer.zk.procedures import describe_result
-from zkconsumer.zk.requests import Exists, Get, Node, NoNode, SessionConnected, Stat, StoreError, WatchFired
+from zkconsumer.zk.requests import Exists, Get, NoNode, Stat, StoreError, WatchFired, ZkSessionConnected, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Control, parse_control
+from zkconsumer.zk.znodes import ControlRecord, parse_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ControlSnapshot:
     """``control`` and ``version`` None: the group does not move.  ``is_asked_to_leave``: a rollback waits for members
     of the modern group."""
 
-    control: Control | None = None
+    control: ControlRecord | None = None
     version: int | None = None
     is_rollback_waiting: bool = False
 
@@ -36,15 +36,15 @@ class ControlWatch:
     def __init__(self, store: ZkStore, group: str, on_change: Callable[[], None]) -> None:
         self._store = store
         self._path = paths.control(group)
-        self._leave = paths.control_child(group, LEAVE)
+        self._leave = paths.control_child(group, LEAVE_CHILD)
         self._on_change = on_change
         store.listen(self._on_store_event)
 
-    def read(self, timeout_ms: int) -> Sight:
+    def read(self, timeout_ms: int) -> ControlSnapshot:
         """What stands there now; a watch is left.
 
-        Raises ``ZkTimeoutException`` and ``WorldError`` when ZooKeeper does not tell, ``MigrationError`` for a node
-        that cannot be read.
+        Raises ``ZkTimeoutException`` and ``UnavailableError`` when ZooKeeper does not tell, ``MigrationError`` for a
+        node that cannot be read.
         """
         there, node, leave = submit_and_wait(
             self._store,
@@ -53,9 +53,9 @@ class ControlWatch:
         )
         for answer in (there, node, leave):
             if isinstance(answer, StoreError) and not isinstance(answer, NoNode):
-                raise WorldError(f"ZooKeeper did not tell about {self._path}: {describe_result(answer)}")
-        if not isinstance(node, Node):
-            return Sight()
+                raise UnavailableError(f"ZooKeeper did not tell about {self._path}: {describe_result(answer)}")
+        if not isinstance(node, ZnodeData):
+            return ControlSnapshot()
         try:
             control = parse_control(node.data)
         except MalformedZnode as error:
@@ -63,8 +63,8 @@ class ControlWatch:
                 f"{self._path} cannot be read ({error}), so it is not known where the offsets of the group are kept: "
                 "repair it, and start the query again"
             ) from error
-        return Sight(control, node.stat.version, isinstance(leave, Stat))
+        return ControlSnapshot(control, node.stat.version, isinstance(leave, Stat))
 
     def _on_store_event(self, event: StoreEvent) -> None:
-        if isinstance(event, WatchFired | SessionConnected):
+        if isinstance(event, WatchFired | ZkSessionConnected):
             self._on_change()

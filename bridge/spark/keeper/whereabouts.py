@@ -11,48 +11,52 @@ import threading
 from typing import TYPE_CHECKING
 
 from bridge.client.errors import InconsistentGroupProtocolException
-from bridge.spark.keeper.absent import Absent
-from bridge.spark.keeper.in_kafka import KafkaSide
-from bridge.spark.keeper.opening_in_kafka import Offer, OpenedInKafka
-from bridge.spark.keeper.place import HOME, Where, target_of
-from bridge.spark.keeper.service import Service
-from bridge.spark.keeper.watching import Sight
+from bridge.spark.keeper.absent import StandbySession
+from bridge.spark.keeper.in_kafka import CoordinatorBatchMembership
+from bridge.spark.keeper.opening_in_kafka import CoordinatorMembershipSetup, MigrationProtocols
+from bridge.spark.keeper.place import ZOOKEEPER_TARGET, TargetGroup, target_of
+from bridge.spark.keeper.service import ZooKeeperBatchMembership
+from bridge.spark.keeper.watching import ControlSnapshot
 from zkconsumer.errors import MigrationError, UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.spark.keeper.opening import MakeStore
-    from bridge.spark.keeper.settings import KeeperSettings
-    from bridge.spark.keeper.side import Side
+    from bridge.spark.keeper.opening import StoreFactory
+    from bridge.spark.keeper.settings import MembershipProcessSettings
+    from bridge.spark.keeper.side import BatchMembership
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
-    from zkconsumer.kafka.connection import Connect
+    from zkconsumer.kafka.connection import ConnectionFactory
 
 TICK_MS = 250
 """How often the worker looks after its side; the control znode tells by itself when it changes."""
 
-TRY_AGAIN_MS = 1_000
+RETRY_BACKOFF_MS = 1_000
 """Before a group that did not let us in, or servers that did not answer, are tried again."""
 
-LOOK_EVERY_MS = 10_000
+CONTROL_REREAD_MS = 10_000
 """How often the control znode is read all the same."""
 
-FINISH_MS = 60_000
+FINISH_BATCH_TIMEOUT_MS = 60_000
 """How long a side stays for the sake of what the query is doing."""
 
-SIGHT_MS = 3_000
-SIGHT_LOOK_MS = 10
+CONTROL_SEEN_TIMEOUT_MS = 3_000
+CONTROL_SEEN_POLL_MS = 10
 """How long a side may take to see a change of the control znode that we have seen, and how often it is asked."""
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
-class Whereabouts:
+class MembershipSwitcher:
     """All but the calls, which are ``Following``'s."""
 
     def __init__(
-        self, settings: KeeperSettings, clock: Clock, make_store: MakeStore | None, connect: Connect | None
+        self,
+        settings: MembershipProcessSettings,
+        clock: Clock,
+        make_store: StoreFactory | None,
+        connect: ConnectionFactory | None,
     ) -> None:
         """Raises what the settings raise."""
         self._settings = settings
@@ -63,19 +67,19 @@ class Whereabouts:
         """Held by a call, and by the worker while it takes a side away."""
         self._changed = threading.Event()
         self._query_gone = threading.Event()
-        self._standby = Absent(self._settings, clock, make_store, connect, self._changed.set)
-        self._control = Sight()
+        self._standby = StandbySession(self._settings, clock, make_store, connect, self._changed.set)
+        self._control = ControlSnapshot()
         self._looked_ms = 0
-        self._target = HOME
-        self._membership: Side | None = None
-        self._current_group = Where.NONE
+        self._target = ZOOKEEPER_TARGET
+        self._membership: BatchMembership | None = None
+        self._current_group = TargetGroup.NONE
         self._wait_reason = self._logged_reason = ""
         self._since_ms = clock.now_ms()
         self._failure: ZkConsumerError | None = None
         self._is_planning = self._awaits_claim = False
         self._switches = 0
         self._has_switched_here = False
-        self._last_group: Where | None = None
+        self._last_group: TargetGroup | None = None
         """Where it was a member last."""
         self._previous_counters: dict[str, int] = {}
         """Counted by sides that are left."""
@@ -92,7 +96,7 @@ class Whereabouts:
         side = self._membership
         return (
             isinstance(error, InconsistentGroupProtocolException)
-            and isinstance(side, KafkaSide)
+            and isinstance(side, CoordinatorBatchMembership)
             and not side.had_assignment
         )
 
@@ -104,7 +108,7 @@ class Whereabouts:
             if stop.is_set() or self._query_gone.is_set():
                 return
             try:
-                if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= LOOK_EVERY_MS:
+                if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= CONTROL_REREAD_MS:
                     self._changed.clear()
                     self._read_control()
                 self._step(stop)
@@ -114,7 +118,7 @@ class Whereabouts:
                     self._leave_membership(self._membership.leave)
             except ZkConsumerError as error:
                 self._log_wait_reason(str(error))
-                stop.wait(TRY_AGAIN_MS)
+                stop.wait(RETRY_BACKOFF_MS)
                 self._changed.set()
 
     def _step(self, stop: StopSignal) -> None:
@@ -123,31 +127,35 @@ class Whereabouts:
         if side is not None and (failure := side.failure) is not None and self._is_blocked_by_placeholder(failure):
             self._log_wait_reason(f"the modern group does not let the query in yet: {failure}")
             self._leave_membership(lambda: side.abandon())
-            stop.wait(TRY_AGAIN_MS)
+            stop.wait(RETRY_BACKOFF_MS)
             return
         if side is not None and self._is_leaving:
             self._leave_after_batch(side, stop)
-        elif isinstance(side, KafkaSide):
+        elif isinstance(side, CoordinatorBatchMembership):
             side.update_protocols(self._migration_protocols())
         if self._membership is None:
             self._log_if_waiting()
-            if self._target.group is not Where.NONE and not stop.is_set():
+            if self._target.group is not TargetGroup.NONE and not stop.is_set():
                 self._enter(self._target.group)
 
-    def _await_control_seen(self, side: Side) -> None:
+    def _await_control_seen(self, side: BatchMembership) -> None:
         """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
-        until_ms = self._clock.now_ms() + SIGHT_MS
-        while not side.has_applied_control_version(self._control.version) and side.failure is None and self._clock.now_ms() < until_ms:
-            if self._query_gone.wait(SIGHT_LOOK_MS / 1000):
+        until_ms = self._clock.now_ms() + CONTROL_SEEN_TIMEOUT_MS
+        while (
+            not side.has_applied_control_version(self._control.version)
+            and side.failure is None
+            and self._clock.now_ms() < until_ms
+        ):
+            if self._query_gone.wait(CONTROL_SEEN_POLL_MS / 1000):
                 return
 
-    def _leave_after_batch(self, side: Side, stop: StopSignal) -> None:
+    def _leave_after_batch(self, side: BatchMembership, stop: StopSignal) -> None:
         """What the query is doing is finished first.
 
         It is looked between two calls: one that is under way may be about to begin a batch.
         """
         self._await_control_seen(side)
-        until_ms = self._clock.now_ms() + FINISH_MS
+        until_ms = self._clock.now_ms() + FINISH_BATCH_TIMEOUT_MS
         while True:
             with self._call_lock:
                 is_busy = self._is_planning or self._awaits_claim or side.has_unfinished_batch
@@ -165,10 +173,12 @@ class Whereabouts:
                 self._previous_counters[name] = self._previous_counters.get(name, 0) + number
             self._membership, self._since_ms = None, self._clock.now_ms()
             self._is_planning = self._awaits_claim = False
-            log.info("keeper-stepped-aside from=%s clean=%s why=%r", self._current_group.value, clean, self._wait_message())
-            self._current_group = Where.NONE
+            log.info(
+                "keeper-stepped-aside from=%s clean=%s why=%r", self._current_group.value, clean, self._wait_message()
+            )
+            self._current_group = TargetGroup.NONE
 
-    def _enter(self, where: Where) -> None:
+    def _enter(self, where: TargetGroup) -> None:
         side = self._create_membership(where)
         try:
             side.open()
@@ -176,7 +186,7 @@ class Whereabouts:
             side.abandon()
             raise
         side.should_wait_for_assignment = lambda: not self._is_leaving
-        self._has_switched_here = self._last_group is not None or where is Where.KAFKA
+        self._has_switched_here = self._last_group is not None or where is TargetGroup.KAFKA
         with self._call_lock:
             self._membership, self._current_group, self._wait_reason = side, where, ""
         if self._last_group not in (None, where):
@@ -185,18 +195,22 @@ class Whereabouts:
             log.info("keeper-follows authority=%s", where.value)
         self._last_group = where
 
-    def _create_membership(self, where: Where) -> Side:
-        if where is Where.ZOOKEEPER:
-            return Service(self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect)
-        opened = OpenedInKafka(self._settings, self._standby.store, self._clock, self._connect, self._migration_protocols())
-        return KafkaSide(self._settings, opened, self._clock, lambda: self._control.version)
+    def _create_membership(self, where: TargetGroup) -> BatchMembership:
+        if where is TargetGroup.ZOOKEEPER:
+            return ZooKeeperBatchMembership(
+                self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect
+            )
+        opened = CoordinatorMembershipSetup(
+            self._settings, self._standby.store, self._clock, self._connect, self._migration_protocols()
+        )
+        return CoordinatorBatchMembership(self._settings, opened, self._clock, lambda: self._control.version)
 
-    def _migration_protocols(self) -> Offer | None:
+    def _migration_protocols(self) -> MigrationProtocols | None:
         """What a guest offers Kafka's group; None where no members moved with it."""
         control, protocols = self._control.control, self._target.protocols
         if control is None or not protocols:
             return None
-        return Offer(control.migration_id, self._settings.consumer_id, protocols)
+        return MigrationProtocols(control.migration_id, self._settings.consumer_id, protocols)
 
     def _read_control(self) -> None:
         self._looked_ms = self._clock.now_ms()
@@ -213,7 +227,7 @@ class Whereabouts:
         return self._is_leaving
 
     def _log_if_waiting(self) -> None:
-        if self._membership is None and self._target.group is Where.NONE:
+        if self._membership is None and self._target.group is TargetGroup.NONE:
             self._log_wait_reason(self._target.wait_reason)
 
     def _log_wait_reason(self, why: str) -> None:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.kafka.connection import BlockingConnection, Pending
+from zkconsumer.kafka.connection import BlockingConnection, PendingRequest
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 from zkconsumer.wire.schemas.join_group import (
@@ -71,7 +71,7 @@ class Member:
         self.last: JoinGroupResponse | None = None
         self._client_id = client_id
         self._connection: BlockingConnection | None = None
-        self._pending: Pending[Any] | None = None
+        self._pending: PendingRequest[Any] | None = None
 
     @property
     def connection(self) -> BlockingConnection:

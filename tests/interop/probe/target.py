@@ -12,8 +12,8 @@ from tests.interop.probe.member import PROTOCOLS, Member
 from tests.interop.probe.registry import numbers
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.releases import RELEASES as PLAYED
-from zkconsumer.kafka.versions import ApiRanges, negotiate
+from zkconsumer.kafka.releases import RELEASES
+from zkconsumer.kafka.versions import SupportedVersions, negotiate
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
@@ -68,7 +68,7 @@ SETTINGS = MappingProxyType(
 )
 """What the checks take for granted of a broker; releases that do not know a setting pass over it."""
 
-OF_0_9 = ApiRanges(PLAYED["0.9.0.1"].ranges, is_assumed=True)
+OF_0_9 = SupportedVersions(RELEASES["0.9.0.1"].ranges, is_assumed=True)
 """A broker of 0.9 cannot be asked, and the program of this repository assumes less of it than it speaks."""
 
 START_MS = 30_000
@@ -93,10 +93,10 @@ class Server:
     topic: str
     is_kraft: bool
     is_real: bool
-    _ranges: ApiRanges | None = None
+    _ranges: SupportedVersions | None = None
 
     @property
-    def ranges(self) -> ApiRanges:
+    def ranges(self) -> SupportedVersions:
         """What it speaks, asked once."""
         if self._ranges is None:
             connection = BlockingConnection(self.host, self.port, client_id="probe")

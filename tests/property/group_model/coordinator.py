@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.events import KafkaWritten, Outcome
+from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,41 +84,41 @@ class Channel:
 
     def commit(self, command: do.CommitToKafka) -> None:
         attempts = command.attempts
-        results: dict[TopicPartition, KafkaWritten] = {}
+        results: dict[TopicPartition, KafkaCommitResult] = {}
 
         def run() -> ev.Event | None:
             nonlocal attempts
             attempts -= 1
             for tp, offset in command.offsets.items():
-                if tp not in results or results[tp].outcome in (Outcome.FAILED, Outcome.UNKNOWN):
-                    was_unsure = tp in results and results[tp].outcome is Outcome.UNKNOWN
+                if tp not in results or results[tp].outcome in (WriteOutcome.FAILED, WriteOutcome.UNKNOWN):
+                    was_unsure = tp in results and results[tp].outcome is WriteOutcome.UNKNOWN
                     results[tp] = self._commit(command.session_id, tp, offset)
-                    if was_unsure and results[tp].outcome is Outcome.FAILED:
-                        results[tp] = replace(results[tp], outcome=Outcome.UNKNOWN)
-            again = any(one.outcome in (Outcome.FAILED, Outcome.UNKNOWN) for one in results.values())
-            return None if again and attempts > 0 else ev.KafkaCommitSettled(command.ticket, dict(results))
+                    if was_unsure and results[tp].outcome is WriteOutcome.FAILED:
+                        results[tp] = replace(results[tp], outcome=WriteOutcome.UNKNOWN)
+            again = any(one.outcome in (WriteOutcome.FAILED, WriteOutcome.UNKNOWN) for one in results.values())
+            return None if again and attempts > 0 else ev.CommitToKafkaCompleted(command.ticket, dict(results))
 
         def give_up() -> ev.Event:
-            away = KafkaWritten(Outcome.FAILED, "it is away")
-            return ev.KafkaCommitSettled(command.ticket, dict.fromkeys(command.offsets, away) | results)
+            away = KafkaCommitResult(WriteOutcome.FAILED, "it is away")
+            return ev.CommitToKafkaCompleted(command.ticket, dict.fromkeys(command.offsets, away) | results)
 
         self._add(Job(command.ticket, self._world.now_ms + attempts * ATTEMPT_MS, run, give_up))
 
-    def _commit(self, session_id: int, tp: TopicPartition, offset: int) -> KafkaWritten:
+    def _commit(self, session_id: int, tp: TopicPartition, offset: int) -> KafkaCommitResult:
         world, there = self._world, self._coordinator
         node = world.server.owners.get(tp)
         if not world.server.sessions[session_id].is_alive or node is None or node.session_id != session_id:
-            return KafkaWritten(Outcome.NOT_OWNER, "the owner node is not ours")
+            return KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is not ours")
         if there.is_unlucky() or world.now_ms >= self._process.lease_until_ms:
-            return KafkaWritten(Outcome.FAILED, "bad luck")
+            return KafkaCommitResult(WriteOutcome.FAILED, "bad luck")
         world.check_write(tp, there.offsets.get(tp, -1), offset)
         there.offsets[tp] = offset
         if there.is_unlucky():
             world.sometimes.add("the answer to a commit to Kafka is lost")
-            return KafkaWritten(Outcome.UNKNOWN, "the answer was lost")
-        return KafkaWritten(Outcome.DONE)
+            return KafkaCommitResult(WriteOutcome.UNKNOWN, "the answer was lost")
+        return KafkaCommitResult(WriteOutcome.DONE)
 
-    def cancel(self, command: do.CancelKafka) -> None:
+    def cancel(self, command: do.CancelKafkaRequest) -> None:
         for job in self._jobs:
             job.is_cancelled |= job.ticket == command.cancelled_ticket
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.property.group_model.weather import Weather
+from tests.property.group_model.weather import FaultProfile
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.membership import MembershipState
-from zkconsumer.core.releases import RELEASED
+from zkconsumer.core.releases import DROP_REASON_RELEASED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ class ModelListener:
         assert not self._unreported, f"the loss of {self._unreported} was not reported"
         assert not self._process.group.is_leaving, "it is called by a program that closes"
         world, process = self._process.world, self._process
-        is_fair = world.weather == Weather()
+        is_fair = world.weather == FaultProfile()
         raises = not is_fair and self._random.random() < RAISES
         takes_ms = TOO_SLOW_MS if not is_fair and self._random.random() < TOO_SLOW else self._random.randint(1, 80)
         self._is_running, self.is_given_up = True, False
@@ -86,20 +86,20 @@ class ModelListener:
 
         world.at(world.now_ms + takes_ms, lambda: process.enqueue(back))
 
-    def check_release(self, command: do.Release) -> None:
+    def check_release(self, command: do.ReleaseOwnership) -> None:
         """What is given back was named, unless it was never read."""
         if self.is_out_of_it:
             return
         unnamed = {tp for tp in command.partitions if tp in self._process.streams} - self._named
         assert not unnamed, f"given back without a word: {unnamed}"
 
-    def dropped(self, command: do.Drop) -> None:
+    def dropped(self, command: do.DropPartitions) -> None:
         """When they come back they must be named again; what is lost must be reported at once."""
         self._named -= set(command.partitions)
-        if command.why != RELEASED and not self.is_out_of_it:
+        if command.why != DROP_REASON_RELEASED and not self.is_out_of_it:
             self._unreported |= set(command.partitions) & self._taken_for_ours
 
-    def lost(self, command: do.CallLost) -> None:
+    def lost(self, command: do.CallPartitionsLost) -> None:
         assert not self._process.group.is_leaving, "it is called by a program that closes"
         assert set(command.partitions) <= self._taken_for_ours, "a start named them, and no release"
         self._taken_for_ours -= set(command.partitions)

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from tests.property.group_model.zookeeper import Connection, Server
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.events import Claimed, Outcome, StoredOffset, Written
-from zkconsumer.core.view import GroupView, Subscription
+from zkconsumer.core.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.core.view import GroupView, TopicSubscription
 from zkconsumer.types import TopicPartition
 
 Procedure: TypeAlias = "Generator[Callable[[Connection], Any], Any, ev.Event]"
@@ -45,7 +45,7 @@ class Procedures:
             return ev.RegistrationFailed(command.ticket, "the answer was lost")
         if result[0] == command.session_id:
             return ev.Registered(command.ticket)
-        return ev.RegistrationHeld(command.ticket, result[0], 0, "another process")
+        return ev.RegistrationConflict(command.ticket, result[0], 0, "another process")
 
     def deregister(self, name: str, command: do.Deregister) -> Procedure:
         def operation(connection: Connection) -> bool:
@@ -65,7 +65,7 @@ class Procedures:
             self.server.watch("ids", connection)
             return list(self.server.registrations)
 
-        def read_members(_: Connection) -> dict[str, Subscription]:
+        def read_members(_: Connection) -> dict[str, TopicSubscription]:
             registrations = self.server.registrations
             return {name: registrations[name][1] for name in names if name in registrations}
 
@@ -113,8 +113,8 @@ class Procedures:
                 owned[tp.topic].add(tp.partition)
         return {topic: frozenset(numbers) for topic, numbers in owned.items()}
 
-    def claim(self, command: do.Claim) -> Procedure:
-        results: dict[TopicPartition, Claimed] = {}
+    def claim(self, command: do.AcquireOwnership) -> Procedure:
+        results: dict[TopicPartition, AcquireResult] = {}
         unwatched: frozenset[str] = frozenset()
         topics = sorted({tp.topic for tp in command.owners})
         if command.list_owners_first:
@@ -123,40 +123,40 @@ class Procedures:
                 taken, unwatched = {}, frozenset(topics)
             for tp in command.owners:
                 if tp.partition in taken.get(tp.topic, ()):
-                    results[tp] = Claimed(Outcome.CONFLICT, why="another member holds it")
+                    results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member holds it")
 
-        def create(connection: Connection) -> dict[TopicPartition, Claimed]:
-            made: dict[TopicPartition, Claimed] = {}
+        def create(connection: Connection) -> dict[TopicPartition, AcquireResult]:
+            made: dict[TopicPartition, AcquireResult] = {}
             for tp, thread in command.owners.items():
                 if tp in results:
                     continue
                 if tp in self.server.owners:
-                    made[tp] = Claimed(Outcome.CONFLICT, why="somebody was faster in the same moment")
+                    made[tp] = AcquireResult(WriteOutcome.CONFLICT, why="somebody was faster in the same moment")
                 elif self._is_unlucky():
-                    made[tp] = Claimed(Outcome.FAILED, why="bad luck")
+                    made[tp] = AcquireResult(WriteOutcome.FAILED, why="bad luck")
                 else:
-                    made[tp] = Claimed(Outcome.DONE, self.server.create_owner(tp, connection.session_id, thread).czxid)
+                    made[tp] = AcquireResult(
+                        WriteOutcome.DONE, self.server.create_owner(tp, connection.session_id, thread).czxid
+                    )
             return made
 
         made = yield create
         if made is None:
             unsettled = [tp for tp in command.owners if tp not in results]
-            made = dict.fromkeys(unsettled, Claimed(Outcome.UNKNOWN, why="the answer was lost"))
-        return ev.ClaimSettled(command.ticket, results | made, unwatched)
+            made = dict.fromkeys(unsettled, AcquireResult(WriteOutcome.UNKNOWN, why="the answer was lost"))
+        return ev.AcquireOwnershipCompleted(command.ticket, results | made, unwatched)
 
     def read_positions(self, command: do.ReadPositions) -> Procedure:
         def operation(_: Connection) -> tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]:
             failed = {tp: "bad luck" for tp in command.partitions if self._is_unlucky()}
-            read = {
-                tp: self.server.offsets.get(tp, StoredOffset()) for tp in command.partitions if tp not in failed
-            }
+            read = {tp: self.server.offsets.get(tp, StoredOffset()) for tp in command.partitions if tp not in failed}
             return read, failed
 
         stored, failed = (yield operation) or ({}, {})
         return ev.PositionsRead(command.ticket, stored, failed)
 
-    def commit(self, command: do.Commit) -> Procedure:
-        def operation(connection: Connection) -> dict[TopicPartition, Written]:
+    def commit(self, command: do.CommitToZooKeeper) -> Procedure:
+        def operation(connection: Connection) -> dict[TopicPartition, ZooKeeperWriteResult]:
             return {
                 tp: self._write(tp, connection, of.offset, of.stored, releases=False, next_owner=None)
                 for tp, of in command.offsets.items()
@@ -164,11 +164,13 @@ class Procedures:
 
         results = yield operation
         if results is None:
-            results = {tp: Written(Outcome.UNKNOWN, of.stored, "lost") for tp, of in command.offsets.items()}
-        return ev.CommitSettled(command.ticket, results)
+            results = {
+                tp: ZooKeeperWriteResult(WriteOutcome.UNKNOWN, of.stored, "lost") for tp, of in command.offsets.items()
+            }
+        return ev.CommitToZooKeeperCompleted(command.ticket, results)
 
-    def release(self, command: do.Release) -> Procedure:
-        def operation(connection: Connection) -> dict[TopicPartition, Written]:
+    def release(self, command: do.ReleaseOwnership) -> Procedure:
+        def operation(connection: Connection) -> dict[TopicPartition, ZooKeeperWriteResult]:
             return {
                 tp: self._write(tp, connection, of.offset, of.stored, releases=True, next_owner=of.next_owner)
                 for tp, of in command.partitions.items()
@@ -176,8 +178,11 @@ class Procedures:
 
         results = yield operation
         if results is None:
-            results = {tp: Written(Outcome.UNKNOWN, of.stored, "lost") for tp, of in command.partitions.items()}
-        return ev.ReleaseSettled(command.ticket, results)
+            results = {
+                tp: ZooKeeperWriteResult(WriteOutcome.UNKNOWN, of.stored, "lost")
+                for tp, of in command.partitions.items()
+            }
+        return ev.ReleaseOwnershipCompleted(command.ticket, results)
 
     def _write(
         self,
@@ -188,13 +193,13 @@ class Procedures:
         *,
         releases: bool,
         next_owner: str | None,
-    ) -> Written:
+    ) -> ZooKeeperWriteResult:
         """What the procedures of ``zk.writes`` come to in the end, for one partition."""
         node = self.server.owners.get(tp)
         if node is None or node.session_id != connection.session_id:
-            return Written(Outcome.NOT_OWNER, known, "the owner node is not ours")
+            return ZooKeeperWriteResult(WriteOutcome.NOT_OWNER, known, "the owner node is not ours")
         if self._is_unlucky():
-            return Written(Outcome.FAILED, known, "bad luck")
+            return ZooKeeperWriteResult(WriteOutcome.FAILED, known, "bad luck")
         found = self.server.offsets.get(tp, StoredOffset())
         stored, rewound_from = known, None
         if offset is not None and found != known and found.offset >= offset:
@@ -208,4 +213,6 @@ class Procedures:
             self.server.delete_owner(tp)
             if next_owner is not None:
                 czxid = self.server.create_owner(tp, connection.session_id, next_owner).czxid
-        return Written(Outcome.DONE, stored, "", rewound_from, releases and next_owner is not None, czxid)
+        return ZooKeeperWriteResult(
+            WriteOutcome.DONE, stored, "", rewound_from, releases and next_owner is not None, czxid
+        )

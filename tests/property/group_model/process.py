@@ -14,10 +14,10 @@ from tests.property.group_model.zookeeper import Call, Connection
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core import invariants
-from zkconsumer.core.events import Timer
-from zkconsumer.core.group import Group, GroupSettings
+from zkconsumer.core.events import MemberTimer
+from zkconsumer.core.group import GroupSettings, MemberStateMachine
 from zkconsumer.core.membership import MembershipState
-from zkconsumer.core.planner import SharePlanner
+from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Stream:
 
 
 class Process:
-    """A process: one ``Group``, its shell, and a program that reads."""
+    """A process: one ``MemberStateMachine``, its shell, and a program that reads."""
 
     def __init__(self, world: World, name: str, threads: Mapping[str, int]) -> None:
         settings = GroupSettings(
@@ -49,17 +49,17 @@ class Process:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             offset_stores=world.stores,
         )
-        planner = SharePlanner(name, world.strategy, world.compatibility, exclude_internal_topics=True)
+        planner = ZooKeeperAssignmentPlanner(name, world.strategy, world.compatibility, exclude_internal_topics=True)
         self.world = world
         self.name = name
         self.threads = dict(threads)
-        self.group = Group(settings, planner)
+        self.group = MemberStateMachine(settings, planner)
         self.connection: Connection | None = None
         self.session_id: int | None = None
         self.waiting: list[tuple[int, Call]] = []
         self.inbox: deque[Callable[[], None]] = deque()
         self._put_off: list[Callable[[], None]] = []
-        self.timers: dict[Timer, int] = {}
+        self.timers: dict[MemberTimer, int] = {}
         self.streams: dict[TopicPartition, Stream] = {}
         self.channel = Channel(world, self, world.coordinator)
         self.lease_until_ms = 0
@@ -161,9 +161,7 @@ class Process:
         for _, call in waiting:
             self.enqueue(lambda call=call: call.done(result))
 
-    def run_procedure(
-        self, session_id: int, procedure: Procedure
-    ) -> None:
+    def run_procedure(self, session_id: int, procedure: Procedure) -> None:
         """Drive a procedure round by round, as the shell does."""
 
         def step(result: Any) -> None:
@@ -192,7 +190,7 @@ class Process:
                 self.timers.pop(timer, None)
             case do.SetLease(until_ms):
                 self.lease_until_ms = until_ms
-            case do.Probe(session_id):
+            case do.ProbeSession(session_id):
                 sent_at_ms = world.now_ms
 
                 def answered(result: Any) -> None:
@@ -215,13 +213,13 @@ class Process:
                 self.channel.fetch(command)
             case do.CommitToKafka():
                 self.channel.commit(command)
-            case do.CancelKafka():
+            case do.CancelKafkaRequest():
                 self.channel.cancel(command)
-            case do.Claim(session_id=session_id):
+            case do.AcquireOwnership(session_id=session_id):
                 self.run_procedure(session_id, world.procedures.claim(command))
-            case do.Commit(session_id=session_id):
+            case do.CommitToZooKeeper(session_id=session_id):
                 self.run_procedure(session_id, world.procedures.commit(command))
-            case do.Release(session_id=session_id):
+            case do.ReleaseOwnership(session_id=session_id):
                 if self.listener is not None:
                     self.listener.check_release(command)
                 self.run_procedure(session_id, world.procedures.release(command))
@@ -235,12 +233,12 @@ class Process:
                 for tp in partitions:
                     self.streams[tp].is_live = False
                 self._report({tp: s for tp, s in self.streams.items() if not s.is_live and not s.in_hand})
-            case do.GiveUpDrain(partitions):
+            case do.ForceDrain(partitions):
                 self._report({tp: self.streams[tp] for tp in partitions if tp in self.streams})
-            case do.MoveThread(threads):
+            case do.MoveToThread(threads):
                 for tp, thread in threads.items():
                     self.streams[tp] = Stream(thread, self.streams[tp].consumed)
-            case do.Drop(partitions):
+            case do.DropPartitions(partitions):
                 if self.listener is not None:
                     self.listener.dropped(command)
                 for tp in partitions:
@@ -251,10 +249,10 @@ class Process:
             case do.CallBeforeReleasing() | do.CallBeforeStarting():
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.call(command)
-            case do.CallLost():
+            case do.CallPartitionsLost():
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.lost(command)
-            case do.Count("listener_calls_skipped"):
+            case do.IncrementCounter("listener_calls_skipped"):
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.skipped()
             case do.AnnounceLeft():
@@ -265,18 +263,18 @@ class Process:
             case do.CompleteCommit(call):
                 world.calls_waiting.discard((self.name, call))
 
-    def _start_timer(self, timer: Timer, due_ms: int) -> None:
+    def _start_timer(self, timer: MemberTimer, due_ms: int) -> None:
         self.timers[timer] = due_ms
         self.world.at(due_ms, lambda: self._timer_due(timer, due_ms))
 
-    def _timer_due(self, timer: Timer, due_ms: int) -> None:
+    def _timer_due(self, timer: MemberTimer, due_ms: int) -> None:
         if self.is_dead or self.timers.get(timer) != due_ms:
             return
         if self.is_paused:
             self.when_awake(lambda: self._timer_due(timer, due_ms))
             return
         del self.timers[timer]
-        if timer is Timer.LISTENER and self.listener is not None:
+        if timer is MemberTimer.LISTENER and self.listener is not None:
             self.listener.is_given_up = True
         self.feed(ev.TimerFired(timer))
 

@@ -7,7 +7,7 @@ from random import Random
 
 
 @dataclass(frozen=True)
-class Weather:
+class FaultProfile:
     """What may go wrong, as probabilities a fault step; how slow callers are; how long a packet may take."""
 
     cut: float = 0.0
@@ -23,8 +23,8 @@ class Weather:
     coordinator: float = 0.0
 
 
-CALM = Weather()
-STORM = Weather(
+CALM = FaultProfile()
+STORM = FaultProfile(
     cut=0.2,
     pause=0.1,
     crash=0.06,
@@ -39,7 +39,7 @@ STORM = Weather(
 )
 
 
-def storm(seed: int) -> Weather:
+def storm(seed: int) -> FaultProfile:
     """Some of what a storm may bring: a history with one kind of fault shows what the whole storm would hide."""
     rng = Random(seed)
-    return Weather(**{f.name: getattr(STORM, f.name) for f in fields(Weather) if rng.random() < 0.6})
+    return FaultProfile(**{f.name: getattr(STORM, f.name) for f in fields(FaultProfile) if rng.random() < 0.6})

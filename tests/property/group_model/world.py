@@ -30,30 +30,30 @@ from typing import Any, NoReturn
 from tests.property.group_model.coordinator import Coordinator
 from tests.property.group_model.procedures import Procedures
 from tests.property.group_model.process import SESSION_TIMEOUT_MS, Process
-from tests.property.group_model.weather import CALM, Weather
+from tests.property.group_model.weather import CALM, FaultProfile
 from tests.property.group_model.zookeeper import Server, ServerSession
 from tests.transcripts.conversation import show
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
 from zkconsumer.core.assignment import AssignmentContext, create_instance
-from zkconsumer.core.events import Outcome, StoredOffset, Timer
+from zkconsumer.core.events import MemberTimer, StoredOffset, WriteOutcome
 from zkconsumer.core.membership import MembershipState
 from zkconsumer.core.partition import PartitionState
 from zkconsumer.core.rebalance import RebalanceState
-from zkconsumer.core.stores import Stores
+from zkconsumer.core.stores import OffsetStoreSelection
 from zkconsumer.core.subscription import StaticTopicCount
-from zkconsumer.core.view import Subscription
+from zkconsumer.core.view import TopicSubscription
 from zkconsumer.types import TopicPartition
 
 TICK_MS = 1000
 PROCESSES_MAX = 5
 HISTORY_EVENTS_MAX = 200
 LISTENERS = 0.3
-ODD = Subscription("white_list", {"(?>t|tt).*": 1})
+ODD = TopicSubscription("white_list", {"(?>t|tt).*": 1})
 """A subscription that may mean something to Java, and that we do not evaluate."""
 
 ROUTINE = (ev.SessionAnswered, ev.PositionsCollected, ev.OffsetReset)
-ROUTINE_TIMERS = (Timer.PROBE, Timer.COMMIT)
+ROUTINE_TIMERS = (MemberTimer.PROBE, MemberTimer.COMMIT)
 """What a history does not tell."""
 
 
@@ -65,7 +65,12 @@ class World:
     """Everything, and the clock."""
 
     def __init__(
-        self, seed: int, weather: Weather, *, processes: int = 3, stores: Stores = Stores.ZOOKEEPER
+        self,
+        seed: int,
+        weather: FaultProfile,
+        *,
+        processes: int = 3,
+        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -190,7 +195,7 @@ class World:
         process = Process(self, name, {topic: self.random.randint(1, 2) for topic in topics})
         self.processes[name] = process
         self.at(self.now_ms + self.delay(), process.connect)
-        process.enqueue(lambda: process.feed(ev.JoinWanted(Subscription("static", process.threads))))
+        process.enqueue(lambda: process.feed(ev.JoinRequested(TopicSubscription("static", process.threads))))
         return process
 
     def change(self) -> None:
@@ -205,7 +210,7 @@ class World:
             case "join" if len(self.processes) < PROCESSES_MAX:
                 self.start_process()
             case "leave" if len(self.processes) > 1:
-                process.enqueue(lambda: process.feed(ev.LeaveWanted()))
+                process.enqueue(lambda: process.feed(ev.LeaveRequested()))
             case "grow":
                 self._grow(self.random.choice(["t", "u"]))
             case "commit":
@@ -223,7 +228,7 @@ class World:
         call = self._calls
         self.calls_waiting.add((process.name, call))
         positions = {tp: stream.consumed for tp, stream in process.streams.items() if stream.consumed >= 0}
-        process.enqueue(lambda: process.feed(ev.CommitWanted(call, positions)))
+        process.enqueue(lambda: process.feed(ev.CommitRequested(call, positions)))
 
     # --- what goes wrong ----------------------------------------------------------------------------------------
 
@@ -383,7 +388,10 @@ class World:
         """Everybody holds its share, and the shares together are what the assignment says."""
         for process in self.processes.values():
             group = process.group
-            if group.membership.state is not MembershipState.REGISTERED or group.rebalance.state is not RebalanceState.STABLE:
+            if (
+                group.membership.state is not MembershipState.REGISTERED
+                or group.rebalance.state is not RebalanceState.STABLE
+            ):
                 return False
             if group.fetched_partitions != group.own_assignment:
                 return False
@@ -423,19 +431,19 @@ class World:
                     self.sometimes.add("a session ends while Kafka is told")
             case ev.GroupChanged() if process.group.committer.is_in_progress:
                 self.sometimes.add("a change is seen with a commit under way")
-            case ev.TimerFired(Timer.RELEASE_WAITS_FOR_KAFKA):
+            case ev.TimerFired(MemberTimer.RELEASE_WAITS_FOR_KAFKA):
                 self.sometimes.add("a release does not wait for Kafka any longer")
-            case ev.ClaimSettled() | ev.ReleaseSettled() | ev.CommitSettled():
+            case ev.AcquireOwnershipCompleted() | ev.ReleaseOwnershipCompleted() | ev.CommitToZooKeeperCompleted():
                 for result in event.results.values():
-                    if result.outcome is Outcome.UNKNOWN:
+                    if result.outcome is WriteOutcome.UNKNOWN:
                         self.sometimes.add(f"the outcome of a write is unknown: {type(event).__name__}")
                     if "in the same moment" in result.why:
                         self.sometimes.add("two members race for one node")
                     if getattr(result, "rewound_from", None) is not None:
                         self.sometimes.add("a rewound offset is written again")
-            case ev.RegistrationHeld():
+            case ev.RegistrationConflict():
                 self.sometimes.add("an earlier session holds the id")
-            case ev.PartitionsDrained() if Timer.DRAIN not in process.timers:
+            case ev.PartitionsDrained() if MemberTimer.DRAIN not in process.timers:
                 self.sometimes.add("a drain was given up")
             case ev.Registered() if process.was_withdrawn:
                 self.sometimes.add("a member that withdrew comes back")
@@ -459,5 +467,7 @@ class World:
         lines: list[str] = []
         for at_ms, who, event, commands in self._told:
             lines.append(f"{at_ms:>6} {who:<6} {event}")
-            lines += [f"{'':>13} -> {show(c)}" for c in commands if not isinstance(c, do.StopTimer | do.Count)]
+            lines += [
+                f"{'':>13} -> {show(c)}" for c in commands if not isinstance(c, do.StopTimer | do.IncrementCounter)
+            ]
         return "\n".join(lines)

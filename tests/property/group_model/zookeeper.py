@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.view import Subscription
+from zkconsumer.core.view import TopicSubscription
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Server:
     """What ZooKeeper holds."""
 
     sessions: dict[int, ServerSession] = field(default_factory=dict)
-    registrations: dict[str, tuple[int, Subscription]] = field(default_factory=dict)
+    registrations: dict[str, tuple[int, TopicSubscription]] = field(default_factory=dict)
     owners: dict[TopicPartition, OwnerNode] = field(default_factory=dict)
     offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)

@@ -20,12 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bridge.testing import Sunk
+from bridge.testing import SinkRow
 from tests.fix_spark import ROOT, spark_environment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.checker import Committed, Event, StartedAt
-from zkconsumer.testing.lab.observer import Observer
+from zkconsumer.testing.checker import HistoryEvent, InitialOffset, OffsetCommitted
+from zkconsumer.testing.lab.observer import GroupObserver
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.testing.sandbox.events import EventFile
 from zkconsumer.types import TopicPartition
@@ -173,15 +173,15 @@ class StoredOffsets:
     def __init__(self, connect: str, group: str, topic: str, partitions: int) -> None:
         self._lock = threading.Lock()
         self._seen: dict[TopicPartition, list[int]] = defaultdict(list)
-        self.observer = Observer(connect, group, {topic: partitions}, self, self)  # type: ignore[arg-type]
+        self.observer = GroupObserver(connect, group, {topic: partitions}, self, self)  # type: ignore[arg-type]
 
     # What an observer needs of its writer, and of who knows the members.
 
     def now_ms(self) -> int:
         return SYSTEM_CLOCK.wall_ms()
 
-    def write_offsets(self, event: Event) -> None:
-        if isinstance(event, Committed | StartedAt):
+    def write(self, event: HistoryEvent) -> None:
+        if isinstance(event, OffsetCommitted | InitialOffset):
             with self._lock:
                 self._seen[TopicPartition(event.topic, event.partition)].append(event.offset)
 
@@ -212,17 +212,17 @@ def owners_of(sandbox: Sandbox, group: str, topic: str) -> dict[int, str]:
 # --- what a query has left on the disk ------------------------------------------------------------------------------
 
 
-def sink_rows(folder: Path) -> list[Sunk]:
+def sink_rows(folder: Path) -> list[SinkRow]:
     """What the ``foreachBatch`` sink holds."""
     rows = []
     for path in sorted((folder / "sink").glob("*.json")):
         batch = int(path.stem)
         found = json.loads(path.read_text())
-        rows += [Sunk(batch, TopicPartition(topic, number), offset, value) for topic, number, offset, value in found]
+        rows += [SinkRow(batch, TopicPartition(topic, number), offset, value) for topic, number, offset, value in found]
     return rows
 
 
-def parquet_rows(folder: Path) -> list[Sunk]:
+def parquet_rows(folder: Path) -> list[SinkRow]:
     """What the Parquet sink holds, as Spark has collected it; the batches are those whose ranges hold the records."""
     if not (folder / "collected.json").exists():
         return []
@@ -235,7 +235,7 @@ def parquet_rows(folder: Path) -> list[Sunk]:
     rows = []
     for topic, number, offset, value in json.loads((folder / "collected.json").read_text()):
         partition = TopicPartition(topic, number)
-        rows.append(Sunk(batch_of(partition, offset), partition, offset, value))
+        rows.append(SinkRow(batch_of(partition, offset), partition, offset, value))
     return rows
 
 

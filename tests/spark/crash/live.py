@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bridge.spark.membership import CommitMode
-from bridge.testing import Feed, Judgement, Read, check_query_history
+from bridge.testing import MemberRead, QueryHistory, QueryVerdict, check_query_history
 from tests.spark.crash.lab import Driver, StoredOffsets, is_committed, last_ends, sink_rows
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.testing.sandbox import Sandbox, wait_until
@@ -136,10 +136,10 @@ class LiveQuery:
         )
         return name
 
-    def read(self) -> list[Read]:
+    def read(self) -> list[MemberRead]:
         """What original members were handed."""
         return [
-            Read(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
+            MemberRead(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
             for host in self._hosts
             for one in host.delivered(self.name)
         ]
@@ -164,7 +164,7 @@ class LiveQuery:
             places = [TopicPartition(self.name, partition) for partition in range(self.partitions)]
             return {place: asking.earliest_or_latest_offset(place, EARLIEST) for place in places}
 
-    def finish(self, *, crashes: int = 0) -> Judgement:
+    def finish(self, *, crashes: int = 0) -> QueryVerdict:
         """No more records; the query reads to the end and is stopped; AssertionError if a promise was not kept.
 
         The original members must have left.
@@ -192,12 +192,12 @@ class LiveQuery:
         assert self.error is None, self.error
         return self.judge(crashes=crashes)
 
-    def judge(self, *, crashes: int = 0) -> Judgement:
+    def judge(self, *, crashes: int = 0) -> QueryVerdict:
         """What was seen up to now."""
         stands = self.sandbox.admin.offsets(self.name, self.name)
         ends = last_ends(self.folder)
         judgement = check_query_history(
-            Feed(
+            QueryHistory(
                 mode=CommitMode(self.mode),
                 log=self.log(),
                 sink_rows=sink_rows(self.folder),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.spark.membership import CommitMode
-from bridge.testing import Feed, Judgement, Read, check_query_history
+from bridge.testing import MemberRead, QueryHistory, QueryVerdict, check_query_history
 from tests.spark.crash.cells import Cell, cell_of
 from tests.spark.crash.lab import Driver, StoredOffsets, last_ends, parquet_rows, planned, sink_rows
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -47,7 +47,6 @@ QUERY_TIMEOUT_MS = 100_000
 STOP_TIMEOUT_MS = 60_000
 """An original member of 0.8.2 that stops waits for its fetchers' sockets (30 s, KAFKA-2241), and for a rebalance of its
 own that finds the partitions of another such member still owned (20 tries of a second)."""
-
 
 
 class Clusters:
@@ -91,7 +90,7 @@ class Outcome:
 
     seed: int
     cell: Cell
-    judgement: Judgement
+    judgement: QueryVerdict
     planned_at_crash: int
     batches: int
 
@@ -194,9 +193,9 @@ class Play:
         assert batches, f"{self.name} died before its first batch"
         self.in_flight = batches[max(batches)]
 
-    def handed(self) -> list[Read]:
+    def handed(self) -> list[MemberRead]:
         return [
-            Read(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
+            MemberRead(f"scala-{one.thread}", TopicPartition(one.topic, one.partition), one.offset)
             for one in self.scala.delivered(self.name)
         ]
 
@@ -220,7 +219,7 @@ class Play:
         stands = self.sandbox.admin.offsets(self.name, self.name)
         ends = last_ends(self.folder)
         batches, log = planned(self.folder), self.log()
-        feed = Feed(
+        feed = QueryHistory(
             mode=CommitMode(self.cell.mode),
             log=log,
             sink_rows=rows,

@@ -10,7 +10,7 @@ from typing import Any
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.events import Failure, Offset
-from bridge.client.outbox import What
+from bridge.client.outbox import RequestKind
 from tests.coordinator.client_member import CooperativeDealer, Dealer, Member, group_member
 from tests.transcripts.conversation import BadTranscript
 from zkconsumer.types import TopicPartition
@@ -19,7 +19,7 @@ from zkconsumer.wire.schemas import APIS, HEARTBEAT, OFFSET_COMMIT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 
 ASSIGNORS = {"eager": Dealer, "cooperative": CooperativeDealer}
-API_OF = {what: next(api for api in APIS.values() if api.name == what.value) for what in What}
+API_OF = {what: next(api for api in APIS.values() if api.name == what.value) for what in RequestKind}
 
 
 class MemberTalk:
@@ -119,7 +119,7 @@ class MemberTalk:
         return self.member.left()
 
     def _hear_positions(self, words: list[str]) -> list[do.Command]:
-        return self.member.hear(ev.PositionsCollected(_offsets(words)))
+        return self.member.hear(ev.PositionsReceived(_offsets(words)))
 
     def _hear_commit(self, words: list[str]) -> list[do.Command]:
         offsets = _offsets(word for word in words if "=" in word)
@@ -132,7 +132,7 @@ class MemberTalk:
         return self.member.disconnect(int(words[0]) if words else 1)
 
     def _hear_timed_out(self, words: list[str]) -> list[do.Command]:
-        return self.member.fail(API_OF[What(words[0])], Failure.TIMED_OUT)
+        return self.member.fail(API_OF[RequestKind(words[0])], Failure.TIMED_OUT)
 
     def _hear_unsubscribed(self, _: list[str]) -> list[do.Command]:
         return self.member.hear(ev.Unsubscribed())
@@ -152,17 +152,17 @@ def show(command: do.Command) -> str:
     match command:
         case do.Send():
             return f"send {_show_request(command)}"
-        case do.Connect(node):
+        case do.ConnectCoordinator(node):
             return f"connect {node.id}"
-        case do.Disconnect(node):
+        case do.DisconnectCoordinator(node):
             return f"disconnect {node}"
         case do.Invoke(_, callback, partitions):
             return f"call {callback.value} {_show(partitions)}".rstrip()
-        case do.StopFetching(partitions):
+        case do.StopPartitions(partitions):
             return f"stop {_show(partitions)}"
-        case do.StartFetching(partitions, generation, new):
+        case do.StartPartitions(partitions, generation, new):
             return f"start {_show(partitions)} in generation {generation}{f', new {_show(new)}' if new else ''}"
-        case do.CollectPositions():
+        case do.RequestPositions():
             return "collect positions"
         case do.CommitDone(_, error, refused):
             return f"commit done{_show_error(error)}{' refused ' + _show(refused) if refused else ''}"
@@ -170,9 +170,9 @@ def show(command: do.Command) -> str:
             return f"metadata of {' '.join(sorted(topics or ()))}"
         case do.Raise(error, is_fatal):
             return f"raise{' for good' if is_fatal else ''} {type(error).__name__}"
-        case do.Stopped():
+        case do.MemberStopped():
             return "stopped"
-        case do.Note(what, fields):
+        case do.LogMemberEvent(what, fields):
             return f"note {what} {' '.join(f'{name}={value}' for name, value in fields if value != '')}".rstrip()
         case _:
             return ""

@@ -7,18 +7,18 @@ import shlex
 from collections.abc import Mapping
 
 from bridge.migration.member import values as val
-from bridge.migration.member.duty import Share, Side
+from bridge.migration.member.duty import MembershipSide, ZooKeeperAssignment
 from bridge.migration.member.machine import MigratingMember
 from bridge.migration.phases import Phase, authority_of
 from tests.transcripts.conversation import BadTranscript
 from zkconsumer.core import commands as do
 from zkconsumer.core import events as ev
-from zkconsumer.core.stores import Source
+from zkconsumer.core.stores import OffsetSource
 from zkconsumer.errors import MigrationError
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
-SIDES = {"zk": Side.ZOOKEEPER, "co": Side.COORDINATOR}
+SIDES = {"zk": MembershipSide.ZOOKEEPER, "co": MembershipSide.COORDINATOR}
 WORDS = {side: word for word, side in SIDES.items()}
 THREAD = "me-0"
 
@@ -54,9 +54,9 @@ class MemberTalk:
 
     # --- what must always hold ------------------------------------------------------------------------------------
 
-    def _note(self, command: val.Command) -> None:
+    def _note(self, command: val.MigratingMemberCommand) -> None:
         """The holder of these conversations: it refuses what a holder cannot do."""
-        if not isinstance(command, val.TellHolder):
+        if not isinstance(command, val.SendToProcessor):
             return
         match command.command:
             case do.StartFetching(positions):
@@ -65,19 +65,19 @@ class MemberTalk:
             case do.Drain(partitions):
                 assert all(self.told[tp] for tp in partitions), "drained twice"
                 self.told.update(dict.fromkeys(partitions, False))
-            case do.MoveThread(threads):
+            case do.MoveToThread(threads):
                 assert not any(self.told[tp] for tp in threads), "moved while it is handed out"
                 self.told.update(dict.fromkeys(threads, True))
-            case do.Drop(partitions):
+            case do.DropPartitions(partitions):
                 for tp in partitions:
                     del self.told[tp]
-            case do.GiveUpDrain() | do.CollectPositions():
+            case do.ForceDrain() | do.CollectPositions():
                 pass
 
     def _check(self) -> None:
         member = self.member
         assert self.told.keys() == member.partitions.running.keys(), "it is known what the holder works on"
-        if member.rules.active_side is Side.ZOOKEEPER:
+        if member.rules.active_side is MembershipSide.ZOOKEEPER:
             assert self.told.keys() <= member.owned, "nothing is read without our owner node"
         else:
             live = {tp for tp, is_live in self.told.items() if is_live}
@@ -85,40 +85,40 @@ class MemberTalk:
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
-    def _event(self, word: str, rest: str) -> val.Event:
+    def _event(self, word: str, rest: str) -> val.MigratingMemberEvent:
         match word:
             case "control":
-                return val.ControlSeen(_control(rest))
+                return val.ControlChanged(_control(rest))
             case "generation":
-                return val.GenerationSeen(int(rest))
+                return val.GenerationChanged(int(rest))
             case "zk" | "co":
-                return val.Told(SIDES[word], _command(*rest.partition(" ")[::2]))
+                return val.SideCommanded(SIDES[word], _command(*rest.partition(" ")[::2]))
             case "drained":
-                return val.HolderSaid(ev.PartitionsDrained(_offsets(rest)))
+                return val.ProcessorReported(ev.PartitionsDrained(_offsets(rest)))
             case "collected":
-                return val.HolderSaid(ev.PositionsCollected(_offsets(rest)))
+                return val.ProcessorReported(ev.PositionsCollected(_offsets(rest)))
             case "reset":
                 [(tp, offset)] = _offsets(rest).items()
-                return val.HolderSaid(ev.OffsetReset(tp, offset))
+                return val.ProcessorReported(ev.OffsetReset(tp, offset))
             case "looked":
-                return val.Looked(_offsets(rest))
+                return val.ZooKeeperOffsetsRead(_offsets(rest))
             case "commit":
                 call, _, names = rest.partition(" ")
-                return val.CommitBegun(int(call), frozenset(_names(names)))
+                return val.CommitStarted(int(call), frozenset(_names(names)))
             case "committed":
                 call, _, offsets = rest.partition(" ")
-                return val.CommitEnded(int(call), _offsets(offsets))
+                return val.CommitFinished(int(call), _offsets(offsets))
             case "written":
                 number, _, taken = rest.partition(" ")
-                return val.WrittenToKafka(int(number), frozenset(_names(taken)))
+                return val.KafkaWriteFinished(int(number), frozenset(_names(taken)))
             case "took":
-                return val.KafkaTook(_offsets(rest))
+                return val.KafkaCommitted(_offsets(rest))
             case "read":
-                return val.KafkaRead(_offsets(rest))
+                return val.KafkaOffsetsRead(_offsets(rest))
         raise BadTranscript(f"no such input: {word}")
 
 
-def _control(text: str) -> Control | None:
+def _control(text: str) -> ControlRecord | None:
     """``locked@3``, ``switched@4 copy`` or ``none``."""
     if text == "none":
         return None
@@ -127,25 +127,25 @@ def _control(text: str) -> Control | None:
         raise BadTranscript(f"not a control znode: {text!r}")
     phase = found["phase"]
     authority = authority_of(Phase(phase)) if phase in {each.value for each in Phase} else "zookeeper"
-    return Control("m1", int(found["epoch"]), phase, authority, found["strategy"] or "dual")
+    return ControlRecord("m1", int(found["epoch"]), phase, authority, found["strategy"] or "dual")
 
 
-def _command(word: str, rest: str) -> val.ToldToHolder:
+def _command(word: str, rest: str) -> val.ProcessorCommand:
     match word:
         case "start":
             positions = _offsets(rest)
-            sources = dict.fromkeys(positions, Source.NEITHER)
+            sources = dict.fromkeys(positions, OffsetSource.NEITHER)
             return do.StartFetching(positions, dict.fromkeys(positions, THREAD), sources, dict.fromkeys(positions, 1))
         case "drain":
             return do.Drain(_names(rest))
         case "give-up":
-            return do.GiveUpDrain(_names(rest))
+            return do.ForceDrain(_names(rest))
         case "drop":
             names, _, why = rest.partition(": ")
-            return do.Drop(_names(names), why or "released")
+            return do.DropPartitions(_names(names), why or "released")
         case "move":
             threads = {_partition(name): thread for name, _, thread in (item.partition("=") for item in rest.split())}
-            return do.MoveThread(threads, dict.fromkeys(threads, 1))
+            return do.MoveToThread(threads, dict.fromkeys(threads, 1))
         case "collect":
             return do.CollectPositions()
     raise BadTranscript(f"a side does not tell {word}")
@@ -154,53 +154,53 @@ def _command(word: str, rest: str) -> val.ToldToHolder:
 # --- outputs ----------------------------------------------------------------------------------------------------
 
 
-def show(command: val.Command) -> str:
+def show(command: val.MigratingMemberCommand) -> str:
     """A command in one line."""
     match command:
-        case val.TellHolder(told):
+        case val.SendToProcessor(told):
             return f"holder: {_show_told(told)}"
-        case val.Say(side, ev.PartitionsDrained(positions)):
+        case val.SendToSide(side, ev.PartitionsDrained(positions)):
             return f"say {WORDS[side]} drained {_show(positions)}"
-        case val.Say(side, ev.PositionsCollected(positions)):
+        case val.SendToSide(side, ev.PositionsCollected(positions)):
             return f"say {WORDS[side]} collected {_show(positions) or 'nothing'}"
-        case val.Say(side, ev.OffsetReset(tp, offset)):
+        case val.SendToSide(side, ev.OffsetReset(tp, offset)):
             return f"say {WORDS[side]} reset {tp}={offset}"
-        case val.Say(side, ev.OffsetsPlaced(stored)):
+        case val.SendToSide(side, ev.OffsetsOverwritten(stored)):
             return f"say {WORDS[side]} placed {' '.join(map(str, stored))}"
-        case val.Give(None):
-            return f"share: {Share.COMPUTED.value}"
-        case val.Give(threads, new):
+        case val.SetZooKeeperAssignment(None):
+            return f"share: {ZooKeeperAssignment.COMPUTED.value}"
+        case val.SetZooKeeperAssignment(threads, new):
             came = f" new {' '.join(map(str, sorted(new)))}" if new else ""
             return f"share: {_show(threads) or 'nothing'}{came}"
-        case val.Join(()):
+        case val.SetCoordinatorProtocols(()):
             return "leave the coordinator's group"
-        case val.Join(protocols):
+        case val.SetCoordinatorProtocols(protocols):
             return f"join with {' '.join(protocols)}"
         case val.WriteToKafka(number, offsets):
             return f"write {number} to kafka: {_show(offsets)}"
         case val.ReadFromKafka(partitions):
             return f"read from kafka: {' '.join(map(str, sorted(partitions)))}"
-        case val.Mirror(offsets):
+        case val.MirrorToZooKeeper(offsets):
             return f"mirror {_show(offsets)}"
-        case val.Acknowledge(None):
+        case val.WriteAcknowledgement(None):
             return "take the acknowledgement back"
-        case val.Acknowledge(said):
+        case val.WriteAcknowledgement(said):
             told = f"acknowledge {said.migration_id} {said.phase}@{said.epoch} generation={said.generation}"
             return f"{told} behind={said.behind}"
     raise BadTranscript(f"not a command: {command}")
 
 
-def _show_told(command: val.ToldToHolder) -> str:
+def _show_told(command: val.ProcessorCommand) -> str:
     match command:
         case do.StartFetching(positions):
             return f"start {_show(positions)}"
         case do.Drain(partitions):
             return f"drain {' '.join(map(str, partitions))}"
-        case do.GiveUpDrain(partitions):
+        case do.ForceDrain(partitions):
             return f"give up drain {' '.join(map(str, partitions))}"
-        case do.Drop(partitions, why):
+        case do.DropPartitions(partitions, why):
             return f"drop {' '.join(map(str, partitions))}: {why}"
-        case do.MoveThread(threads):
+        case do.MoveToThread(threads):
             return f"move {_show(threads)}"
         case do.CollectPositions():
             return "collect"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.member.duty import DUTIES, Stance, member_phase_of
+from bridge.migration.member.duty import PHASE_RULES, MemberPhase, member_phase_of
 from bridge.migration.phases import Phase, authority_of, next_phases
 from tests.transcripts.conversation import compare, rewritten, transcripts
 from tests.transcripts.migration.member_of_both_talk import MemberTalk
-from zkconsumer.zk.znodes import Control
+from zkconsumer.zk.znodes import ControlRecord
 
 HERE = Path(__file__).parent
 
@@ -25,13 +25,13 @@ def test_a_transcript_opens_with_what_holds(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
-def control(phase: Phase) -> Control:
-    return Control("m1", 1, phase.value, authority_of(phase), "dual")
+def control(phase: Phase) -> ControlRecord:
+    return ControlRecord("m1", 1, phase.value, authority_of(phase), "dual")
 
 
-def ways() -> set[tuple[Stance, Stance]]:
+def ways() -> set[tuple[MemberPhase, MemberPhase]]:
     """Each step that a dual migration can take, as a member sees it that misses none."""
-    found, todo = set[tuple[Stance, Stance]](), [Phase.PLANNED]
+    found, todo = set[tuple[MemberPhase, MemberPhase]](), [Phase.PLANNED]
     seen = set[Phase]()
     while todo:
         phase = todo.pop()
@@ -45,7 +45,7 @@ def ways() -> set[tuple[Stance, Stance]]:
 
 
 def test_every_way_is_taken_by_some_transcript() -> None:
-    taken = set[tuple[Stance, Stance]]()
+    taken = set[tuple[MemberPhase, MemberPhase]]()
     for path in transcripts(HERE):
         talk = MemberTalk()
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -56,4 +56,4 @@ def test_every_way_is_taken_by_some_transcript() -> None:
                     taken.add((before, talk.member.member_phase))
     missed = sorted(f"{before.value} -> {after.value}" for before, after in ways() - taken)
     assert not missed
-    assert {stance for way in taken for stance in way} == set(DUTIES) == set(Stance)
+    assert {stance for way in taken for stance in way} == set(PHASE_RULES) == set(MemberPhase)

@@ -17,14 +17,14 @@ To add a finding: write it in the file of its family, with a test that meets it 
 from __future__ import annotations
 
 from zkconsumer.admin.doctor import movement, offsets, outside, owners, registrations, strategies
-from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 
-FAMILIES = (registrations, strategies, owners, movement, offsets, outside)
+CHECK_MODULES = (registrations, strategies, owners, movement, offsets, outside)
 
 
-def run_checks(facts: Facts) -> list[Finding]:
+def run_checks(facts: GroupFacts) -> list[DoctorFinding]:
     """Everything that is found, in the order of the families."""
-    return [finding for family in FAMILIES for finding in family.find(facts)]
+    return [finding for family in CHECK_MODULES for finding in family.find(facts)]
 
 
-__all__ = ["FAMILIES", "Facts", "Finding", "examine"]
+__all__ = ["CHECK_MODULES", "DoctorFinding", "GroupFacts", "run_checks"]

@@ -5,7 +5,7 @@
     the coordinator, about a modern group of the same name
     each broker, about what it speaks
 
-ZooKeeper must answer.  Whatever else does not is a sentence in ``Facts.unknown``.
+ZooKeeper must answer.  Whatever else does not is a sentence in ``GroupFacts.unknown``.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import REQUEST_TIMEOUT_MS, PeerTrouble
+from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.admin.coordinators import OFFSETS_TOPIC, discover_coordinator
-from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, Facts, Sample
-from zkconsumer.admin.look import Look, read_group_snapshot
+from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, GroupFacts, OffsetSample
+from zkconsumer.admin.look import ZooKeeperGroupSnapshot, read_group_snapshot
 from zkconsumer.admin.session import chunks
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import InvalidMessageException, KafkaException, MalformedZnode, UnsupportedCodec
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_COMPRESSION_TYPE
-from zkconsumer.kafka.modern_groups import ModernGroup, describe_coordinator_group
+from zkconsumer.kafka.modern_groups import CoordinatorGroup, describe_coordinator_group
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.compression import NAMES
+from zkconsumer.wire.compression import CODEC_NAMES
 from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
@@ -33,7 +33,7 @@ from zkconsumer.zk.znodes import parse_offset
 if TYPE_CHECKING:
     from zkconsumer.admin.session import AdminSession
     from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import ApiRanges
+    from zkconsumer.kafka.versions import SupportedVersions
 
 SAMPLE_EVERY_MS = 1_000
 """How often the stored offsets are read between the looks."""
@@ -45,7 +45,7 @@ CODEC_OFFSETS = 1_000
 """How far before its end a log is looked into for codecs."""
 
 CODEC_BYTES_EACH = 64 * 1024
-CODEC_PARTITIONS_AT_ONCE = 20
+CODEC_PARTITIONS_PER_FETCH = 20
 """Bytes of a partition, and partitions in one Fetch: about a megabyte an answer."""
 
 CODEC_PARTITIONS_MAX = 400
@@ -62,11 +62,11 @@ def collect_facts(
     *,
     stores_in_kafka: bool = False,
     pause: Callable[[int], object] | None = None,
-) -> Facts | None:
+) -> GroupFacts | None:
     """Everything about a group, None when it does not exist.
 
-    Takes ``look_for_ms`` and what the servers take to answer.  Raises ``UnsafeName``, and ``WorldError`` when ZooKeeper
-    does not answer or does not tell.
+    Takes ``look_for_ms`` and what the servers take to answer.  Raises ``InvalidNameError``, and ``UnavailableError``
+    when ZooKeeper does not answer or does not tell.
     """
     wait = pause or StopSignal().wait
     first = read_group_snapshot(session, group)
@@ -78,13 +78,13 @@ def collect_facts(
         return None
     unknown = list(dict.fromkeys((*first.not_known, *second.not_known)))
     codecs: dict[str, dict[str, str]] = {}
-    modern: ModernGroup | None = None
+    modern: CoordinatorGroup | None = None
     old: tuple[str, ...] = ()
     if second.log_ranges:
         codecs = _codecs(session, second, unknown)
         modern = _coordinator_group(session, second, unknown)
         old = _old_brokers(session, unknown)
-    return Facts(
+    return GroupFacts(
         first,
         second,
         max(session.clock.wall_ms(), _newest_ms(second)),
@@ -98,7 +98,7 @@ def collect_facts(
     )
 
 
-def _newest_ms(look: Look) -> int:
+def _newest_ms(look: ZooKeeperGroupSnapshot) -> int:
     """ZooKeeper's clock may be ahead of ours: it is at least here."""
     state = look.state
     stats = [member.stat for member in state.members.values()]
@@ -108,8 +108,8 @@ def _newest_ms(look: Look) -> int:
 
 
 def _samples(
-    session: AdminSession, first: Look, look_for_ms: int, wait: Callable[[int], object]
-) -> Iterator[Sample]:
+    session: AdminSession, first: ZooKeeperGroupSnapshot, look_for_ms: int, wait: Callable[[int], object]
+) -> Iterator[OffsetSample]:
     """Wait, and read the stored offsets meanwhile: an offset that was lowered may be right again at the second look."""
     end_ms = session.clock.now_ms() + look_for_ms
     every_ms = max(SAMPLE_EVERY_MS, look_for_ms // SAMPLES_MAX)
@@ -123,19 +123,19 @@ def _samples(
                 found[where[path]] = (parse_offset(node.data), node.stat.version)
             except MalformedZnode:
                 continue
-        yield Sample(session.clock.wall_ms(), found)
+        yield OffsetSample(session.clock.wall_ms(), found)
 
 
 # --- codecs -----------------------------------------------------------------------------------------------------
 
 
-def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, dict[str, str]]:
+def _codecs(session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[str]) -> dict[str, dict[str, str]]:
     """Topic → codec → where one batch of it is."""
     found: dict[str, dict[str, str]] = {}
     wanted = _partitions_to_sample(look)
     try:
         leaders = session.brokers.leaders({tp.topic for tp in wanted}).with_leader
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         unknown.append(f"the codecs of the topics are not known: {error}")
         return found
     by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
@@ -143,10 +143,10 @@ def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, 
         if tp in leaders:
             by_leader.setdefault(leaders[tp], []).append(tp)
     for leader, tps in by_leader.items():
-        for some in chunks(tps, CODEC_PARTITIONS_AT_ONCE):
+        for some in chunks(tps, CODEC_PARTITIONS_PER_FETCH):
             try:
                 rows = session.brokers.execute(leader, _fetch_request(look, some))
-            except PeerTrouble as error:
+            except BROKER_REQUEST_ERRORS as error:
                 unknown.append(f"the codecs of {len(some)} partitions at {leader} are not known: {error}")
                 break
             for tp, row in rows:
@@ -155,7 +155,7 @@ def _codecs(session: AdminSession, look: Look, unknown: list[str]) -> dict[str, 
     return found
 
 
-def _partitions_to_sample(look: Look) -> list[TopicPartition]:
+def _partitions_to_sample(look: ZooKeeperGroupSnapshot) -> list[TopicPartition]:
     """Partitions with something in them: first one of every topic, then a second of each, and so on."""
     with_records = [tp for tp, log in sorted(look.log_ranges.items()) if log.latest > log.earliest]
     turn: dict[str, int] = {}
@@ -167,8 +167,8 @@ def _partitions_to_sample(look: Look) -> list[TopicPartition]:
 
 
 def _fetch_request(
-    look: Look, tps: Sequence[TopicPartition]
-) -> Callable[[Connection, ApiRanges], list[tuple[TopicPartition, FetchPartitionResponse]]]:
+    look: ZooKeeperGroupSnapshot, tps: Sequence[TopicPartition]
+) -> Callable[[Connection, SupportedVersions], list[tuple[TopicPartition, FetchPartitionResponse]]]:
     topics: dict[str, list[FetchPartition]] = {}
     for tp in tps:
         log = look.log_ranges[tp]
@@ -184,7 +184,7 @@ def _fetch_request(
         topics=[FetchTopic(topic=topic, partitions=rows) for topic, rows in topics.items()],
     )
 
-    def ask(connection: Connection, ranges: ApiRanges) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
+    def ask(connection: Connection, ranges: SupportedVersions) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
         response = connection.request(FETCH, ranges.pick(FETCH), body, REQUEST_TIMEOUT_MS)
         return [(TopicPartition(t.topic, p.partition_index), p) for t in response.responses for p in t.partitions]
 
@@ -200,7 +200,7 @@ def _codecs_in(tp: TopicPartition, row: FetchPartitionResponse) -> Iterator[tupl
     try:
         for entry in iter_entries(row.records):
             codec = codec_of(row.records, entry)
-            yield NAMES.get(codec, f"codec {codec}"), f"{tp} at offset {entry.offset}"
+            yield CODEC_NAMES.get(codec, f"codec {codec}"), f"{tp} at offset {entry.offset}"
     except (InvalidMessageException, UnsupportedCodec):
         return
 
@@ -208,7 +208,9 @@ def _codecs_in(tp: TopicPartition, row: FetchPartitionResponse) -> Iterator[tupl
 # --- the coordinator, the brokers -------------------------------------------------------------------------------
 
 
-def _coordinator_group(session: AdminSession, look: Look, unknown: list[str]) -> ModernGroup | None:
+def _coordinator_group(
+    session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[str]
+) -> CoordinatorGroup | None:
     if OFFSETS_TOPIC not in look.state.all_topics:
         return None
     group = look.state.group
@@ -218,7 +220,7 @@ def _coordinator_group(session: AdminSession, look: Look, unknown: list[str]) ->
             coordinator,
             lambda connection, ranges: describe_coordinator_group(connection, ranges, group, REQUEST_TIMEOUT_MS),
         )
-    except PeerTrouble as error:
+    except BROKER_REQUEST_ERRORS as error:
         unknown.append(f"whether modern consumers have joined a group {group} is not known: {error}")
         return None
 
@@ -233,5 +235,3 @@ def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
         elif is_old is True:  # a broker that is away was named already
             found.append(str(broker))
     return tuple(found)
-
-

@@ -1,6 +1,6 @@
 """What the doctor knows of a group, and what it says.  Pure values.
 
-``Facts`` has two looks at the group and what was seen in between; a fact that could not be had is a sentence in
+``GroupFacts`` has two looks at the group and what was seen in between; a fact that could not be had is a sentence in
 ``unknown``, and the findings that need it are not made.
 """
 
@@ -11,25 +11,31 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.assignment import Assignment, AssignmentContext, AssignmentRefused, Form, create_instance
+from zkconsumer.core.assignment import (
+    AssignmentContext,
+    AssignmentError,
+    AssignorVariant,
+    GroupAssignment,
+    create_instance,
+)
 from zkconsumer.core.assignment import detect_variants as recognise
 from zkconsumer.errors import MalformedZnode
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import GroupState
-    from zkconsumer.admin.look import Look
-    from zkconsumer.kafka.modern_groups import ModernGroup
+    from zkconsumer.admin.groups import ZooKeeperGroup
+    from zkconsumer.admin.look import ZooKeeperGroupSnapshot
+    from zkconsumer.kafka.modern_groups import CoordinatorGroup
     from zkconsumer.types import TopicPartition
 
 COMMIT_INTERVAL_MS = 60_000
 """``auto.commit.interval.ms`` of the original (0.8.2 to 1.1): how long a stored offset may stand while all is well."""
 
-TRIES_MS = 8_000
+REBALANCE_ATTEMPTS_MS = 8_000
 """``rebalance.max.retries`` times ``rebalance.backoff.ms`` of the original: who got nothing by then has given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that is wrong.
 
     ``name`` is for programs and never changes; ``what`` is a sentence.  ``evidence``: paths, values and ages that show
@@ -43,7 +49,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class OffsetSample:
     """Stored offsets at one moment between the looks: partition → offset and data version."""
 
     at_ms: int
@@ -51,7 +57,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Facts:
+class GroupFacts:
     """``first`` and ``second`` are the two looks (the same one when there was no time for two).
 
     ``now_ms`` is ZooKeeper's time as far as it is known.  ``samples`` lie between the looks, oldest first.  ``codecs``:
@@ -60,19 +66,19 @@ class Facts:
     ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
     """
 
-    first_snapshot: Look
-    second_snapshot: Look
+    first_snapshot: ZooKeeperGroupSnapshot
+    second_snapshot: ZooKeeperGroupSnapshot
     now_ms: int
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[OffsetSample, ...] = ()
     codecs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    coordinator_group: ModernGroup | None = None
+    coordinator_group: CoordinatorGroup | None = None
     brokers_before_0_10: tuple[str, ...] = ()
     commit_interval_ms: int = COMMIT_INTERVAL_MS
     stores_in_kafka: bool = False
     not_known: tuple[str, ...] = ()
 
     @property
-    def state(self) -> GroupState:
+    def state(self) -> ZooKeeperGroup:
         """The group at the second look."""
         return self.second_snapshot.state
 
@@ -115,25 +121,25 @@ class Facts:
             return None
 
     @cached_property
-    def forms(self) -> tuple[Form, ...]:
+    def forms(self) -> tuple[AssignorVariant, ...]:
         """The forms that explain every owner of a registered member, the commonest first; empty when none does."""
         if self.assignment_context is None:
             return ()
         found = recognise(self.registered_owners, self.assignment_context)
-        return tuple(form for form in Form if form in found)
+        return tuple(form for form in AssignorVariant if form in found)
 
     @cached_property
-    def assignment(self) -> Assignment | None:
+    def assignment(self) -> GroupAssignment | None:
         """The shares as the group computes them, as far as the owners show its form; None when they show none.
 
         While nobody owns anything, range: the default.
         """
         if self.assignment_context is None or (self.registered_owners and not self.forms):
             return None
-        form = self.forms[0] if self.forms else Form.RANGE
+        form = self.forms[0] if self.forms else AssignorVariant.RANGE
         try:
             return create_instance(form.strategy, form.compatibility).assign(self.assignment_context)
-        except AssignmentRefused:
+        except AssignmentError:
             return None
 
     @cached_property
@@ -153,5 +159,5 @@ class Facts:
             list(first.members) == list(second.members)
             and {tp: one.stat.czxid for tp, one in first.owners.items()}
             == {tp: one.stat.czxid for tp, one in second.owners.items()}
-            and self.now_ms - youngest_ms > TRIES_MS
+            and self.now_ms - youngest_ms > REBALANCE_ATTEMPTS_MS
         )

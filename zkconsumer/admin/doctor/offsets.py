@@ -1,11 +1,11 @@
 """Stored offsets that cannot be what they should be.  Pure.
 
-    offset-unreadable        no number: every original member fails in every rebalance that gives it the partition
-    offset-of-missing-topic  the topic, or the partition, does not exist
-    offset-of-former-topic   older than the topic: of one that had the same name
-    offsets-stale            nobody has committed for long, and there is something to read
-    offset-convention-last   every idle partition is one below its log's end: a client that stores the last offset
-    node-odd                 something under owners or offsets that is no topic or no partition
+offset-unreadable        no number: every original member fails in every rebalance that gives it the partition
+offset-of-missing-topic  the topic, or the partition, does not exist
+offset-of-former-topic   older than the topic: of one that had the same name
+offsets-stale            nobody has committed for long, and there is something to read
+offset-convention-last   every idle partition is one below its log's end: a client that stores the last offset
+node-odd                 something under owners or offsets that is no topic or no partition
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.doctor.facts import Facts, Finding
-from zkconsumer.admin.words import duration_text, count_text, list_text
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
+from zkconsumer.admin.words import count_text, duration_text, list_text
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ CONVENTION_PARTITIONS_MIN = 2
 SHOWN_MAX = 5
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What is wrong with stored offsets."""
     yield from _unreadable(facts)
     yield from _missing(facts)
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Finding]:
     yield from _stale(facts)
     yield from _convention(facts)
     if facts.state.unexpected_nodes:
-        yield Finding(
+        yield DoctorFinding(
             "node-odd",
             f"{count_text(len(facts.state.unexpected_nodes), 'znode')} that no consumer of the original's kind makes",
             (list_text(facts.state.unexpected_nodes),),
@@ -45,14 +45,15 @@ def find(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _unreadable(facts: Facts) -> Iterator[Finding]:
+def _unreadable(facts: GroupFacts) -> Iterator[DoctorFinding]:
     found = [node for node in facts.state.offsets.values() if node.problem]
     if found:
         tp = found[0].tp
         path = paths.offset(facts.group, tp)
-        yield Finding(
+        yield DoctorFinding(
             "offset-unreadable",
-            f"{count_text(len(found), 'offset node')} that no release reads as a number: the original member that should "
+            f"{count_text(len(found), 'offset node')} that no release reads as a number: the original member that "
+            "should "
             "take the partition fails in every rebalance; one of ours holds it and does not read it",
             _shown(facts, found),
             (
@@ -63,7 +64,7 @@ def _unreadable(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _missing(facts: Facts) -> Iterator[Finding]:
+def _missing(facts: GroupFacts) -> Iterator[DoctorFinding]:
     state = facts.state
     gone = [
         node for tp, node in state.offsets.items()
@@ -72,7 +73,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
     ]  # fmt: skip
     if gone:
         topics = sorted({node.tp.topic for node in gone if node.tp.topic not in state.topics})
-        yield Finding(
+        yield DoctorFinding(
             "offset-of-missing-topic",
             f"{count_text(len(gone), 'offset')} of topics or partitions that do not exist"
             + (f" ({list_text(topics)})" if topics else "")
@@ -82,7 +83,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _former(facts: Facts) -> Iterator[Finding]:
+def _former(facts: GroupFacts) -> Iterator[DoctorFinding]:
     state = facts.state
     stats = {topic: one.stat for topic, one in state.topics.items() if one.stat is not None}
     found = [
@@ -92,9 +93,10 @@ def _former(facts: Facts) -> Iterator[Finding]:
     if found:
         topics = sorted({node.tp.topic for node in found})
         made = {topic: duration_text(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
-        yield Finding(
+        yield DoctorFinding(
             "offset-of-former-topic",
-            f"{count_text(len(found), 'offset')} written before the topic was made: of a deleted topic that had the same "
+            f"{count_text(len(found), 'offset')} written before the topic was made: of a deleted topic that had the "
+            "same "
             "name. Members begin in the middle of the new one, or reset",
             (
                 *_shown(facts, found),
@@ -104,7 +106,7 @@ def _former(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _stale(facts: Facts) -> Iterator[Finding]:
+def _stale(facts: GroupFacts) -> Iterator[DoctorFinding]:
     found = [
         node for tp, node in facts.state.offsets.items()
         if node.offset is not None
@@ -114,9 +116,10 @@ def _stale(facts: Facts) -> Iterator[Finding]:
         and log.latest > node.offset
     ]  # fmt: skip
     if found:
-        yield Finding(
+        yield DoctorFinding(
             "offsets-stale",
-            f"{count_text(len(found), 'offset')} not written for more than {duration_text(STALE_MS)} though there is something to "
+            f"{count_text(len(found), 'offset')} not written for more than {duration_text(STALE_MS)} though there is "
+            "something to "
             "read. ZooKeeper keeps them for ever; the broker deletes records by log.retention, and forgets offsets "
             "in Kafka after offsets.retention.minutes (1 d before 2.0, 7 d since)",
             _shown(facts, sorted(found, key=lambda node: node.stat.mtime_ms)),
@@ -128,7 +131,7 @@ def _stale(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _convention(facts: Facts) -> Iterator[Finding]:
+def _convention(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """Idle: the log did not grow between the looks, has something in it, and the offset stands."""
     first, second = facts.first_snapshot, facts.second_snapshot
     gaps: list[int] = []
@@ -141,7 +144,7 @@ def _convention(facts: Facts) -> Iterator[Finding]:
             gaps.append(log.latest - node.offset)
             shown.append(f"{tp}: stored {node.offset}, log end {log.latest}")
     if len(gaps) >= CONVENTION_PARTITIONS_MIN and set(gaps) == {1}:
-        yield Finding(
+        yield DoctorFinding(
             "offset-convention-last",
             f"all {len(gaps)} idle partitions have a stored offset one below the end of the log: whoever commits "
             "stores the last offset read, not the next one to read (go_kafka_client and Spark's old receiver do). A "
@@ -151,13 +154,13 @@ def _convention(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _delete_topics(facts: Facts, topics: list[str]) -> tuple[str, ...]:
+def _delete_topics(facts: GroupFacts, topics: list[str]) -> tuple[str, ...]:
     """The commands that delete what is stored of each topic; they are refused while a member is registered."""
     first = "   # members stopped" if facts.state.is_active else ""
     return tuple(f"zkconsumer groups delete {facts.group} --topic {topic}{first}" for topic in topics[:SHOWN_MAX])
 
 
-def _shown(facts: Facts, found: list[OffsetNode]) -> tuple[str, ...]:
+def _shown(facts: GroupFacts, found: list[OffsetNode]) -> tuple[str, ...]:
     lines = [
         f"{paths.offset(facts.group, node.tp)} = {node.data[:40].decode('ascii', 'replace')!r}, "
         f"written {duration_text(facts.now_ms - node.stat.mtime_ms)} ago, version {node.stat.version}"

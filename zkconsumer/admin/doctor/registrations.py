@@ -1,11 +1,11 @@
 """Registrations that stop or mislead other members.  Pure.
 
-    registration-unusable         no release can use it: every original member fails in every rebalance
-    registration-of-some          members of some releases fail, the others do not
-    registration-not-evaluable    members of ours cannot tell what it means, so they leave
-    registration-persistent       it is no ephemeral node: it will never go by itself
-    registration-double-escaped   written by 1.0.1 or later: its filter matches nothing that has a backslash
-    subscription-to-nothing       it takes no topic that exists
+registration-unusable         no release can use it: every original member fails in every rebalance
+registration-of-some          members of some releases fail, the others do not
+registration-not-evaluable    members of ours cannot tell what it means, so they leave
+registration-persistent       it is no ephemeral node: it will never go by itself
+registration-double-escaped   written by 1.0.1 or later: its filter matches nothing that has a backslash
+subscription-to-nothing       it takes no topic that exists
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 from zkconsumer.admin.words import duration_text, list_text
 from zkconsumer.zk import paths
 from zkconsumer.zk.registration import incompatible_releases
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import MemberState
+    from zkconsumer.admin.groups import RegisteredMember
 
 DATA_SHOWN_MAX = 200
 """Bytes of a registration that are shown."""
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What is wrong with registrations."""
     for name, member in facts.state.members.items():
         yield from _unusable(facts, name, member)
         if not member.session_id:
-            yield Finding(
+            yield DoctorFinding(
                 "registration-persistent",
                 f"the registration of {name} is a persistent node: it does not go when a session ends, and no consumer "
                 "makes such a one. All members give it a share that nobody reads",
@@ -43,11 +43,11 @@ def find(facts: Facts) -> Iterator[Finding]:
             yield from _matches_no_topic(facts, name, member)
 
 
-def _unusable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+def _unusable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     if not member.problem:
         return
     if "cannot be evaluated here" in member.problem:
-        yield Finding(
+        yield DoctorFinding(
             "registration-not-evaluable",
             f"the filter of {name} may be valid for Java, but its exact meaning is not known to members of ours: they "
             "leave the group as long as it is there. Original members are not touched by it",
@@ -55,7 +55,7 @@ def _unusable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]
             ("write the filter with simpler means: literals, '.', '|', groups, '*', '+', '?' and simple classes",),
         )
         return
-    yield Finding(
+    yield DoctorFinding(
         "registration-unusable",
         f"the registration of {name} can be used by no release: every original member of the group gives up its "
         "partitions and fails in every rebalance until this node is gone. Members of ours leave it out",
@@ -64,9 +64,9 @@ def _unusable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]
     )
 
 
-def _partly_unreadable(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+def _partly_unreadable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     for releases, why in incompatible_releases(member.data).items():
-        yield Finding(
+        yield DoctorFinding(
             "registration-of-some",
             f"original members of release {releases} cannot read the registration of {name}: if there are any in the "
             "group, they give up their partitions and fail in every rebalance until it is gone",
@@ -75,13 +75,13 @@ def _partly_unreadable(facts: Facts, name: str, member: MemberState) -> Iterator
         )
 
 
-def _double_escaped(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+def _double_escaped(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     assert member.registration is not None, "it was read"
     if member.registration.pattern == "static":
         return
     pattern = next(iter(member.registration.subscription), "")
     if "\\\\" in pattern:
-        yield Finding(
+        yield DoctorFinding(
             "registration-double-escaped",
             f"the filter of {name} was escaped twice, as 1.0.1, 1.0.2 and 1.1 do: everybody reads {pattern!r}, which "
             "matches no topic where the program meant one backslash",
@@ -93,7 +93,7 @@ def _double_escaped(facts: Facts, name: str, member: MemberState) -> Iterator[Fi
         )
 
 
-def _matches_no_topic(facts: Facts, name: str, member: MemberState) -> Iterator[Finding]:
+def _matches_no_topic(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     assert member.registration is not None, "it was read"
     missing = [topic for topic in member.registration.subscription if topic not in facts.state.topics]
     is_static = member.registration.pattern == "static"
@@ -103,13 +103,13 @@ def _matches_no_topic(facts: Facts, name: str, member: MemberState) -> Iterator[
         what = f"the filter of {name} takes no topic that exists: {list_text(member.registration.subscription)}"
     else:
         return
-    yield Finding(
+    yield DoctorFinding(
         "subscription-to-nothing", what, _evidence(facts, name, member),
         ("correct the name, create the topic, or check the chroot: ls /brokers/topics",),
     )  # fmt: skip
 
 
-def _removal_step(facts: Facts, name: str, member: MemberState) -> str:
+def _removal_step(facts: GroupFacts, name: str, member: RegisteredMember) -> str:
     """What makes the registration go; a persistent node is held by no process that could be stopped."""
     if not member.session_id:
         return f"delete {paths.registration(facts.group, name)} with zkCli.sh"
@@ -118,7 +118,7 @@ def _removal_step(facts: Facts, name: str, member: MemberState) -> str:
     return f"stop the process {where}; its registration is {paths.registration(facts.group, name)}"
 
 
-def _evidence(facts: Facts, name: str, member: MemberState) -> tuple[str, ...]:
+def _evidence(facts: GroupFacts, name: str, member: RegisteredMember) -> tuple[str, ...]:
     data = member.data[:DATA_SHOWN_MAX]
     more = "…" if len(member.data) > DATA_SHOWN_MAX else ""
     return (

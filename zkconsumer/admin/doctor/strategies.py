@@ -12,22 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.doctor.facts import Facts, Finding
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 from zkconsumer.admin.words import count_text, list_text
 from zkconsumer.core.assignment import (
     AssignmentContext,
-    AssignmentRefused,
-    Form,
+    AssignmentError,
+    AssignorVariant,
     create_instance,
     explain_mismatch,
     topics_with_equal_hash,
 )
 
 if TYPE_CHECKING:
-    from zkconsumer.core.assignment import Assignment
+    from zkconsumer.core.assignment import GroupAssignment
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What the owners say about the members' settings."""
     context = facts.assignment_context
     if context is None:
@@ -35,8 +35,8 @@ def find(facts: Facts) -> Iterator[Finding]:
     if facts.registered_owners and not facts.forms and facts.is_stable and not facts.state.migrating_members:
         yield _differ(facts, context)
     ties = topics_with_equal_hash(context.partitions_for_topic)
-    if ties and facts.forms and Form.RANGE not in facts.forms:
-        yield Finding(
+    if ties and facts.forms and AssignorVariant.RANGE not in facts.forms:
+        yield DoctorFinding(
             "topics-tied",
             "the group deals by roundrobin, and the names of some of its topics have equal hashes: the members' order "
             "of those hangs on hash maps, so even members of one release may disagree",
@@ -45,14 +45,15 @@ def find(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _differ(facts: Facts, context: AssignmentContext) -> Finding:
-    shares = {form: assignment for form in Form if (assignment := _assigned(context, form)) is not None}
+def _differ(facts: GroupFacts, context: AssignmentContext) -> DoctorFinding:
+    shares = {form: assignment for form in AssignorVariant if (assignment := _assigned(context, form)) is not None}
     by_member = {name: _matching_strategies(facts, name, shares) for name in facts.state.members}
     evidence = [
-        f"{name} owns {list_text(_owned(facts, name)) or 'nothing'}: {_words(forms)}" for name, forms in by_member.items()
+        f"{name} owns {list_text(_owned(facts, name)) or 'nothing'}: {_words(forms)}"
+        for name, forms in by_member.items()
     ]
-    base = shares[Form.RANGE]
-    return Finding(
+    base = shares[AssignorVariant.RANGE]
+    return DoctorFinding(
         "strategies-differ",
         "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
         + explain_mismatch(facts.registered_owners, base, context).removesuffix("."),
@@ -65,18 +66,20 @@ def _differ(facts: Facts, context: AssignmentContext) -> Finding:
     )
 
 
-def _assigned(context: AssignmentContext, form: Form) -> Assignment | None:
+def _assigned(context: AssignmentContext, form: AssignorVariant) -> GroupAssignment | None:
     try:
         return create_instance(form.strategy, form.compatibility).assign(context)
-    except AssignmentRefused:
+    except AssignmentError:
         return None
 
 
-def _owned(facts: Facts, name: str) -> list[object]:
+def _owned(facts: GroupFacts, name: str) -> list[object]:
     return [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name]
 
 
-def _matching_strategies(facts: Facts, name: str, shares: dict[Form, Assignment]) -> list[Form]:
+def _matching_strategies(
+    facts: GroupFacts, name: str, shares: dict[AssignorVariant, GroupAssignment]
+) -> list[AssignorVariant]:
     """The forms that give this member exactly what it owns."""
     owned = {tp: thread for tp, thread in facts.registered_owners.items() if facts.state.owners[tp].consumer_id == name}
     return [
@@ -85,7 +88,7 @@ def _matching_strategies(facts: Facts, name: str, shares: dict[Form, Assignment]
     ]  # fmt: skip
 
 
-def _words(forms: list[Form]) -> str:
+def _words(forms: list[AssignorVariant]) -> str:
     if not forms:
         return "no setting gives it exactly that"
     return f"as {' or '.join(form.value for form in forms)} gives ({count_text(len(forms), 'form')})"

@@ -12,46 +12,46 @@ from collections.abc import Callable
 from typing import Any
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.partition import Member, Partition
+from zkconsumer.testing.checker.partition import TrackedMember, TrackedPartition
 from zkconsumer.testing.checker.policy import Policy
-from zkconsumer.testing.checker.verdict import Book
+from zkconsumer.testing.checker.verdict import FindingCollector
 from zkconsumer.types import TopicPartition
 
 
-class Bench:
+class CheckerState:
     """The history under judgement."""
 
-    def __init__(self, events: list[h.Event], policy: Policy) -> None:
+    def __init__(self, events: list[h.HistoryEvent], policy: Policy) -> None:
         self.events = events
         self.policy = policy
-        self.members: dict[str, Member] = {}
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.members: dict[str, TrackedMember] = {}
+        self.partitions: dict[tuple[str, int], TrackedPartition] = {}
         self.observed_topics: set[str] = set()
-        self.findings = Book()
-        self.allowances = Book()
+        self.findings = FindingCollector()
+        self.allowances = FindingCollector()
         self.position = 0
         """Of the line being read, counted from 1."""
-        self._by_consumer_id: dict[str, Member] = {}
+        self._by_consumer_id: dict[str, TrackedMember] = {}
         self._scheduled_checks: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._alarms_set = 0
         self._read_ahead()
 
     # --- looking up ---------------------------------------------------------------------------------------------
 
-    def partition(self, event: h.OfPartition | h.OfBoth) -> Partition:
+    def partition(self, event: h.PartitionEvent | h.MemberPartitionEvent) -> TrackedPartition:
         key = (event.topic, event.partition)
         partition = self.partitions.get(key)
         if partition is None:
-            partition = self.partitions[key] = Partition(TopicPartition(*key))
+            partition = self.partitions[key] = TrackedPartition(TopicPartition(*key))
         return partition
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> TrackedMember:
         member = self.members.get(name)
         if member is None:
             raise h.HistoryError(self.line_number(), f"member {name!r} has no member line")
         return member
 
-    def member_of_thread(self, thread_id: str | None) -> Member | None:
+    def member_of_thread(self, thread_id: str | None) -> TrackedMember | None:
         """The member whose thread this is; None when the history does not know it."""
         if thread_id is None:
             return None
@@ -89,24 +89,24 @@ class Bench:
         tells: set[str] = set()
         for event in self.events:
             match event:
-                case h.Handed() | h.HandedRange():
+                case h.RecordDelivered() | h.RecordRangeDelivered():
                     continue
-                case h.Claimed():
+                case h.MemberAcquiredPartition():
                     exact.add(event.member)
-                case h.Consumed():
+                case h.RecordConsumed():
                     tells.add(event.member)
-                case h.LogHeld():
+                case h.LogRangeReported():
                     if event.start > event.end:
                         raise h.HistoryError(event.line, f"a log from {event.start} to {event.end}")
                     self.partition(event).log.add(event.start, event.end, event.missing, event.line)
-                case h.StartedAt():
+                case h.InitialOffset():
                     partition = self.partition(event)
                     partition.base, partition.is_base_stored = event.offset, True
-                case h.MemberKnown():
+                case h.MemberDeclared():
                     self._add_member(event)
-                case h.PolicySet():
+                case h.PolicyChanged():
                     self.policy = self.policy.changed(event.changes)
-                case h.OwnerSeen():
+                case h.OwnerObserved():
                     self.observed_topics.add(event.topic)
         for partition in self.partitions.values():
             partition.log.seal()
@@ -116,10 +116,10 @@ class Bench:
             member.reports_ownership = member.name in exact
             member.reports_consumed = member.name in tells
 
-    def _add_member(self, event: h.MemberKnown) -> None:
+    def _add_member(self, event: h.MemberDeclared) -> None:
         member = self.members.get(event.member)
         if member is None:
-            member = self.members[event.member] = Member(event.member, event.kind, event.streams)
+            member = self.members[event.member] = TrackedMember(event.member, event.kind, event.streams)
         elif member.kind != event.kind:
             raise h.HistoryError(event.line, f"member {event.member!r} is both {member.kind} and {event.kind}")
         consumer_id = event.consumer_id or event.member

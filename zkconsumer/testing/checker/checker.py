@@ -12,42 +12,44 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.endings import Checkpoints, Losses
-from zkconsumer.testing.checker.migration import Migration
-from zkconsumer.testing.checker.migration_end import MigrationEnd
-from zkconsumer.testing.checker.ownership import Ownership
-from zkconsumer.testing.checker.partition import BEFORE_HISTORY, NEVER, Gone, Member, Partition
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.endings import AssignmentChecks, LossCheck
+from zkconsumer.testing.checker.migration import MigrationCheck
+from zkconsumer.testing.checker.migration_end import EndStateCheck
+from zkconsumer.testing.checker.ownership import OwnershipCheck
+from zkconsumer.testing.checker.partition import BEFORE_HISTORY, NEVER, MemberEnd, TrackedMember, TrackedPartition
 from zkconsumer.testing.checker.policy import Policy
-from zkconsumer.testing.checker.repeats import Repeat, Repeats
-from zkconsumer.testing.checker.stored import Stored
-from zkconsumer.testing.checker.verdict import Allowance, Counts, Finding, Verdict
+from zkconsumer.testing.checker.repeats import RedeliveredRecord, RedeliveryCheck
+from zkconsumer.testing.checker.stored import CommitCheck
+from zkconsumer.testing.checker.verdict import Allowance, CheckerCounts, Finding, Verdict
 
 
-def check_history(history: Iterable[h.Event], policy: Policy | None = None, *, as_if: h.StateSeen | None = None) -> Verdict:
+def check_history(
+    history: Iterable[h.HistoryEvent], policy: Policy | None = None, *, as_if: h.StateSnapshot | None = None
+) -> Verdict:
     """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
 
     ``as_if``: the end (``end_state``) of the same migration without a kill, which this one must come to or be undone.
 
     Raises ``HistoryError`` when a line speaks of a member that no ``member`` line introduces, or contradicts another.
     """
-    return _Judge(h.in_order(history), policy or Policy(), as_if).verdict()
+    return _Checker(h.in_order(history), policy or Policy(), as_if).verdict()
 
 
-class _Judge:
-    def __init__(self, events: list[h.Event], policy: Policy, as_if: h.StateSeen | None) -> None:
-        self._bench = Bench(events, policy)
-        self._migration = Migration(self._bench)
-        self._end = MigrationEnd(self._bench, as_if)
-        self._ownership = Ownership(self._bench)
-        self._repeats = Repeats(self._bench, self._ownership)
-        self._stored = Stored(self._bench, self._repeats)
-        self._checkpoints = Checkpoints(self._bench)
+class _Checker:
+    def __init__(self, events: list[h.HistoryEvent], policy: Policy, as_if: h.StateSnapshot | None) -> None:
+        self._bench = CheckerState(events, policy)
+        self._migration = MigrationCheck(self._bench)
+        self._end = EndStateCheck(self._bench, as_if)
+        self._ownership = OwnershipCheck(self._bench)
+        self._repeats = RedeliveryCheck(self._bench, self._ownership)
+        self._stored = CommitCheck(self._bench, self._repeats)
+        self._checkpoints = AssignmentChecks(self._bench)
         self._hand_overs: Counter[str] = Counter()
         self._handed = 0
         # Lines without a handler (log, started_at, policy, note) were read ahead, or are for people.
-        self._handlers: dict[type[h.Event], Callable[[Any], None]] = {
-            h.MemberKnown: self._introduced,
+        self._handlers: dict[type[h.HistoryEvent], Callable[[Any], None]] = {
+            h.MemberDeclared: self._introduced,
             h.Joined: self._joined,
             h.Leaving: self._leaving,
             h.Left: self._left,
@@ -55,24 +57,24 @@ class _Judge:
             h.Paused: self._paused,
             h.Continued: self._continued,
             h.Expired: self._expired,
-            h.Claimed: self._claimed,
-            h.Released: self._released,
-            h.OwnerSeen: self._ownership.owner_seen,
+            h.MemberAcquiredPartition: self._claimed,
+            h.MemberReleasedPartition: self._released,
+            h.OwnerObserved: self._ownership.owner_seen,
             h.DrainTimedOut: self._repeats.drain_timed_out,
-            h.OffsetReset: self._reset,
-            h.Handed: self._handed_one,
-            h.HandedRange: self._handed_range,
-            h.Consumed: self._stored.consumed,
+            h.OffsetJumpAllowed: self._reset,
+            h.RecordDelivered: self._handed_one,
+            h.RecordRangeDelivered: self._handed_range,
+            h.RecordConsumed: self._stored.consumed,
             h.CommitCalled: self._commit_called,
-            h.Committed: self._committed,
+            h.OffsetCommitted: self._committed,
             h.ControlWritten: self._migration.control_written,
             h.Fenced: self._migration.fenced,
             h.Unfenced: self._migration.unfenced,
-            h.Targeted: self._migration.targeted,
-            h.StateSeen: self._end.add_state,
+            h.PlannedKafkaOffset: self._migration.targeted,
+            h.StateSnapshot: self._end.add_state,
             h.AssignmentExpected: self._checkpoints.assignment,
-            h.Settled: self._checkpoints.settled,
-            h.Drained: self._drained,
+            h.GroupSettled: self._checkpoints.settled,
+            h.FullReadExpected: self._drained,
         }
 
     def verdict(self) -> Verdict:
@@ -86,15 +88,15 @@ class _Judge:
         for partition in bench.partitions.values():
             for member in partition.ownerships:
                 self._ownership.end(member, partition)
-        Losses(bench).judge_all()
+        LossCheck(bench).judge_all()
         self._end.judge(self._migration.control)
         findings = tuple(Finding(d.label, d.text, d.evidence()) for d in bench.findings.sorted_findings())
         allowances = tuple(Allowance(d.label, d.text, d.evidence()) for d in bench.allowances.sorted_findings())
         return Verdict(not findings, findings, allowances, self._counts())
 
-    def _counts(self) -> Counts:
+    def _counts(self) -> CheckerCounts:
         partitions = self._bench.partitions.values()
-        return Counts(
+        return CheckerCounts(
             lines=len(self._bench.events),
             members=len(self._bench.members),
             partitions=sum(partition.log.is_known for partition in partitions),
@@ -109,7 +111,7 @@ class _Judge:
 
     # --- members come and go ------------------------------------------------------------------------------------
 
-    def _introduced(self, event: h.MemberKnown) -> None:
+    def _introduced(self, event: h.MemberDeclared) -> None:
         member = self._bench.member(event.member)
         if member.closed is not None:
             self._starts_again(member, event.t)
@@ -120,13 +122,13 @@ class _Judge:
         member.was_seen = True
         member.started_t = event.t
 
-    def _starts_again(self, member: Member, t: int) -> None:
+    def _starts_again(self, member: TrackedMember, t: int) -> None:
         if member.closed is not None or member.zombie_t is not None:
             self._forget(member, t, self._late_ms(member) if member.kind == "scala" else 0)
         member.last_end = member.closed = member.zombie_t = None
         member.is_paused = False
 
-    def _late_ms(self, member: Member) -> int:
+    def _late_ms(self, member: TrackedMember) -> int:
         return 0 if member.reports_ownership else self._bench.policy.observer_delay_ms
 
     def _leaving(self, event: h.Leaving) -> None:
@@ -146,8 +148,8 @@ class _Judge:
         self._repeats.allow_since_commit(member, "killed", event.t)
         self._closed(member, "was killed", event.t)
 
-    def _closed(self, member: Member, how: str, t: int) -> None:
-        member.last_end = member.closed = Gone(how, t, self._bench.line_number())
+    def _closed(self, member: TrackedMember, how: str, t: int) -> None:
+        member.last_end = member.closed = MemberEnd(how, t, self._bench.line_number())
         self._bench.schedule_check(t, self._stop_holding, member)
         # Its last claim may still be seen; only then is it certain which of its records began an ownership.
         self._bench.schedule_check(t + self._late_ms(member), self._forget, member, t, 0)
@@ -172,58 +174,58 @@ class _Judge:
         if member.started_t >= 0 and event.t - delay <= member.started_t:
             return  # It has started again already: the end was seen late.
         if member.closed is None:
-            member.last_end = Gone("lost its session", event.t, self._bench.line_number())
+            member.last_end = MemberEnd("lost its session", event.t, self._bench.line_number())
         if member.kind == "scala":
             # The original goes on with what it has fetched until it has registered again.
             member.zombie_t = event.t
         self._bench.schedule_check(event.t, self._stop_holding, member)
         self._bench.schedule_check(event.t, self._forget, member, event.t, self._late_ms(member))
 
-    def _forget(self, member: Member, t: int, late_ms: int) -> None:
+    def _forget(self, member: TrackedMember, t: int, late_ms: int) -> None:
         """Its ownerships are over."""
         for partition in self._bench.partitions.values():
             tenure = partition.ownerships.get(member)
             if tenure is not None and tenure.start_t <= t:
                 self._ownership.restart(member, partition, t, late_ms)
 
-    def _stop_holding(self, member: Member) -> None:
+    def _stop_holding(self, member: TrackedMember) -> None:
         for partition in self._bench.partitions.values():
             self._ownership.end_ownership(member, partition)
 
-    def _drained(self, event: h.Drained) -> None:
+    def _drained(self, event: h.FullReadExpected) -> None:
         for partition in self._bench.partitions.values():
             if event.topic in (None, partition.name.topic) and event.partition in (None, partition.name.partition):
                 partition.must_be_read = True
 
     # --- what concerns a migration too ---------------------------------------------------------------------------
 
-    def _claimed(self, event: h.Claimed) -> None:
+    def _claimed(self, event: h.MemberAcquiredPartition) -> None:
         self._migration.claimed(event)
         self._ownership.claimed(event)
 
-    def _released(self, event: h.Released) -> None:
+    def _released(self, event: h.MemberReleasedPartition) -> None:
         self._migration.released(event)
         self._ownership.released(event)
 
-    def _reset(self, event: h.OffsetReset) -> None:
+    def _reset(self, event: h.OffsetJumpAllowed) -> None:
         self._migration.reset(event)
         self._repeats.reset(event)
 
-    def _committed(self, event: h.Committed) -> None:
+    def _committed(self, event: h.OffsetCommitted) -> None:
         if self._migration.committed(event):
             self._stored.committed(event)
 
     # --- records ------------------------------------------------------------------------------------------------
 
-    def _handed_one(self, event: h.Handed) -> None:
+    def _handed_one(self, event: h.RecordDelivered) -> None:
         self._migration.delivered(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.offset, event.offset, event.t)
 
-    def _handed_range(self, event: h.HandedRange) -> None:
+    def _handed_range(self, event: h.RecordRangeDelivered) -> None:
         self._migration.delivered(event)
         self._hand(self._bench.member(event.member), self._bench.partition(event), event.first, event.last, event.t)
 
-    def _hand(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
+    def _hand(self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int) -> None:
         position = self._bench.position
         self._handed += last - first + 1
         partition.was_used = True
@@ -243,17 +245,21 @@ class _Judge:
             if not earlier and partition.is_base_stored and offset < partition.base:
                 earlier = BEFORE_HISTORY
             if earlier != NEVER:
-                self._repeats.check_later(Repeat(member, partition, tenure, offset, earlier, position, t, in_hand))
+                self._repeats.check_later(
+                    RedeliveredRecord(member, partition, tenure, offset, earlier, position, t, in_hand)
+                )
         partition.highest_delivered = max(partition.highest_delivered, last)
 
-    def _was_in_hand(self, member: Member, partition: Partition) -> bool:
+    def _was_in_hand(self, member: TrackedMember, partition: TrackedPartition) -> bool:
         """Can this record have been returned before the pause, and only been written down after it?"""
         tenure = partition.ownerships.get(member)
         if member.kind != "ours" or member.resumed_t is None or tenure is None or tenure.start_t > member.resumed_t:
             return False
         return member.delivered_since_resume < self._bench.policy.in_hand_at_pause * member.streams
 
-    def _check_life_and_log(self, member: Member, partition: Partition, first: int, last: int, t: int) -> None:
+    def _check_life_and_log(
+        self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
+    ) -> None:
         line = self._bench.line_number()
         closed, log = member.closed, partition.log
         if closed is not None and t > closed.t:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.partition import NEVER, Partition, Sight
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.partition import NEVER, OwnerObservation, TrackedPartition
 from zkconsumer.testing.checker.truth import subtract_ranges
 from zkconsumer.types import TopicPartition
 
 
-class Checkpoints:
+class AssignmentChecks:
     """The owners of a group that has settled."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
 
     def assignment(self, event: h.AssignmentExpected) -> None:
         self._bench.schedule_check(event.t, self._check_assignment, event, self._bench.position)
 
-    def settled(self, event: h.Settled) -> None:
+    def settled(self, event: h.GroupSettled) -> None:
         self._bench.schedule_check(event.t, self._check_settled, event.t, self._bench.position)
 
     def _check_assignment(self, event: h.AssignmentExpected, position: int) -> None:
@@ -39,7 +39,7 @@ class Checkpoints:
             if partition.name.topic in self._bench.observed_topics and (problem := self._problem(partition)):
                 self._report(partition.name, problem, partition.observed_owner, t, position)
 
-    def _problem(self, partition: Partition) -> str:
+    def _problem(self, partition: TrackedPartition) -> str:
         sight = partition.observed_owner
         if sight is None or sight.owner is None:
             is_anybody_there = any(member.is_alive for member in self._bench.members.values())
@@ -47,18 +47,22 @@ class Checkpoints:
         owner = self._bench.member_of_thread(sight.owner)
         if owner is None:
             return f"owned by {sight.owner}, whom the history does not know"
-        return f"owned by {sight.owner}, who {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
+        return (
+            f"owned by {sight.owner}, who {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
+        )
 
-    def _report(self, name: TopicPartition, problem: str, sight: Sight | None, t: int, position: int) -> None:
+    def _report(
+        self, name: TopicPartition, problem: str, sight: OwnerObservation | None, t: int, position: int
+    ) -> None:
         lines = (*((sight.line,) if sight else ()), self._bench.line_number(position))
         members = (sight.member,) if sight and sight.member else ()
         self._bench.findings.add(position, "wrong_owner", problem, t, lines, name, members)
 
 
-class Losses:
+class LossCheck:
     """What nobody was ever handed."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
         self._t_end = bench.events[-1].t if bench.events else 0
 
@@ -76,7 +80,7 @@ class Losses:
                 text = "the history has no log line for it: nothing can be judged lost"
                 self._bench.findings.add((), "no_log", text, self._t_end, (), partition.name)
 
-    def _judge(self, partition: Partition) -> None:
+    def _judge(self, partition: TrackedPartition) -> None:
         for low, high, reason in partition.skippable:
             self._allow_unread(partition, low, high, reason)
         stored = partition.commits.last
@@ -86,14 +90,14 @@ class Losses:
         if lost:
             self._report(partition, lost, stored)
 
-    def _allow_unread(self, partition: Partition, low: int, high: int, reason: str) -> None:
+    def _allow_unread(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
         spans = tuple((a, b - 1) for a, b in _undelivered(partition, low, high))
         if spans:
             text = f"never handed to anyone: {reason}"
             label = reason.partition(" ")[0]
             self._bench.allowances.add(low, label, text, self._t_end, (), partition.name, (), spans)
 
-    def _report(self, partition: Partition, lost: list[tuple[int, int]], stored: int | None) -> None:
+    def _report(self, partition: TrackedPartition, lost: list[tuple[int, int]], stored: int | None) -> None:
         why = "everything had to be read" if partition.must_be_read else f"the stored offset ended at {stored}"
         parts = [f"never handed to anyone, and {why}"]
         lines = []
@@ -111,6 +115,6 @@ class Losses:
         self._bench.findings.add((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
 
 
-def _undelivered(partition: Partition, low: int, high: int) -> Iterator[tuple[int, int]]:
+def _undelivered(partition: TrackedPartition, low: int, high: int) -> Iterator[tuple[int, int]]:
     for first, last in partition.log.existing(low, high):
         yield from partition.delivered.undelivered(first, last)

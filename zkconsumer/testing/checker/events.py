@@ -62,10 +62,10 @@ from zkconsumer.errors import UsageError
 
 OFFSET_MAX = 2**63 - 1
 
-Kind = Literal["ours", "scala", "migrator"]
-Store = Literal["zookeeper", "kafka"]
-When = Literal["before", "end"]
-Spans: TypeAlias = tuple[tuple[int, int], ...]
+HistoryMemberKind = Literal["ours", "scala", "migrator"]
+HistoryStore = Literal["zookeeper", "kafka"]
+StateTime = Literal["before", "end"]
+OffsetSpans: TypeAlias = tuple[tuple[int, int], ...]
 """Offsets as (first, last) pairs, both inclusive."""
 
 
@@ -82,7 +82,7 @@ class HistoryError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HistoryEvent:
     """What every line has: when, and (for evidence) on which line; 0 = not from a file."""
 
     t: int
@@ -90,147 +90,147 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class OfPartition(Event):
+class PartitionEvent(HistoryEvent):
     topic: str
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class OfMember(Event):
+class MemberEvent(HistoryEvent):
     member: str
 
 
 @dataclass(frozen=True, slots=True)
-class OfBoth(Event):
+class MemberPartitionEvent(HistoryEvent):
     member: str
     topic: str
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class LogHeld(OfPartition):
+class LogRangeReported(PartitionEvent):
     start: int
     end: int
-    missing: Spans = ()
+    missing: OffsetSpans = ()
 
 
 @dataclass(frozen=True, slots=True)
-class StartedAt(OfPartition):
+class InitialOffset(PartitionEvent):
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class MemberKnown(OfMember):
-    kind: Kind
+class MemberDeclared(MemberEvent):
+    kind: HistoryMemberKind
     pid: int | None = None
     consumer_id: str | None = None
     streams: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(OfMember): ...
+class Joined(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving(OfMember): ...
+class Leaving(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Left(OfMember):
+class Left(MemberEvent):
     clean: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Killed(OfMember): ...
+class Killed(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Paused(OfMember): ...
+class Paused(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Continued(OfMember): ...
+class Continued(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Expired(OfMember): ...
+class Expired(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCalled(OfMember): ...
+class CommitCalled(MemberEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed(OfBoth):
+class MemberAcquiredPartition(MemberPartitionEvent):
     offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Released(OfBoth): ...
+class MemberReleasedPartition(MemberPartitionEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class DrainTimedOut(OfBoth): ...
+class DrainTimedOut(MemberPartitionEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Handed(OfBoth):
+class RecordDelivered(MemberPartitionEvent):
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class HandedRange(OfBoth):
+class RecordRangeDelivered(MemberPartitionEvent):
     first: int
     last: int
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed(OfBoth):
+class RecordConsumed(MemberPartitionEvent):
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Committed(OfPartition):
+class OffsetCommitted(PartitionEvent):
     offset: int
     by: str | None = None
     zxid: int | None = None
-    store: Store | None = None
+    store: HistoryStore | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerSeen(OfPartition):
+class OwnerObserved(PartitionEvent):
     owner: str | None
     session: int | None = None
     zxid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetReset(OfPartition):
+class OffsetJumpAllowed(PartitionEvent):
     offset: int
     reason: str
     member: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentExpected(Event):
+class AssignmentExpected(HistoryEvent):
     expected: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled(Event): ...
+class GroupSettled(HistoryEvent): ...
 
 
 @dataclass(frozen=True, slots=True)
-class Drained(Event):
+class FullReadExpected(HistoryEvent):
     topic: str | None = None
     partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ControlWritten(Event):
+class ControlWritten(HistoryEvent):
     epoch: int
     phase: str
-    authority: Store
+    authority: HistoryStore
     migration: str
     strategy: str
     is_confirmed: bool = True
@@ -238,45 +238,45 @@ class ControlWritten(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced(Event):
-    store: Store
+class Fenced(HistoryEvent):
+    store: HistoryStore
     topic: str | None = None
     partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Unfenced(Event):
-    store: Store
+class Unfenced(HistoryEvent):
+    store: HistoryStore
     topic: str | None = None
     partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Targeted(OfPartition):
+class PlannedKafkaOffset(PartitionEvent):
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class StateSeen(Event):
-    when: When
+class StateSnapshot(HistoryEvent):
+    when: StateTime
     nodes: Mapping[str, str]
     others: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySet(Event):
+class PolicyChanged(HistoryEvent):
     changes: Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Note(Event):
+class HistoryNote(HistoryEvent):
     text: str
 
 
-EVENTS: Mapping[str, type[Event]] = {
-    "log": LogHeld,
-    "started_at": StartedAt,
-    "member": MemberKnown,
+EVENTS: Mapping[str, type[HistoryEvent]] = {
+    "log": LogRangeReported,
+    "started_at": InitialOffset,
+    "member": MemberDeclared,
     "joined": Joined,
     "leaving": Leaving,
     "left": Left,
@@ -284,30 +284,30 @@ EVENTS: Mapping[str, type[Event]] = {
     "paused": Paused,
     "continued": Continued,
     "expired": Expired,
-    "claimed": Claimed,
-    "released": Released,
+    "claimed": MemberAcquiredPartition,
+    "released": MemberReleasedPartition,
     "drain_timeout": DrainTimedOut,
-    "handed": Handed,
-    "handed_range": HandedRange,
-    "consumed": Consumed,
+    "handed": RecordDelivered,
+    "handed_range": RecordRangeDelivered,
+    "consumed": RecordConsumed,
     "commit_called": CommitCalled,
-    "committed": Committed,
-    "owner": OwnerSeen,
-    "reset": OffsetReset,
+    "committed": OffsetCommitted,
+    "owner": OwnerObserved,
+    "reset": OffsetJumpAllowed,
     "assignment": AssignmentExpected,
-    "settled": Settled,
-    "drained": Drained,
+    "settled": GroupSettled,
+    "drained": FullReadExpected,
     "control": ControlWritten,
     "fenced": Fenced,
     "unfenced": Unfenced,
-    "target": Targeted,
-    "state": StateSeen,
-    "policy": PolicySet,
-    "note": Note,
+    "target": PlannedKafkaOffset,
+    "state": StateSnapshot,
+    "policy": PolicyChanged,
+    "note": HistoryNote,
 }
-NAMES: Mapping[type[Event], str] = {event: name for name, event in EVENTS.items()}
+EVENT_NAMES: Mapping[type[HistoryEvent], str] = {event: name for name, event in EVENTS.items()}
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
+def in_order(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Merged by time; events of one millisecond stay as they were."""
     return sorted(events, key=lambda event: event.t)

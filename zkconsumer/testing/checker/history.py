@@ -15,18 +15,18 @@ from typing import IO, Any, Self, get_args
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.testing.checker.events import (
+    EVENT_NAMES,
     EVENTS,
-    NAMES,
     OFFSET_MAX,
-    Event,
-    Handed,
-    HandedRange,
     HistoryError,
-    Kind,
-    PolicySet,
-    Spans,
-    Store,
-    When,
+    HistoryEvent,
+    HistoryMemberKind,
+    HistoryStore,
+    OffsetSpans,
+    PolicyChanged,
+    RecordDelivered,
+    RecordRangeDelivered,
+    StateTime,
     in_order,
 )
 from zkconsumer.testing.checker.policy import Policy
@@ -37,7 +37,7 @@ RANGE_RECORDS_MAX = 1_000_000
 # --- from a line to an event ------------------------------------------------------------------------------------
 
 
-def parse_line(raw: bytes, number: int) -> Event:
+def parse_line(raw: bytes, number: int) -> HistoryEvent:
     """The event of one line; raises ``HistoryError`` with the line number."""
     if len(raw) > LINE_BYTES_MAX:
         raise HistoryError(number, f"longer than {LINE_BYTES_MAX} bytes")
@@ -52,8 +52,8 @@ def parse_line(raw: bytes, number: int) -> Event:
     if event is None:
         raise HistoryError(number, f"unknown event {name!r}")
     try:
-        if event is PolicySet:
-            return PolicySet(_whole(found.pop("t", None)), Policy.check_changes(found), line=number)
+        if event is PolicyChanged:
+            return PolicyChanged(_whole(found.pop("t", None)), Policy.check_changes(found), line=number)
         for field_name, check, needed in _SHAPES[event]:
             if field_name in found:
                 found[field_name] = check(found[field_name])
@@ -61,14 +61,14 @@ def parse_line(raw: bytes, number: int) -> Event:
                 raise ValueError(f"{name} needs {field_name!r}")
         if not found.keys() <= _FIELDS[event]:
             raise ValueError(f"{name} has no field {min(found.keys() - _FIELDS[event])!r}")
-        if event is HandedRange and not 0 <= found["last"] - found["first"] < RANGE_RECORDS_MAX:
+        if event is RecordRangeDelivered and not 0 <= found["last"] - found["first"] < RANGE_RECORDS_MAX:
             raise ValueError(f"handed_range must hold 1 to {RANGE_RECORDS_MAX} records")
         return event(**found, line=number)
     except ValueError as problem:
         raise HistoryError(number, str(problem)) from problem
 
 
-def read_history(source: Path | IO[bytes]) -> list[Event]:
+def read_history(source: Path | IO[bytes]) -> list[HistoryEvent]:
     """All events, in the order of their time; raises ``HistoryError``, or ``OSError`` of the file."""
     if isinstance(source, Path):
         with source.open("rb") as stream:
@@ -76,7 +76,7 @@ def read_history(source: Path | IO[bytes]) -> list[Event]:
     return in_order(_events(source))
 
 
-def _events(stream: IO[bytes]) -> Iterator[Event]:
+def _events(stream: IO[bytes]) -> Iterator[HistoryEvent]:
     number = 0
     while raw := stream.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -118,7 +118,7 @@ def _one_of(what: str, words: tuple[str, ...]) -> Callable[[object], object]:
     return check
 
 
-def _spans(value: object) -> Spans:
+def _spans(value: object) -> OffsetSpans:
     if not isinstance(value, list):
         raise ValueError("missing is not a list")
     spans = []
@@ -163,11 +163,11 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "str": _text,
     "str | None": _or_none(_text),
     "bool": _flag,
-    "Kind": _one_of("kind", get_args(Kind)),
-    "Store": _one_of("store", get_args(Store)),
-    "Store | None": _or_none(_one_of("store", get_args(Store))),
-    "When": _one_of("state", get_args(When)),
-    "Spans": _spans,
+    "HistoryMemberKind": _one_of("kind", get_args(HistoryMemberKind)),
+    "HistoryStore": _one_of("store", get_args(HistoryStore)),
+    "HistoryStore | None": _or_none(_one_of("store", get_args(HistoryStore))),
+    "StateTime": _one_of("state", get_args(StateTime)),
+    "OffsetSpans": _spans,
     "Mapping[str, str]": _texts,
     "Mapping[str, str | None]": _owners,
 }
@@ -177,16 +177,16 @@ def _is_needed(f: Field[Any]) -> bool:
     return f.default is MISSING and f.default_factory is MISSING
 
 
-_SHAPES: Mapping[type[Event], tuple[tuple[str, Callable[[object], object], bool], ...]] = {
+_SHAPES: Mapping[type[HistoryEvent], tuple[tuple[str, Callable[[object], object], bool], ...]] = {
     event: tuple(
         (f.name, _session if f.name == "session" else _CHECKS[str(f.type)], _is_needed(f))
         for f in fields(event)
         if f.name != "line"
     )
     for event in EVENTS.values()
-    if event is not PolicySet
+    if event is not PolicyChanged
 }
-_FIELDS: Mapping[type[Event], frozenset[str]] = {
+_FIELDS: Mapping[type[HistoryEvent], frozenset[str]] = {
     event: frozenset(name for name, _, _ in shape) for event, shape in _SHAPES.items()
 }
 
@@ -194,10 +194,10 @@ _FIELDS: Mapping[type[Event], frozenset[str]] = {
 # --- from an event to a line ------------------------------------------------------------------------------------
 
 
-def dump_line(event: Event) -> str:
+def dump_line(event: HistoryEvent) -> str:
     """The line of an event, without its end; fields that have their default are left out."""
-    found: dict[str, Any] = {"t": event.t, "event": NAMES[type(event)]}
-    if isinstance(event, PolicySet):
+    found: dict[str, Any] = {"t": event.t, "event": EVENT_NAMES[type(event)]}
+    if isinstance(event, PolicyChanged):
         return json.dumps(found | dict(event.changes))
     for f in fields(event):
         value = getattr(event, f.name)
@@ -221,13 +221,13 @@ class HistoryWriter:
         """The time for an event that is being made."""
         return self._clock.wall_ms()
 
-    def write_offsets(self, event: Event) -> None:
+    def write_offsets(self, event: HistoryEvent) -> None:
         """Append one event."""
         os.write(self._file, f"{dump_line(event)}\n".encode())
 
     def delivered(self, member: str, topic: str, partition: int, offset: int) -> None:
         """Append that this record was returned to user code just now; call it before asking for the next."""
-        self.write_offsets(Handed(self._clock.wall_ms(), member, topic, partition, offset))
+        self.write_offsets(RecordDelivered(self._clock.wall_ms(), member, topic, partition, offset))
 
     def close(self) -> None:
         os.close(self._file)

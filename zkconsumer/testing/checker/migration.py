@@ -18,25 +18,25 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.partition import Member
-from zkconsumer.testing.checker.verdict import REASONS
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.partition import TrackedMember
+from zkconsumer.testing.checker.verdict import ALLOWANCE_REASONS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znodes import ENDED_PHASES
 
-STORES: tuple[h.Store, h.Store] = ("zookeeper", "kafka")
-NAMES = {"zookeeper": "ZooKeeper", "kafka": "Kafka"}
+STORES: tuple[h.HistoryStore, h.HistoryStore] = ("zookeeper", "kafka")
+STORE_NAMES = {"zookeeper": "ZooKeeper", "kafka": "Kafka"}
 
 
-class Seen(NamedTuple):
+class ObservedOffset(NamedTuple):
     """An offset (the next one to read), and the position of the line that says so; 0: none does."""
 
     offset: int
     position: int
 
 
-class Holder(NamedTuple):
-    """Whose a partition was last, since which line; ``has_gone``: by that line it gave it up."""
+class LastOwner(NamedTuple):
+    """Whose a partition was last, since which line; ``has_released``: by that line it gave it up."""
 
     member: str
     position: int
@@ -44,46 +44,46 @@ class Holder(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class PartitionStoreState:
     """What both stores hold of one partition, and who may write it."""
 
-    fences: dict[h.Store, int] = field(default_factory=dict)
-    stored: dict[h.Store, Seen] = field(default_factory=dict)
-    expected_offset: Seen | None = None
-    mirrored: Seen | None = None
+    fences: dict[h.HistoryStore, int] = field(default_factory=dict)
+    stored: dict[h.HistoryStore, ObservedOffset] = field(default_factory=dict)
+    expected_offset: ObservedOffset | None = None
+    mirrored: ObservedOffset | None = None
     """What a member stored last, where that was in the store without the authority."""
-    late: Seen | None = None
+    late: ObservedOffset | None = None
     """What a member stored in the former store while a move was not confirmed.  It is in the wrong store; but the tool
     cannot tell it from a commit before the move, and may take it over."""
-    target: Seen | None = None
-    last_owner: Holder | None = None
+    target: ObservedOffset | None = None
+    last_owner: LastOwner | None = None
 
 
-class Migration:
+class MigrationCheck:
     """What the stores accepted, line by line."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CheckerState) -> None:
         self.authority_changes = 0
         self.control: h.ControlWritten | None = None
         self.last_control = 0
         """The position of its line."""
-        self._former_authority: h.Store | None = None
+        self._former_authority: h.HistoryStore | None = None
         """The store that had the authority, while a move is not confirmed.  No fence in ZooKeeper may go then."""
         self._open_at_move: set[TopicPartition] = set()
         """Partitions of such a move that had no fence in one of the stores when it was written."""
         self._bench = bench
-        self._standings: dict[TopicPartition, Standing] = {}
-        self._group_fences: dict[h.Store, int] = {}
-        observed = [event for event in bench.events if isinstance(event, h.Committed) and event.store is None]
+        self._standings: dict[TopicPartition, PartitionStoreState] = {}
+        self._group_fences: dict[h.HistoryStore, int] = {}
+        observed = [event for event in bench.events if isinstance(event, h.OffsetCommitted) and event.store is None]
         self._observed = {TopicPartition(event.topic, event.partition) for event in observed}
         """Their commits were seen late, by whomever: what is due there at a line is not known."""
         for event in bench.events:
-            if isinstance(event, h.StartedAt) and (event.topic, event.partition) not in self._observed:
+            if isinstance(event, h.InitialOffset) and (event.topic, event.partition) not in self._observed:
                 standing = self._store_state(event)
-                standing.expected_offset = standing.stored["zookeeper"] = Seen(event.offset, 0)
+                standing.expected_offset = standing.stored["zookeeper"] = ObservedOffset(event.offset, 0)
 
     @property
-    def authority(self) -> h.Store:
+    def authority(self) -> h.HistoryStore:
         """The store that is right at this line."""
         return "zookeeper" if self.control is None else self.control.authority
 
@@ -92,10 +92,10 @@ class Migration:
         """Whether members of both worlds move the group, and write both stores."""
         return self.control is not None and self.control.strategy == "dual"
 
-    def _store_state(self, event: h.OfPartition | h.OfBoth) -> Standing:
-        return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing())
+    def _store_state(self, event: h.PartitionEvent | h.MemberPartitionEvent) -> PartitionStoreState:
+        return self._standings.setdefault(TopicPartition(event.topic, event.partition), PartitionStoreState())
 
-    def _fence(self, standing: Standing, store: h.Store) -> int | None:
+    def _fence(self, standing: PartitionStoreState, store: h.HistoryStore) -> int | None:
         """The position of the line with the fence that keeps members off a partition there."""
         return standing.fences.get(store, self._group_fences.get(store))
 
@@ -111,39 +111,47 @@ class Migration:
             text = "a fence in ZooKeeper was lifted before the move of the authority was confirmed"
             self._add_finding("moved_unfenced", text, event, (self.last_control,), tp=whose)
 
-    def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.Store, int]:
+    def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.HistoryStore, int]:
         if event.topic is None and event.partition is None:
             return self._group_fences
         if event.topic is None or event.partition is None:
-            raise h.HistoryError(self._bench.line_number(), "a fence is of a topic and a partition, or of the whole group")
-        return self._standings.setdefault(TopicPartition(event.topic, event.partition), Standing()).fences
+            raise h.HistoryError(
+                self._bench.line_number(), "a fence is of a topic and a partition, or of the whole group"
+            )
+        return self._standings.setdefault(TopicPartition(event.topic, event.partition), PartitionStoreState()).fences
 
-    def _open(self, standing: Standing) -> list[str]:
+    def _open(self, standing: PartitionStoreState) -> list[str]:
         """The stores in which nothing keeps members off a partition."""
-        return [NAMES[store] for store in STORES if self._fence(standing, store) is None]
+        return [STORE_NAMES[store] for store in STORES if self._fence(standing, store) is None]
 
-    def targeted(self, event: h.Targeted) -> None:
-        self._store_state(event).target = Seen(event.offset, self._bench.position)
+    def targeted(self, event: h.PlannedKafkaOffset) -> None:
+        self._store_state(event).target = ObservedOffset(event.offset, self._bench.position)
 
     # --- commits ------------------------------------------------------------------------------------------------
 
-    def committed(self, event: h.Committed) -> bool:
+    def committed(self, event: h.OffsetCommitted) -> bool:
         """Whether it says how far the group has come: a copy, or a mirror, does not."""
         if event.store is None:
             return True
         standing, store = self._store_state(event), event.store
         plus = self._bench.policy.zookeeper_plus if store == "zookeeper" else 0
-        now = Seen(event.offset + plus, self._bench.position)
+        now = ObservedOffset(event.offset + plus, self._bench.position)
         by = None if event.by is None else self._bench.member(event.by)
         standing.stored[store] = now
         standing.mirrored = now if store != self.authority and (by is None or by.kind != "migrator") else None
         if by is not None and by.kind == "migrator":
             if standing.late is not None and store == self.authority and now.offset == standing.late.offset:
                 standing.expected_offset = now
-            if store == self.authority and (standing.expected_offset is None or now.offset != standing.expected_offset.offset):
+            if store == self.authority and (
+                standing.expected_offset is None or now.offset != standing.expected_offset.offset
+            ):
                 due = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
-                text = f"{by.name} wrote {now.offset} into {NAMES[store]}, which has the authority, and {due} counts"
-                self._add_finding("overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by)
+                text = (
+                    f"{by.name} wrote {now.offset} into {STORE_NAMES[store]}, which has the authority, and {due} counts"
+                )
+                self._add_finding(
+                    "overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by
+                )
             return False
         self._check_writer(event, standing, by)
         if store != self.authority:
@@ -154,14 +162,14 @@ class Migration:
         standing.expected_offset = now
         return True
 
-    def _check_writer(self, event: h.Committed, standing: Standing, by: Member | None) -> None:
+    def _check_writer(self, event: h.OffsetCommitted, standing: PartitionStoreState, by: TrackedMember | None) -> None:
         assert event.store is not None
         name = by.name if by is not None else "somebody"
         fence, is_scala = self._fence(standing, event.store), by is not None and by.kind == "scala"
         if self._is_dual and event.store != self.authority:
             fence = None  # Its members mirror their commits there; the fence is for those who are no members of it.
         if fence is not None:
-            text = f"{NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
+            text = f"{STORE_NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
                 self._add_finding("scala_zombie", text, event, (fence,), by)
             else:
@@ -170,48 +178,51 @@ class Migration:
         if holder is None or (name == holder.member) != holder.has_released:
             return  # Nobody's so far, or its own; what somebody else had given up is anybody's.
         whose = f"{holder.member} had given it up" if holder.has_released else f"it was {holder.member}'s"
-        text = f"{NAMES[event.store]} took {event.offset} of {name} although {whose}"
+        text = f"{STORE_NAMES[event.store]} took {event.offset} of {name} although {whose}"
         if is_scala:
             self._add_finding("scala_zombie", text, event, (holder.position,), by)
         else:
             self._add_finding("not_the_owner", text, event, (holder.position,), by)
 
-    def _check_mirror(self, event: h.Committed, by: Member | None) -> None:
+    def _check_mirror(self, event: h.OffsetCommitted, by: TrackedMember | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
             return  # No migration is under way: what somebody keeps in the other store concerns nobody.
         if self._is_dual:
             return  # Its members write both, in an order that changes with the phase.
         assert event.store is not None
         name = by.name if by is not None else "somebody"
-        text = f"{NAMES[event.store]} took {event.offset} of {name}, and {NAMES[self.authority]} has the authority"
+        text = (
+            f"{STORE_NAMES[event.store]} took {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
+            "authority"
+        )
         self._add_finding("wrong_store", text, event, (self.last_control,), by)
 
     # --- owners -------------------------------------------------------------------------------------------------
 
-    def claimed(self, event: h.Claimed) -> None:
+    def claimed(self, event: h.MemberAcquiredPartition) -> None:
         standing = self._store_state(event)
-        standing.last_owner = Holder(event.member, self._bench.position)
+        standing.last_owner = LastOwner(event.member, self._bench.position)
         due = standing.expected_offset
         if event.offset is not None and due is not None and event.offset != due.offset:
             text = f"{event.member} starts at {event.offset}, and the last commit that counts is {due.offset}"
             self._add_finding("started_elsewhere", text, event, (due.position,), self._bench.member(event.member))
 
-    def released(self, event: h.Released) -> None:
+    def released(self, event: h.MemberReleasedPartition) -> None:
         standing = self._store_state(event)
         if standing.last_owner is not None and standing.last_owner.member == event.member:
-            standing.last_owner = Holder(event.member, self._bench.position, has_released=True)
+            standing.last_owner = LastOwner(event.member, self._bench.position, has_released=True)
 
-    def reset(self, event: h.OffsetReset) -> None:
+    def reset(self, event: h.OffsetJumpAllowed) -> None:
         """An owner may start there."""
         standing = self._store_state(event)
         if standing.expected_offset is not None:
-            standing.expected_offset = Seen(event.offset, self._bench.position)
+            standing.expected_offset = ObservedOffset(event.offset, self._bench.position)
 
-    def delivered(self, event: h.Handed | h.HandedRange) -> None:
+    def delivered(self, event: h.RecordDelivered | h.RecordRangeDelivered) -> None:
         standing = self._standings.get(TopicPartition(event.topic, event.partition))
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
-            text = f"{event.member} was handed a record although it was fenced in {NAMES[self.authority]}"
+            text = f"{event.member} was handed a record although it was fenced in {STORE_NAMES[self.authority]}"
             self._add_finding("handed_fenced", text, event, (fence,), self._bench.member(event.member))
 
     # --- the control znode --------------------------------------------------------------------------------------
@@ -237,7 +248,7 @@ class Migration:
         if event.phase == "undone":
             self._check_undone(event)
 
-    def _set_due(self, event: h.ControlWritten, source: h.Store) -> None:
+    def _set_due(self, event: h.ControlWritten, source: h.HistoryStore) -> None:
         """The authority moves away from ``source``: what has to be in the other store."""
         self._open_at_move = {tp for tp, standing in self._standings.items() if self._open(standing)}
         for tp, standing in self._standings.items():
@@ -257,7 +268,7 @@ class Migration:
         for tp, standing in self._standings.items():
             open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
             if open_:
-                text = f"the authority moved to {NAMES[event.authority]} without a fence in {' and '.join(open_)}"
+                text = f"the authority moved to {STORE_NAMES[event.authority]} without a fence in {' and '.join(open_)}"
                 self._add_finding("moved_unfenced", text, event, (), tp=tp)
             standing.late = None
             code = "moved_unequal" if event.authority == "kafka" else "lost_in_return"
@@ -269,17 +280,25 @@ class Migration:
             for store in STORES:
                 fence = self._fence(standing, store)
                 if fence is not None:
-                    text = f"the migration was undone, and it is still fenced in {NAMES[store]}"
+                    text = f"the migration was undone, and it is still fenced in {STORE_NAMES[store]}"
                     self._add_finding("left_fenced", text, event, (fence,), tp=tp)
 
     def _check_has(
-        self, event: h.ControlWritten, tp: TopicPartition, standing: Standing, due: Seen | None, code: str
+        self,
+        event: h.ControlWritten,
+        tp: TopicPartition,
+        standing: PartitionStoreState,
+        due: ObservedOffset | None,
+        code: str,
     ) -> None:
         has = standing.stored.get(event.authority)
         if due is None or tp in self._observed or (has is not None and has.offset == due.offset):
             return
         what = "nothing" if has is None else str(has.offset)
-        text = f"{NAMES[event.authority]} has the authority and {what}, and the last commit that counts is {due.offset}"
+        text = (
+            f"{STORE_NAMES[event.authority]} has the authority and {what}, and the last commit that counts is "
+            f"{due.offset}"
+        )
         self._add_finding(code, text, event, (due.position, _line_of(has)), tp=tp)
 
     # --- writing down -------------------------------------------------------------------------------------------
@@ -288,9 +307,9 @@ class Migration:
         self,
         code: str,
         text: str,
-        event: h.Event,
+        event: h.HistoryEvent,
         positions: tuple[int, ...],
-        member: Member | None = None,
+        member: TrackedMember | None = None,
         tp: TopicPartition | None = None,
     ) -> None:
         """``positions``: of the lines before this one that show it."""
@@ -298,21 +317,25 @@ class Migration:
         spans: tuple[tuple[int, int], ...] = ()
         key: object = bench.position
         match event:
-            case h.Handed():
+            case h.RecordDelivered():
                 key, spans = positions, ((event.offset, event.offset),)
-            case h.HandedRange():
+            case h.RecordRangeDelivered():
                 key, spans = positions, ((event.first, event.last),)
         members = (member.name,) if member is not None else ()
-        book = bench.allowances if code in REASONS else bench.findings
+        book = bench.allowances if code in ALLOWANCE_REASONS else bench.findings
         book.add((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
 
     def _lines(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self._bench.line_number(position) for position in (*positions, self._bench.position) if position)
 
 
-def _partition(event: h.Event) -> TopicPartition | None:
-    return TopicPartition(event.topic, event.partition) if isinstance(event, h.OfPartition | h.OfBoth) else None
+def _partition(event: h.HistoryEvent) -> TopicPartition | None:
+    return (
+        TopicPartition(event.topic, event.partition)
+        if isinstance(event, h.PartitionEvent | h.MemberPartitionEvent)
+        else None
+    )
 
 
-def _line_of(seen: Seen | None) -> int:
+def _line_of(seen: ObservedOffset | None) -> int:
     return 0 if seen is None else seen.position

@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
+from zkconsumer.testing.checker.bench import CheckerState
 
 NAMES_SHOWN_MAX = 5
 
 
-def end_state(history: Iterable[h.Event]) -> h.StateSeen | None:
+def end_state(history: Iterable[h.HistoryEvent]) -> h.StateSnapshot | None:
     """What a history says was there at its end; None: it does not say."""
-    ends = [event for event in h.in_order(history) if isinstance(event, h.StateSeen) and event.when == "end"]
+    ends = [event for event in h.in_order(history) if isinstance(event, h.StateSnapshot) and event.when == "end"]
     return ends[-1] if ends else None
 
 
-class MigrationEnd:
+class EndStateCheck:
     """``as_if``: what there is in the end when nobody was killed; None: nobody knows."""
 
-    def __init__(self, bench: Bench, as_if: h.StateSeen | None) -> None:
+    def __init__(self, bench: CheckerState, as_if: h.StateSnapshot | None) -> None:
         self._bench = bench
         self._as_if = as_if
-        self._before: tuple[h.StateSeen, int] | None = None
-        self._end: tuple[h.StateSeen, int] | None = None
+        self._before: tuple[h.StateSnapshot, int] | None = None
+        self._end: tuple[h.StateSnapshot, int] | None = None
 
-    def add_state(self, event: h.StateSeen) -> None:
+    def add_state(self, event: h.StateSnapshot) -> None:
         if event.when == "end":
             self._end = event, self._bench.position
         else:

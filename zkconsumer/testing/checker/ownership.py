@@ -7,46 +7,55 @@ saw them, late.  A member that writes its own lines is judged by them.
 from __future__ import annotations
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.partition import Claim, Jump, Member, Partition, Sight, Tenure
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.partition import (
+    OffsetJump,
+    OwnerObservation,
+    OwnershipAcquisition,
+    OwnershipPeriod,
+    TrackedMember,
+    TrackedPartition,
+)
 from zkconsumer.testing.checker.truth import subtract_ranges
 
-JUMPS_WAITING_MAX = 64
-EARLIER_TENURES_MAX = 8
+PENDING_JUMPS_MAX = 64
+EARLIER_OWNERSHIPS_MAX = 8
 
-REPEATED = "repeated"
+REDELIVERED = "repeated"
 """A jump on the spot: it may be the start of an ownership; if not, the record is a duplicate and judged as such."""
 
 
-class Ownership:
+class OwnershipCheck:
     """Ownerships as they begin and end."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
 
     # --- beginning and ending -----------------------------------------------------------------------------------
 
-    def claimed(self, event: h.Claimed) -> None:
+    def claimed(self, event: h.MemberAcquiredPartition) -> None:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
         self.restart(member, partition, event.t, 0, event.offset)
         partition.ownerships[member].is_claimed = True
         self._claim(member, partition, event.t)
 
-    def released(self, event: h.Released) -> None:
+    def released(self, event: h.MemberReleasedPartition) -> None:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
         tenure = partition.ownerships.get(member)
         if tenure is not None:
             tenure.is_released = True
         self.end_ownership(member, partition)
 
-    def owner_seen(self, event: h.OwnerSeen) -> None:
+    def owner_seen(self, event: h.OwnerObserved) -> None:
         partition = self._bench.partition(event)
         if event.zxid is not None:
             if event.owner is not None and event.zxid <= partition.observed_zxid:
                 return
             partition.observed_zxid = max(partition.observed_zxid, event.zxid)
         member = self._bench.member_of_thread(event.owner)
-        partition.observed_owner = Sight(event.owner, member.name if member else None, event.t, self._bench.line_number())
+        partition.observed_owner = OwnerObservation(
+            event.owner, member.name if member else None, event.t, self._bench.line_number()
+        )
         if event.owner is None:
             if partition.current_owner is not None and not partition.current_owner.reports_ownership:
                 self.end_ownership(partition.current_owner, partition)
@@ -55,7 +64,7 @@ class Ownership:
             if not member.reports_ownership:
                 self._claim_seen(member, partition, event.t)
 
-    def _claim_seen(self, member: Member, partition: Partition, t: int) -> None:
+    def _claim_seen(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
         late_ms = self._bench.policy.observer_delay_ms
         tenure = partition.ownerships.get(member)
         is_begun_by_it = (
@@ -70,7 +79,7 @@ class Ownership:
         partition.ownerships[member].is_claimed = True
         self._claim(member, partition, t)
 
-    def _claim(self, member: Member, partition: Partition, t: int) -> None:
+    def _claim(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
         partition.acquisition_positions[member] = self._bench.position
         partition.acquisition_times[member] = t
         member.was_seen = True
@@ -79,18 +88,20 @@ class Ownership:
             member.last_end = None
         self._hold(member, partition, t)
 
-    def _hold(self, member: Member, partition: Partition, t: int) -> None:
+    def _hold(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
         if member.kind != "ours":
             return
         if partition.current_owner is not None and partition.current_owner is not member:
-            partition.superseded[partition.current_owner] = Claim(member.name, t, self._bench.line_number())
+            partition.superseded[partition.current_owner] = OwnershipAcquisition(
+                member.name, t, self._bench.line_number()
+            )
         partition.superseded.pop(member, None)
         partition.current_owner = member
-        partition.current_acquisition = Claim(member.name, t, self._bench.line_number())
+        partition.current_acquisition = OwnershipAcquisition(member.name, t, self._bench.line_number())
         partition.former_owners.add(member)
 
     @staticmethod
-    def end_ownership(member: Member, partition: Partition) -> None:
+    def end_ownership(member: TrackedMember, partition: TrackedPartition) -> None:
         """Nobody is in the member's way there any more, nor it in anybody's."""
         if partition.current_owner is member:
             partition.current_owner = None
@@ -98,20 +109,22 @@ class Ownership:
                 del partition.superseded[earlier]
 
     def restart(
-        self, member: Member, partition: Partition, t: int, late_ms: int, expected: int | None = None
+        self, member: TrackedMember, partition: TrackedPartition, t: int, late_ms: int, expected: int | None = None
     ) -> None:
         """The member starts afresh on the partition; a jump up to ``late_ms`` ago was this very start, seen late."""
         old = partition.ownerships.get(member)
         if old is None:
-            partition.ownerships[member] = Tenure(t, expected)
+            partition.ownerships[member] = OwnershipPeriod(t, expected)
             return
         start = self._settle(member, partition, old, t - late_ms if late_ms else None)
         before = None if old.is_released else (old if old.has_begun else old.before)
         _cut_chain(before)
         if start is None:
-            partition.ownerships[member] = Tenure(t, expected, before, had_before=old.has_begun or old.had_before)
+            partition.ownerships[member] = OwnershipPeriod(
+                t, expected, before, had_before=old.has_begun or old.had_before
+            )
             return
-        new = Tenure(start.t, None, before, had_before=True)
+        new = OwnershipPeriod(start.t, None, before, had_before=True)
         new.begin(start.to, start.t, start.position)
         new.last = new.high = old.last
         new.jumps, old.jumps = old.jumps, []
@@ -119,14 +132,16 @@ class Ownership:
 
     # --- following on -------------------------------------------------------------------------------------------
 
-    def follow(self, member: Member, partition: Partition, first: int, last: int, t: int) -> Tenure:
+    def follow(
+        self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
+    ) -> OwnershipPeriod:
         """The ownership that this record belongs to; does the record follow on the one before it?"""
         is_change = bool(partition.delivery_spans) and partition.delivery_spans[-1][0] is not member
         if is_change and not self._is_told_of_claims(member, partition):
             self.restart(member, partition, t, 0)
         tenure = partition.ownerships.get(member)
         if tenure is None:
-            tenure = partition.ownerships[member] = Tenure(t)
+            tenure = partition.ownerships[member] = OwnershipPeriod(t)
         position = self._bench.position
         if tenure.has_begun:
             if first == tenure.high + 1:
@@ -139,7 +154,7 @@ class Ownership:
                     tenure.stale_starts += 1
                     tenure.begin(first, t, position)
                 elif first <= tenure.last:
-                    code = "reordered" if first < tenure.last else REPEATED
+                    code = "reordered" if first < tenure.last else REDELIVERED
                     self._jump(member, partition, tenure, code, first, first, t)
                 self._fill_skips(tenure, first, last)
         else:
@@ -154,18 +169,20 @@ class Ownership:
         tenure.high = max(tenure.high, last)
         return tenure
 
-    def _is_told_of_claims(self, member: Member, partition: Partition) -> bool:
+    def _is_told_of_claims(self, member: TrackedMember, partition: TrackedPartition) -> bool:
         # Where nobody tells of claims, records of another member in between are all there is to show a new ownership.
         return member.reports_ownership or partition.name.topic in self._bench.observed_topics
 
-    def _is_stale_chunk(self, member: Member, partition: Partition, tenure: Tenure, first: int) -> bool:
+    def _is_stale_chunk(
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, first: int
+    ) -> bool:
         # An original member that keeps a partition over a rebalance may deliver one more chunk that it took before,
         # and then starts again from the stored offset; once an ownership, and only where it has claimed.
         if member.kind != "scala" or not (tenure.had_before and tenure.is_claimed) or tenure.stale_starts:
             return False
         return first >= self.lowest_start_offset(member, partition, tenure)
 
-    def lowest_start_offset(self, member: Member, partition: Partition, tenure: Tenure) -> int:
+    def lowest_start_offset(self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> int:
         """The lowest stored offset that this ownership can have started from, as far as is known by now."""
         if tenure.floor is not None:
             return tenure.floor
@@ -178,25 +195,36 @@ class Ownership:
             tenure.floor = floor
         return floor
 
-    def _jump(self, member: Member, partition: Partition, tenure: Tenure, code: str, to: int, low: int, t: int) -> None:
+    def _jump(
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        tenure: OwnershipPeriod,
+        code: str,
+        to: int,
+        low: int,
+        t: int,
+    ) -> None:
         span = (low, to - 1) if code == "skipped" else (to, to)
-        tenure.jumps.append(Jump(code, tenure.last, to, (span,), t, self._bench.position))
-        if len(tenure.jumps) > JUMPS_WAITING_MAX:
+        tenure.jumps.append(OffsetJump(code, tenure.last, to, (span,), t, self._bench.position))
+        if len(tenure.jumps) > PENDING_JUMPS_MAX:
             self._report_jump(member, partition, tenure.jumps.pop(0))
 
     @staticmethod
-    def _fill_skips(tenure: Tenure, first: int, last: int) -> None:
+    def _fill_skips(tenure: OwnershipPeriod, first: int, last: int) -> None:
         """What comes later in the same ownership was not skipped but is out of order."""
         for index, jump in enumerate(tenure.jumps):
             if jump.code == "skipped":
                 left = subtract_ranges([(low, high + 1) for low, high in jump.spans], [(first, last + 1)])
                 tenure.jumps[index] = jump._replace(spans=tuple((low, high - 1) for low, high in left))
 
-    def end(self, member: Member, partition: Partition) -> None:
+    def end(self, member: TrackedMember, partition: TrackedPartition) -> None:
         """The history is over."""
         self._settle(member, partition, partition.ownerships[member], None)
 
-    def _settle(self, member: Member, partition: Partition, tenure: Tenure, since: int | None) -> Jump | None:
+    def _settle(
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, since: int | None
+    ) -> OffsetJump | None:
         """Report the jumps before ``since`` (None: all); gives back the first later one, which is explained."""
         waiting = []
         for jump in tenure.jumps:
@@ -207,9 +235,9 @@ class Ownership:
         tenure.jumps = waiting[1:]
         return waiting[0] if waiting else None
 
-    def _report_jump(self, member: Member, partition: Partition, jump: Jump) -> None:
+    def _report_jump(self, member: TrackedMember, partition: TrackedPartition, jump: OffsetJump) -> None:
         spans = tuple((a, b - 1) for low, high in jump.spans for a, b in partition.log.existing(low, high + 1))
-        if jump.code == REPEATED or (jump.code == "skipped" and not spans):
+        if jump.code == REDELIVERED or (jump.code == "skipped" and not spans):
             return
         verb = "jumped" if jump.code == "skipped" else "went back"
         self._bench.findings.add(
@@ -226,7 +254,13 @@ class Ownership:
     # --- is it ours to hand out? --------------------------------------------------------------------------------
 
     def check_is_owner(
-        self, member: Member, partition: Partition, tenure: Tenure, span: tuple[int, int], t: int, in_hand: bool
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        tenure: OwnershipPeriod,
+        span: tuple[int, int],
+        t: int,
+        in_hand: bool,
     ) -> None:
         """A member of ours handed something out: was the partition its own?"""
         bench = self._bench
@@ -253,7 +287,7 @@ class Ownership:
             bench.schedule_check(t + delay, self._without_owner, member, partition, sight, span, t, bench.position)
 
     @staticmethod
-    def _later_claim(member: Member, partition: Partition) -> Claim | None:
+    def _later_claim(member: TrackedMember, partition: TrackedPartition) -> OwnershipAcquisition | None:
         """The claim of another member of ours that stands against this one's."""
         if partition.current_owner is None or partition.current_owner is member:
             return partition.superseded.get(member)
@@ -263,7 +297,7 @@ class Ownership:
         return None
 
     def _allow_in_hand(
-        self, member: Member, partition: Partition, tenure: Tenure, span: tuple[int, int], t: int
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, span: tuple[int, int], t: int
     ) -> None:
         text = f"{member.name} showed after its pause what it had been given before"
         line = self._bench.line_number()
@@ -271,7 +305,13 @@ class Ownership:
         self._bench.allowances.add(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
 
     def _two_owners(
-        self, member: Member, partition: Partition, claim: Claim, span: tuple[int, int], t: int, position: int
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        claim: OwnershipAcquisition,
+        span: tuple[int, int],
+        t: int,
+        position: int,
     ) -> None:
         if partition.acquisition_positions.get(member, 0) > position:
             return
@@ -286,16 +326,22 @@ class Ownership:
             (span,),
         )
 
-    def _released_before(self, member: Member, partition: Partition, span: tuple[int, int], t: int) -> None:
+    def _released_before(
+        self, member: TrackedMember, partition: TrackedPartition, span: tuple[int, int], t: int
+    ) -> None:
         line = self._bench.line_number()
         text = f"{member.name} handed out after it had released the partition itself"
         key = (member, "released")
-        self._bench.findings.add(
-            key, "handed_without_owner", text, t, (line,), partition.name, (member.name,), (span,)
-        )
+        self._bench.findings.add(key, "handed_without_owner", text, t, (line,), partition.name, (member.name,), (span,))
 
     def _without_owner(
-        self, member: Member, partition: Partition, sight: Sight, span: tuple[int, int], t: int, position: int
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        sight: OwnerObservation,
+        span: tuple[int, int],
+        t: int,
+        position: int,
     ) -> None:
         if partition.observed_positions.get(member, 0) > position:
             return
@@ -312,9 +358,9 @@ class Ownership:
         )
 
 
-def _cut_chain(tenure: Tenure | None) -> None:
+def _cut_chain(tenure: OwnershipPeriod | None) -> None:
     """Only so many earlier ownerships are remembered as a late line can concern."""
-    for _ in range(EARLIER_TENURES_MAX - 1):
+    for _ in range(EARLIER_OWNERSHIPS_MAX - 1):
         tenure = tenure.before if tenure is not None else None
     if tenure is not None:
         tenure.before = None

@@ -1,8 +1,9 @@
 """What is remembered of a member and of a partition while a history is read.  Pure.
 
-An *ownership* (``Tenure``) of a member begins at its claim, or at its first record where no claim is in the history,
-and ends at the next one.  A ``Grant`` says that records may be handed out once more, and why.  A ``Jump`` is a place
-where the offsets of an ownership do not follow on; it waits for a late line of the observer that explains it.
+An *ownership* (``OwnershipPeriod``) of a member begins at its claim, or at its first record where no claim is in the
+history, and ends at the next one.  A ``RedeliveryPermission`` says that records may be handed out once more, and why.
+A ``OffsetJump`` is a place where the offsets of an ownership do not follow on; it waits for a late line of the observer
+that explains it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkconsumer.testing.checker.events import Kind
-from zkconsumer.testing.checker.truth import CommitTrail, HandedMap, LogTruth
+from zkconsumer.testing.checker.events import HistoryMemberKind
+from zkconsumer.testing.checker.truth import CommitHistory, DeliveryMap, LogContents
 from zkconsumer.types import TopicPartition
 
 NEVER = 0
 BEFORE_HISTORY = -1
 
 
-class Gone(NamedTuple):
+class MemberEnd(NamedTuple):
     """How and when a member was last seen to end."""
 
     how: str
@@ -28,11 +29,11 @@ class Gone(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class TrackedMember:
     """One member: what it is, and in what state it was last seen."""
 
     name: str
-    kind: Kind
+    kind: HistoryMemberKind
     streams: int
     reports_ownership: bool = False
     """It writes ``claimed`` lines: they are exact, so the observer's are not asked."""
@@ -40,8 +41,8 @@ class Member:
     was_seen: bool = False
     started_t: int = -1
     """When it last joined or claimed."""
-    last_end: Gone | None = None
-    closed: Gone | None = None
+    last_end: MemberEnd | None = None
+    closed: MemberEnd | None = None
     """It left or was killed; it hands out nothing later."""
     is_paused: bool = False
     resumed_t: int | None = None
@@ -58,7 +59,7 @@ class Member:
         return self.closed is not None or self.is_paused or self.zombie_t is not None
 
 
-class Jump(NamedTuple):
+class OffsetJump(NamedTuple):
     """Offsets that do not follow on: ``spans`` (first, last) are the ones concerned."""
 
     code: str
@@ -69,7 +70,7 @@ class Jump(NamedTuple):
     position: int
 
 
-class Grant(NamedTuple):
+class RedeliveryPermission(NamedTuple):
     """The records ``low..high`` that were handed out up to ``position`` may be handed out once more."""
 
     position: int
@@ -78,7 +79,7 @@ class Grant(NamedTuple):
     reason: str
 
 
-class Claim(NamedTuple):
+class OwnershipAcquisition(NamedTuple):
     """Somebody's claim, as far as the history shows it."""
 
     member: str
@@ -86,7 +87,7 @@ class Claim(NamedTuple):
     line: int
 
 
-class Sight(NamedTuple):
+class OwnerObservation(NamedTuple):
     """The owner node as the observer last saw it."""
 
     owner: str | None
@@ -96,15 +97,15 @@ class Sight(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Tenure:
+class OwnershipPeriod:
     """One ownership of a partition by a member."""
 
     start_t: int
     expected: int | None = None
     """Where the claim said that it starts."""
-    before: Tenure | None = None
+    before: OwnershipPeriod | None = None
     """The member's ownership before this one, where it did not release that one itself."""
-    restarted: Tenure | None = None
+    restarted: OwnershipPeriod | None = None
     """This one had ended earlier than it seemed: the next one, once a late line has shown it."""
     had_before: bool = False
     """The member had the partition before."""
@@ -119,7 +120,7 @@ class Tenure:
     """Records already put down to the hand-over that began this ownership."""
     stale_starts: int = 0
     floor: int | None = None
-    jumps: list[Jump] = field(default_factory=list)
+    jumps: list[OffsetJump] = field(default_factory=list)
 
     @property
     def has_begun(self) -> bool:
@@ -133,7 +134,7 @@ class Tenure:
         self.first = offset
         self.floor = None
 
-    def period_at(self, position: int) -> Tenure:
+    def period_at(self, position: int) -> OwnershipPeriod:
         """The ownership to which the record at this position belongs."""
         tenure = self
         while tenure.restarted is not None and tenure.restarted.start_position <= position:
@@ -142,42 +143,44 @@ class Tenure:
 
 
 @dataclass(slots=True, eq=False)
-class Partition:
+class TrackedPartition:
     """One partition."""
 
     name: TopicPartition
-    log: LogTruth = field(default_factory=LogTruth)
+    log: LogContents = field(default_factory=LogContents)
     base: int = 0
     is_base_stored: bool = False
-    delivered: HandedMap = field(default_factory=HandedMap)
+    delivered: DeliveryMap = field(default_factory=DeliveryMap)
     highest_delivered: int = -1
     """The highest offset handed to anybody."""
-    commits: CommitTrail = field(default_factory=CommitTrail)
-    ownerships: dict[Member, Tenure] = field(default_factory=dict)
-    redelivery_permissions: list[Grant] = field(default_factory=list)
+    commits: CommitHistory = field(default_factory=CommitHistory)
+    ownerships: dict[TrackedMember, OwnershipPeriod] = field(default_factory=dict)
+    redelivery_permissions: list[RedeliveryPermission] = field(default_factory=list)
     delivery_span_positions: list[int] = field(default_factory=list)
-    delivery_spans: list[tuple[Member, bool]] = field(default_factory=list)
+    delivery_spans: list[tuple[TrackedMember, bool]] = field(default_factory=list)
     """Who was handed records from which position on, and whether as a zombie."""
-    current_owner: Member | None = None
-    current_acquisition: Claim | None = None
-    former_owners: set[Member] = field(default_factory=set)
-    superseded: dict[Member, Claim] = field(default_factory=dict)
+    current_owner: TrackedMember | None = None
+    current_acquisition: OwnershipAcquisition | None = None
+    former_owners: set[TrackedMember] = field(default_factory=set)
+    superseded: dict[TrackedMember, OwnershipAcquisition] = field(default_factory=dict)
     """Members of ours after whom another of ours has claimed."""
-    acquisition_positions: dict[Member, int] = field(default_factory=dict)
-    acquisition_times: dict[Member, int] = field(default_factory=dict)
-    observed_owner: Sight | None = None
+    acquisition_positions: dict[TrackedMember, int] = field(default_factory=dict)
+    acquisition_times: dict[TrackedMember, int] = field(default_factory=dict)
+    observed_owner: OwnerObservation | None = None
     observed_zxid: int = -1
-    observed_positions: dict[Member, int] = field(default_factory=dict)
+    observed_positions: dict[TrackedMember, int] = field(default_factory=dict)
     resets: list[tuple[int, int]] = field(default_factory=list)
     """(time, offset) of each allowed jump."""
     skippable: list[tuple[int, int, str]] = field(default_factory=list)
     """Stretches that nobody has to read, and why."""
-    consumed: dict[Member, int] = field(default_factory=dict)
-    unacknowledged_allowed: dict[Member, int] = field(default_factory=dict)
+    consumed: dict[TrackedMember, int] = field(default_factory=dict)
+    unacknowledged_allowed: dict[TrackedMember, int] = field(default_factory=dict)
     must_be_read: bool = False
     was_used: bool = False
 
-    def add_delivery_span(self, member: Member, is_zombie: bool, position: int) -> tuple[Member, bool] | None:
+    def add_delivery_span(
+        self, member: TrackedMember, is_zombie: bool, position: int
+    ) -> tuple[TrackedMember, bool] | None:
         """A record goes to this member; gives back who had the one before, when that was not this member as it is."""
         before = self.delivery_spans[-1] if self.delivery_spans else None
         if before is not None and before[0] is member and before[1] == is_zombie:
@@ -186,14 +189,14 @@ class Partition:
         self.delivery_spans.append((member, is_zombie))
         return before
 
-    def delivered_to(self, position: int) -> tuple[Member, bool] | None:
+    def delivered_to(self, position: int) -> tuple[TrackedMember, bool] | None:
         """Who was handed the record at this position, and whether as a zombie."""
         if position <= NEVER:
             return None
         return self.delivery_spans[bisect_right(self.delivery_span_positions, position) - 1]
 
     @property
-    def last_member(self) -> Member | None:
+    def last_member(self) -> TrackedMember | None:
         """Who was handed the latest record."""
         return self.delivery_spans[-1][0] if self.delivery_spans else None
 
@@ -202,6 +205,6 @@ class Partition:
         last = self.commits.last
         return last if last is not None else (self.base if self.is_base_stored else None)
 
-    def is_zombie(self, member: Member) -> bool:
+    def is_zombie(self, member: TrackedMember) -> bool:
         """Does this Scala member go on with the partition after it lost its session or slept?"""
         return member.zombie_t is not None and self.acquisition_times.get(member, -1) < member.zombie_t

@@ -11,18 +11,18 @@ from collections import Counter
 from dataclasses import dataclass
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.ownership import Ownership
-from zkconsumer.testing.checker.partition import Grant, Member, Partition, Tenure
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.ownership import OwnershipCheck
+from zkconsumer.testing.checker.partition import OwnershipPeriod, RedeliveryPermission, TrackedMember, TrackedPartition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Repeat:
+class RedeliveredRecord:
     """One record that was handed out before, at position ``earlier``."""
 
-    member: Member
-    partition: Partition
-    tenure: Tenure
+    member: TrackedMember
+    partition: TrackedPartition
+    tenure: OwnershipPeriod
     offset: int
     earlier: int
     position: int
@@ -30,26 +30,28 @@ class Repeat:
     in_hand: bool
 
 
-class Repeats:
+class RedeliveryCheck:
     """Grants, and the repeats that they explain."""
 
-    def __init__(self, bench: Bench, ownership: Ownership) -> None:
+    def __init__(self, bench: CheckerState, ownership: OwnershipCheck) -> None:
         self._bench = bench
         self._ownership = ownership
         self.counts: Counter[str] = Counter()
 
     # --- grants -------------------------------------------------------------------------------------------------
 
-    def allow_since_commit(self, member: Member, reason: str, t: int, late_ms: int = 0) -> None:
+    def allow_since_commit(self, member: TrackedMember, reason: str, t: int, late_ms: int = 0) -> None:
         """The member was stopped: what it was handed since the last commit may come again.
 
         Where that begins is the floor of the ownership that comes next.
         """
-        held = [(p, tenure) for p in self._bench.partitions.values() if (tenure := p.ownerships.get(member)) is not None]
+        held = [
+            (p, tenure) for p in self._bench.partitions.values() if (tenure := p.ownerships.get(member)) is not None
+        ]
         # A millisecond has no order: its records must all be in before the grant is measured.
         self._bench.schedule_check(t, self._measure, held, reason, t, late_ms)
 
-    def _measure(self, held: list[tuple[Partition, Tenure]], reason: str, t: int, late_ms: int) -> None:
+    def _measure(self, held: list[tuple[TrackedPartition, OwnershipPeriod]], reason: str, t: int, late_ms: int) -> None:
         for partition, tenure in held:
             if tenure.has_begun and not tenure.is_released:
                 self._grant(partition, 0, tenure.high, reason)
@@ -64,11 +66,11 @@ class Repeats:
         if tenure is not None:
             self._bench.schedule_check(event.t, self._grant_last, partition, tenure)
 
-    def _grant_last(self, partition: Partition, tenure: Tenure) -> None:
+    def _grant_last(self, partition: TrackedPartition, tenure: OwnershipPeriod) -> None:
         if tenure.has_begun:
             self._grant(partition, tenure.last, tenure.last, "drain_timeout")
 
-    def reset(self, event: h.OffsetReset) -> None:
+    def reset(self, event: h.OffsetJumpAllowed) -> None:
         partition = self._bench.partition(event)
         delay = self._bench.policy.observer_delay_ms
         position = partition.commits.lowest(event.t - delay, event.t, partition.base)
@@ -80,17 +82,17 @@ class Repeats:
         for member in list(partition.ownerships):
             self._ownership.restart(member, partition, event.t, delay)
 
-    def allow_after_rewind(self, partition: Partition, low: int, high: int, reason: str) -> None:
+    def allow_after_rewind(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
         """The stored offset was put back: the next owner starts from there."""
         self._grant(partition, low, high, reason)
 
-    def _grant(self, partition: Partition, low: int, high: int, reason: str) -> None:
+    def _grant(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
         if low <= high:
-            partition.redelivery_permissions.append(Grant(self._bench.position, low, high, reason))
+            partition.redelivery_permissions.append(RedeliveryPermission(self._bench.position, low, high, reason))
 
     # --- repeats ------------------------------------------------------------------------------------------------
 
-    def check_later(self, repeat: Repeat) -> None:
+    def check_later(self, repeat: RedeliveredRecord) -> None:
         """A record was handed out again; what explains it may be seen a little later."""
         reason = self._reason(repeat, is_last_look=False)
         if reason is None:
@@ -98,10 +100,10 @@ class Repeats:
         else:
             self._write(repeat, reason)
 
-    def _check_again(self, repeat: Repeat) -> None:
+    def _check_again(self, repeat: RedeliveredRecord) -> None:
         self._write(repeat, self._reason(repeat, is_last_look=True))
 
-    def _reason(self, repeat: Repeat, is_last_look: bool) -> str | None:
+    def _reason(self, repeat: RedeliveredRecord, is_last_look: bool) -> str | None:
         member, partition, offset = repeat.member, repeat.partition, repeat.offset
         tenure = repeat.tenure.period_at(repeat.position)
         previous = partition.delivered_to(repeat.earlier)
@@ -130,14 +132,14 @@ class Repeats:
         return pair
 
     @staticmethod
-    def _is_left_over(member: Member, partition: Partition, tenure: Tenure) -> bool:
+    def _is_left_over(member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> bool:
         # The original may deliver a chunk that it took before it gave the partition up; the owner node is another's.
         sight = partition.observed_owner
         if member.kind != "scala" or sight is None or sight.member == member.name:
             return False
         return tenure.first_t <= sight.t
 
-    def _write(self, repeat: Repeat, reason: str | None) -> None:
+    def _write(self, repeat: RedeliveredRecord, reason: str | None) -> None:
         member, partition = repeat.member, repeat.partition
         self.counts[reason or "unexplained"] += 1
         previous = partition.delivered_to(repeat.earlier)

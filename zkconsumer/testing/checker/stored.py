@@ -10,37 +10,37 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import Bench
-from zkconsumer.testing.checker.partition import Member, Partition
-from zkconsumer.testing.checker.repeats import Repeats
+from zkconsumer.testing.checker.bench import CheckerState
+from zkconsumer.testing.checker.partition import TrackedMember, TrackedPartition
+from zkconsumer.testing.checker.repeats import RedeliveryCheck
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Commit:
+class ObservedCommit:
     """One change of the stored offset, as seen; ``by`` when the history says who made it."""
 
-    partition: Partition
+    partition: TrackedPartition
     offset: int
-    by: Member | None
+    by: TrackedMember | None
     t: int
     position: int
 
 
-class Stored:
+class CommitCheck:
     """Commits as they are seen."""
 
-    def __init__(self, bench: Bench, repeats: Repeats) -> None:
+    def __init__(self, bench: CheckerState, repeats: RedeliveryCheck) -> None:
         self._bench = bench
         self._repeats = repeats
         self.commits = 0
 
     # --- consumed -----------------------------------------------------------------------------------------------
 
-    def consumed(self, event: h.Consumed) -> None:
+    def consumed(self, event: h.RecordConsumed) -> None:
         partition, member = self._bench.partition(event), self._bench.member(event.member)
         partition.consumed[member] = max(event.offset + 1, partition.consumed.get(member, 0))
 
-    def allow_unacknowledged(self, member: Member) -> None:
+    def allow_unacknowledged(self, member: TrackedMember) -> None:
         """An explicit commit or a close also covers the message in the caller's hand."""
         for partition in self._bench.partitions.values():
             tenure = partition.ownerships.get(member)
@@ -49,10 +49,10 @@ class Stored:
 
     # --- committed ----------------------------------------------------------------------------------------------
 
-    def committed(self, event: h.Committed) -> None:
+    def committed(self, event: h.OffsetCommitted) -> None:
         partition = self._bench.partition(event)
         by = self._bench.member(event.by) if event.by is not None else None
-        commit = Commit(partition, event.offset, by, event.t, self._bench.position)
+        commit = ObservedCommit(partition, event.offset, by, event.t, self._bench.position)
         self.commits += 1
         partition.was_used = True
         is_scala_near = any(member.kind == "scala" for member in partition.ownerships)
@@ -68,7 +68,7 @@ class Stored:
             self._bench.schedule_check(due, self._check_back, commit, stored)
         trail.append(event.t, event.offset)
 
-    def _check_ahead(self, commit: Commit) -> None:
+    def _check_ahead(self, commit: ObservedCommit) -> None:
         partition, offset = commit.partition, commit.offset
         allowed = max([partition.base, *(to for _, to in partition.resets)])
         reached = max(partition.highest_delivered + 1, allowed)
@@ -92,7 +92,7 @@ class Stored:
         if spans := self._existing(partition, reached, offset):
             self._report_ahead(commit, committer, f"{committer.name} had consumed only what is below {reached}", spans)
 
-    def _is_in_flight(self, member: Member, commit: Commit, reached: int) -> bool:
+    def _is_in_flight(self, member: TrackedMember, commit: ObservedCommit, reached: int) -> bool:
         """Has its commit thread counted one record that its program, being stopped, never came to write down?"""
         partition = commit.partition
         tenure = partition.ownerships.get(member)
@@ -106,7 +106,7 @@ class Stored:
         is_alone = not any(tenure.first_t < t <= commit.t for t in claims)
         return commit.by is member or (is_alone and all(other is member for other in self._recent(commit)))
 
-    def _is_surely_by(self, member: Member, commit: Commit) -> bool:
+    def _is_surely_by(self, member: TrackedMember, commit: ObservedCommit) -> bool:
         """Can nobody else have made this commit: the owner before, seen late, or a woken original member?"""
         if commit.by is not None:
             return True
@@ -114,11 +114,11 @@ class Stored:
         return not is_zombie_near and all(other is member for other in self._recent(commit))
 
     @staticmethod
-    def _existing(partition: Partition, low: int, high: int) -> tuple[tuple[int, int], ...]:
+    def _existing(partition: TrackedPartition, low: int, high: int) -> tuple[tuple[int, int], ...]:
         return tuple((a, b - 1) for a, b in partition.log.existing(low, high))
 
     def _report_ahead(
-        self, commit: Commit, committer: Member | None, what: str, spans: tuple[tuple[int, int], ...]
+        self, commit: ObservedCommit, committer: TrackedMember | None, what: str, spans: tuple[tuple[int, int], ...]
     ) -> None:
         name = committer.name if committer else "somebody"
         self._bench.findings.add(
@@ -134,7 +134,7 @@ class Stored:
 
     # --- going back ---------------------------------------------------------------------------------------------
 
-    def _rewinder(self, commit: Commit) -> Member | None:
+    def _rewinder(self, commit: ObservedCommit) -> TrackedMember | None:
         """The Scala member that has just woken and may have written its old position."""
         window = self._bench.policy.zombie_window_ms
         for member in commit.partition.ownerships:
@@ -145,7 +145,7 @@ class Stored:
                 return member
         return None
 
-    def _check_back(self, commit: Commit, stored: int) -> None:
+    def _check_back(self, commit: ObservedCommit, stored: int) -> None:
         if self._is_back_allowed(commit, stored):
             return
         writer = commit.by or commit.partition.last_member
@@ -160,9 +160,9 @@ class Stored:
             (writer.name,) if writer else (),
         )
 
-    def _is_back_allowed(self, commit: Commit, stored: int) -> bool:
+    def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
         """Is there a reason?  Then the next owner may also repeat what lies between."""
-        member: Member | None = None
+        member: TrackedMember | None = None
         last = stored - 1
         if self._was_reset(commit):
             reason, why = "reset", "by a reset"
@@ -186,7 +186,7 @@ class Stored:
         )
         return True
 
-    def _was_reset(self, commit: Commit) -> bool:
+    def _was_reset(self, commit: ObservedCommit) -> bool:
         """Was there a reset to this offset or below since the commit before this one, or just now?"""
         times = commit.partition.commits.times
         before = bisect_left(times, commit.t)
@@ -194,7 +194,7 @@ class Stored:
         since = min(since, commit.t - self._bench.policy.observer_delay_ms)
         return any(since <= t <= commit.t and to <= commit.offset for t, to in commit.partition.resets)
 
-    def _at_own_position(self, commit: Commit) -> Member | None:
+    def _at_own_position(self, commit: ObservedCommit) -> TrackedMember | None:
         """An original member starts from an offset that it read before the last commit, and stores how far it came."""
         for writer in [commit.by] if commit.by is not None else self._recent(commit):
             tenure = commit.partition.ownerships.get(writer)
@@ -204,12 +204,14 @@ class Stored:
                 tenure = tenure.before
         return None
 
-    def _recent(self, commit: Commit) -> list[Member]:
+    def _recent(self, commit: ObservedCommit) -> list[TrackedMember]:
         """Who was handed records of the partition when the commit was made: it may be seen late."""
         partition = commit.partition
         since = commit.t - self._bench.policy.observer_delay_ms
         recent = []
-        for (member, _), position in zip(reversed(partition.delivery_spans), reversed(partition.delivery_span_positions), strict=True):
+        for (member, _), position in zip(
+            reversed(partition.delivery_spans), reversed(partition.delivery_span_positions), strict=True
+        ):
             recent.append(member)
             if self._bench.events[position - 1].t < since:
                 break

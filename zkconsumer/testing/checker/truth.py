@@ -15,7 +15,7 @@ _MASK = _SIZE - 1
 _ITEM = array("l").itemsize
 
 
-class LogTruth:
+class LogContents:
     """The offsets that exist; several reports of one log (growth, retention, compaction) add up."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class LogTruth:
         return next(self.existing(low, high), None) is not None
 
 
-class HandedMap:
+class DeliveryMap:
     """For each offset, the position in the history at which it was last handed out; 0 = never."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class HandedMap:
             yield since, high
 
 
-class CommitTrail:
+class CommitHistory:
     """The stored offset over time."""
 
     def __init__(self) -> None:

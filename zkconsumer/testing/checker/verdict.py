@@ -13,7 +13,7 @@ SPANS_MAX = 20
 LINES_MAX = 8
 TEXT_FINDINGS_MAX = 200
 
-CODES: Mapping[str, str] = {
+FINDING_CODES: Mapping[str, str] = {
     "lost": "a record was never handed to anyone although the stored offset passed it, or all had to be read",
     "skipped": "within one ownership an existing offset was jumped",
     "reordered": "within one ownership the offsets went back",
@@ -41,7 +41,7 @@ CODES: Mapping[str, str] = {
 }
 """Every code of a finding, and what it means."""
 
-REASONS: Mapping[str, str] = {
+ALLOWANCE_REASONS: Mapping[str, str] = {
     "killed": "a member was killed; what it was handed since the last commit came again",
     "paused": "a member was paused; what it was handed since the last commit came again",
     "expired": "a member lost its session; what it was handed since the last commit came again",
@@ -93,7 +93,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class CheckerCounts:
     """How much was judged."""
 
     lines: int
@@ -116,7 +116,7 @@ class Verdict:
     ok: bool
     findings: tuple[Finding, ...]
     allowances: tuple[Allowance, ...]
-    counts: Counts
+    counts: CheckerCounts
 
     @property
     def codes(self) -> frozenset[str]:
@@ -132,7 +132,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Draft:
+class PendingFinding:
     """Evidence that grows while the same thing goes on happening."""
 
     label: str
@@ -173,11 +173,11 @@ class Draft:
         )
 
 
-class Book:
+class FindingCollector:
     """Findings or allowances under way: what has the same key becomes one of them."""
 
     def __init__(self) -> None:
-        self._drafts: dict[Hashable, Draft] = {}
+        self._drafts: dict[Hashable, PendingFinding] = {}
 
     def add(
         self,
@@ -194,7 +194,7 @@ class Book:
         full_key = (label, partition, key)
         draft = self._drafts.get(full_key)
         if draft is None:
-            draft = self._drafts[full_key] = Draft(label, text, partition, members, t, t)
+            draft = self._drafts[full_key] = PendingFinding(label, text, partition, members, t, t)
         draft.t_first = min(draft.t_first, t)
         draft.t_last = max(draft.t_last, t)
         for first, last in spans:
@@ -202,7 +202,7 @@ class Book:
         for line in lines:
             draft.add_line(line)
 
-    def sorted_findings(self) -> list[Draft]:
+    def sorted_findings(self) -> list[PendingFinding]:
         """All of them, in the order of time."""
         return sorted(self._drafts.values(), key=lambda draft: draft.t_first)
 

@@ -291,6 +291,7 @@ public final class Load {
     /** A steady stream of messages, round-robin over the partitions; reports what the brokers acknowledged. */
     private final class Rate extends Thread {
         private static final int TICK_MS = 10;
+        private static final int SEND_ATTEMPTS = 100;
         private static final int REPORT_MS = 50;
 
         private final String topic;
@@ -348,11 +349,23 @@ public final class Load {
             report();
         }
 
-        private void send(int partition) {
+        private void send(int partition) throws InterruptedException {
             sent++;
             byte[] value = next(topic, partition, size);
-            producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, null, value),
-                (metadata, error) -> answered(partition, metadata, error));
+            for (int attempt = 1; ; attempt++) {
+                try {
+                    producer.send(new ProducerRecord<byte[], byte[]>(topic, partition, null, value),
+                        (metadata, error) -> answered(partition, metadata, error));
+                    return;
+                } catch (IllegalStateException error) {
+                    // The producer of 0.9 appends to a batch that it has just taken back from its buffer ("Memory records
+                    // is not writable"); the record is in no batch then.
+                    if (attempt == SEND_ATTEMPTS) {
+                        throw error;
+                    }
+                    Thread.sleep(TICK_MS);
+                }
+            }
         }
 
         private synchronized void answered(int partition, RecordMetadata metadata, Exception error) {

@@ -25,38 +25,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from zkconsumer.core.planner import SharePlanner
-from zkconsumer.core.view import GroupView, Subscription
+from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
+from zkconsumer.core.view import GroupView, TopicSubscription
 from zkconsumer.errors import MalformedZnode, SandboxError
 from zkconsumer.testing.checker import (
     AssignmentExpected,
     Continued,
-    Drained,
-    Event,
+    FullReadExpected,
+    HistoryEvent,
+    HistoryNote,
     HistoryWriter,
     Killed,
     Leaving,
     Left,
-    LogHeld,
-    MemberKnown,
-    Note,
+    LogRangeReported,
+    MemberDeclared,
     Paused,
     Policy,
-    PolicySet,
+    PolicyChanged,
     Verdict,
     check_history,
     read_history,
     render_text,
 )
 from zkconsumer.testing.lab import histories
-from zkconsumer.testing.lab.observer import Observer
+from zkconsumer.testing.lab.observer import GroupObserver
 from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.brokers import parse_topic
 from zkconsumer.zk.registration import parse_registration
 
 SETTLE_TIMEOUT_MS = 30_000
-STILL_MS = 400
+STABLE_MS = 400
 """For how long nothing may move before the group counts as settled."""
 
 DRAIN_TIMEOUT_MS = 60_000
@@ -66,7 +66,7 @@ DIFFERENCES_SHOWN_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeTiming:
     """What a change of the group cost: until every partition had its one right owner again."""
 
     what: str
@@ -105,7 +105,7 @@ class GroupLab:
         self.topics = dict(topics)
         self.folder = folder
         self.members: dict[str, MemberProcess] = {}
-        self.changes: list[Change] = []
+        self.changes: list[ChangeTiming] = []
         self.verdict: Verdict | None = None
         self._strategy = strategy
         self._compatibility = compatibility
@@ -125,7 +125,7 @@ class GroupLab:
         for topic, partitions in self.topics.items():
             if not sandbox.admin.exists(f"/brokers/topics/{topic}"):
                 sandbox.create_topic(topic, partitions)
-        self.observer = Observer(sandbox.zookeeper_connect, group, self.topics, self._writer, self)
+        self.observer = GroupObserver(sandbox.zookeeper_connect, group, self.topics, self._writer, self)
 
     def __enter__(self) -> GroupLab:
         return self
@@ -215,7 +215,7 @@ class GroupLab:
             settings={**self._scala, **(settings or {})},
             **others,
         )
-        known = MemberKnown(self._now_ms(), name, "scala", None, f"{self.group}_{name}", count)
+        known = MemberDeclared(self._now_ms(), name, "scala", None, f"{self.group}_{name}", count)
         self._write(known)
         self._start(name, member)
         return member
@@ -271,18 +271,18 @@ class GroupLab:
         self.topics[topic] = partitions
 
     def put_foreign_registration(self, consumer_id: str, data: bytes) -> None:
-        """A registration that no member of the lab has made; ``remove_stranger`` takes it away."""
+        """A registration that no member of the lab has made; ``remove_foreign_registration`` takes it away."""
         self._foreign_registrations.add(consumer_id)
         self.sandbox.admin.put(f"/consumers/{self.group}/ids/{consumer_id}", data)
 
     def remove_foreign_registration(self, consumer_id: str) -> None:
-        """The end of ``put_stranger``."""
+        """The end of ``put_foreign_registration``."""
         self.sandbox.admin.delete(f"/consumers/{self.group}/ids/{consumer_id}")
         self._foreign_registrations.discard(consumer_id)
 
     def note(self, text: str) -> None:
         """A line in the history for whoever reads it."""
-        self._write(Note(self._now_ms(), text))
+        self._write(HistoryNote(self._now_ms(), text))
 
     # --- load ---------------------------------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class GroupLab:
         yield
         self.settle(what, began_ms=began_ms, timeout_ms=timeout_ms)
 
-    def settle(self, what: str, *, began_ms: int | None = None, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Change:
+    def settle(self, what: str, *, began_ms: int | None = None, timeout_ms: int = SETTLE_TIMEOUT_MS) -> ChangeTiming:
         """Wait until members and owners are as they must be, and put that down as a checkpoint."""
         began_ms = self._now_ms() if began_ms is None else began_ms
         try:
@@ -316,7 +316,7 @@ class GroupLab:
         assert owners is not None, "it waits for an answer"
         covered_ms = max(self.observer.owners_changed_ms, self.observer.ids_changed_ms)
         ids_ms = self.observer.ids_changed_ms
-        change = Change(what, max(0, covered_ms - began_ms), covered_ms - ids_ms if ids_ms >= began_ms else -1)
+        change = ChangeTiming(what, max(0, covered_ms - began_ms), covered_ms - ids_ms if ids_ms >= began_ms else -1)
         self.changes.append(change)
         self._write(AssignmentExpected(self._now_ms(), {str(tp): owner for tp, owner in sorted(owners.items())}))
         return change
@@ -324,13 +324,13 @@ class GroupLab:
     def expected_owners(self) -> dict[TopicPartition, str]:
         """The assignment that the registrations give, each as its own member computes it."""
         admin = self.sandbox.admin
-        members: dict[str, Subscription] = {}
+        members: dict[str, TopicSubscription] = {}
         for consumer_id in admin.members(self.group):
             data = admin.get(f"/consumers/{self.group}/ids/{consumer_id}")
             if data is not None:
                 with suppress(MalformedZnode):  # nobody counts what no release accepts
                     registration = parse_registration(data)
-                    members[consumer_id] = Subscription(registration.pattern, registration.subscription)
+                    members[consumer_id] = TopicSubscription(registration.pattern, registration.subscription)
         topics: dict[str, tuple[int, ...]] = {}
         for topic in sorted(self.topics):
             data = admin.get(f"/brokers/topics/{topic}")
@@ -339,7 +339,9 @@ class GroupLab:
         view = GroupView(members, topics)
         owners: dict[TopicPartition, str] = {}
         for consumer_id in members:
-            planner = SharePlanner(consumer_id, self._strategy, self._compatibility, exclude_internal_topics=True)
+            planner = ZooKeeperAssignmentPlanner(
+                consumer_id, self._strategy, self._compatibility, exclude_internal_topics=True
+            )
             owners |= planner.plan(view).own_partitions
         return owners
 
@@ -359,7 +361,7 @@ class GroupLab:
     def _settled_owners(self) -> dict[TopicPartition, str] | None:
         for name in self._expected:
             self.members[name].process.check_running()
-        if self.observer.ids != self._expected_ids() or self.observer.stable_ms < STILL_MS:
+        if self.observer.ids != self._expected_ids() or self.observer.stable_ms < STABLE_MS:
             return None
         expected = self.expected_owners()
         return expected if self.owners == expected else None
@@ -387,8 +389,8 @@ class GroupLab:
         self.wait_drained(ends)
         self._stop_all()
         for (topic, partition), end in sorted(ends.items()):
-            self._write(LogHeld(self._now_ms(), topic, partition, 0, end))
-        self._write(Drained(self._now_ms()))
+            self._write(LogRangeReported(self._now_ms(), topic, partition, 0, end))
+        self._write(FullReadExpected(self._now_ms()))
         return self.check()
 
     def wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
@@ -417,7 +419,7 @@ class GroupLab:
         """
         history = self.folder / "history.jsonl"
         delay_ms = max(Policy().observer_delay_ms, self.observer.delay_ms)
-        policy = PolicySet(self._began_ms, self._policy | {"observer_delay_ms": delay_ms})
+        policy = PolicyChanged(self._began_ms, self._policy | {"observer_delay_ms": delay_ms})
         histories.merge([policy, *self._events()], history)
         verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
@@ -430,7 +432,9 @@ class GroupLab:
         lines = [f"{self.group}:", *(f"  {change}" for change in self.changes)]
         if self.verdict is not None:
             counts = self.verdict.counts
-            lines.append(f"  {counts.delivered} handed out of {counts.records}, hand-overs {dict(counts.ownership_transfers)}")
+            lines.append(
+                f"  {counts.delivered} handed out of {counts.records}, hand-overs {dict(counts.ownership_transfers)}"
+            )
             lines.append(f"  duplicates {dict(counts.duplicates)}")
         return "\n".join(lines)
 
@@ -462,11 +466,15 @@ class GroupLab:
         for name in running:
             self.leave(name)
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[HistoryEvent]:
         yield from histories.read_python_output(self._own_lines)
         for name, member in self.members.items():
             path = self._folder_of(member) / "out.log"
-            yield from histories.read_scala_output(path, name) if isinstance(member, ScalaMember) else histories.read_python_output(path)
+            yield from (
+                histories.read_scala_output(path, name)
+                if isinstance(member, ScalaMember)
+                else histories.read_python_output(path)
+            )
 
     def _keep_logs(self) -> None:
         for name, member in self.members.items():
@@ -481,7 +489,7 @@ class GroupLab:
     def _now_ms(self) -> int:
         return self._writer.now_ms()
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: HistoryEvent) -> None:
         self._writer.write_offsets(event)
 
 

@@ -6,33 +6,35 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zkconsumer.testing.checker import Event, Handed, dump_line, in_order, parse_line
-from zkconsumer.testing.sandbox import Produced
+from zkconsumer.testing.checker import HistoryEvent, RecordDelivered, dump_line, in_order, parse_line
+from zkconsumer.testing.sandbox import ProducedRange
 
-SCALA_HANDED = "handed"
+SCALA_DELIVERED = "handed"
 
 
-def read_scala_output(path: Path, member: str) -> Iterator[Event]:
+def read_scala_output(path: Path, member: str) -> Iterator[HistoryEvent]:
     """What an original member was handed; the rest of its lines is for tests."""
     for line in _whole_lines(path):
         found = json.loads(line)
-        if found["event"] == SCALA_HANDED:
-            yield Handed(found["t"], member, found["topic"], found["partition"], found["offset"])
+        if found["event"] == SCALA_DELIVERED:
+            yield RecordDelivered(found["t"], member, found["topic"], found["partition"], found["offset"])
 
 
-def read_python_output(path: Path) -> Iterator[Event]:
+def read_python_output(path: Path) -> Iterator[HistoryEvent]:
     """The history that a member of ours, the observer or the lab itself wrote."""
     for number, line in enumerate(_whole_lines(path), 1):
         yield parse_line(line, number)
 
 
-def merge(events: Iterable[Event], target: Path) -> None:
+def merge(events: Iterable[HistoryEvent], target: Path) -> None:
     """Write one history, in the order of time."""
     with target.open("w", encoding="utf-8") as file:
         file.writelines(f"{dump_line(event)}\n" for event in in_order(events))
 
 
-def log_end_offsets(acked: dict[tuple[str, int], list[Produced]], topics: Iterable[str]) -> dict[tuple[str, int], int]:
+def log_end_offsets(
+    acked: dict[tuple[str, int], list[ProducedRange]], topics: Iterable[str]
+) -> dict[tuple[str, int], int]:
     """(topic, partition) -> the offset behind the last record that was acknowledged."""
     wanted = set(topics)
     return {

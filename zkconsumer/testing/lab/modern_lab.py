@@ -1,6 +1,7 @@
-"""``ModernLab``: members of several client libraries in one modern group, changes one after the other, one judgement.
+"""``CoordinatorGroupLab``: members of several client libraries in one modern group, changes one after the other, one
+judgement.
 
-    with ModernLab(run, bootstrap, load, "group", {"clicks": 6}, folder=tmp_path) as lab:
+    with CoordinatorGroupLab(run, bootstrap, load, "group", {"clicks": 6}, folder=tmp_path) as lab:
         lab.load("clicks", per_second=300)
         with lab.change("a Java consumer joins"):
             lab.start("java-1", "java-3.9.1")
@@ -24,13 +25,13 @@ from types import TracebackType
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import (
-    Drained,
-    Event,
+    FullReadExpected,
+    HistoryEvent,
+    HistoryNote,
     HistoryWriter,
     Killed,
-    LogHeld,
-    Note,
-    PolicySet,
+    LogRangeReported,
+    PolicyChanged,
     Verdict,
     check_history,
     read_history,
@@ -38,19 +39,19 @@ from zkconsumer.testing.checker import (
 )
 from zkconsumer.testing.lab import histories
 from zkconsumer.testing.sandbox import wait_until
-from zkconsumer.testing.sandbox.load import Load
-from zkconsumer.testing.sandbox.modern_member import ModernMember
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.load import ProducerProcess
+from zkconsumer.testing.sandbox.modern_member import CoordinatorMember
+from zkconsumer.testing.sandbox.runs import SandboxRun
 
 SETTLE_TIMEOUT_MS = 45_000
 DRAIN_TIMEOUT_MS = 60_000
 STOP_TIMEOUT_MS = 20_000
 
-STRICT: Mapping[str, int | None] = {"ours_to_ours": 0}
+NO_REDELIVERY_POLICY: Mapping[str, int | None] = {"ours_to_ours": 0}
 """Nothing is repeated when a member leaves or a partition is handed over: what was processed was committed."""
 
 
-class ModernLab:
+class CoordinatorGroupLab:
     """One group on brokers that run already, with topics that exist.
 
     ``topics``: name -> partitions.  ``load`` produces.  ``strategy`` is that of all members.  ``policy`` is what the
@@ -59,20 +60,20 @@ class ModernLab:
 
     def __init__(
         self,
-        run: Run,
+        run: SandboxRun,
         bootstrap: str,
-        load: Load,
+        load: ProducerProcess,
         group: str,
         topics: Mapping[str, int],
         *,
         folder: Path,
         strategy: str = "range",
-        policy: Mapping[str, int | None] = STRICT,
+        policy: Mapping[str, int | None] = NO_REDELIVERY_POLICY,
     ) -> None:
         self.group = group
         self.topics = dict(topics)
         self.folder = folder
-        self.members: dict[str, ModernMember] = {}
+        self.members: dict[str, CoordinatorMember] = {}
         self.verdict: Verdict | None = None
         self._run = run
         self._bootstrap = bootstrap
@@ -83,9 +84,9 @@ class ModernLab:
         folder.mkdir(parents=True, exist_ok=True)
         self._own_lines = folder / "lab.jsonl"
         self._writer = HistoryWriter(self._own_lines)
-        self._write(PolicySet(self._now_ms(), dict(policy)))
+        self._write(PolicyChanged(self._now_ms(), dict(policy)))
 
-    def __enter__(self) -> ModernLab:
+    def __enter__(self) -> CoordinatorGroupLab:
         return self
 
     def __exit__(
@@ -110,10 +111,10 @@ class ModernLab:
         instance: str | None = None,
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
-    ) -> ModernMember:
+    ) -> CoordinatorMember:
         """A member of this client library; ``change`` then waits until it holds its part."""
         assert name not in self.members, f"{name}: one life for each name, or the history cannot tell them apart"
-        member = self.members[name] = ModernMember(
+        member = self.members[name] = CoordinatorMember(
             self._run,
             client,
             self._bootstrap,
@@ -145,7 +146,7 @@ class ModernLab:
 
     def note(self, text: str) -> None:
         """A line in the history for whoever reads it."""
-        self._write(Note(self._now_ms(), text))
+        self._write(HistoryNote(self._now_ms(), text))
 
     def load(self, topic: str, per_second: int) -> None:
         """Records for all partitions of the topic, until ``halt``."""
@@ -196,8 +197,8 @@ class ModernLab:
         for name in sorted(self._expected):
             self.leave(name)
         for (topic, partition), end in sorted(ends.items()):
-            self._write(LogHeld(self._now_ms(), topic, partition, 0, end))
-        self._write(Drained(self._now_ms()))
+            self._write(LogRangeReported(self._now_ms(), topic, partition, 0, end))
+        self._write(FullReadExpected(self._now_ms()))
         history = self.folder / "history.jsonl"
         histories.merge(self._events(), history)
         verdict = self.verdict = check_history(read_history(history))
@@ -225,7 +226,7 @@ class ModernLab:
         except SandboxError as error:
             raise AssertionError(f"{error}; missing are {missing()}; {self.owned_partitions()}") from error
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[HistoryEvent]:
         yield from histories.read_python_output(self._own_lines)
         for member in self.members.values():
             yield from histories.read_python_output(self._run.root / member.name / "out.log")
@@ -240,5 +241,5 @@ class ModernLab:
     def _now_ms(self) -> int:
         return self._writer.now_ms()
 
-    def _write(self, event: Event) -> None:
+    def _write(self, event: HistoryEvent) -> None:
         self._writer.write_offsets(event)

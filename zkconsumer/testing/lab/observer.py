@@ -14,12 +14,20 @@ from typing import NamedTuple, Protocol
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.checker import Committed, Event, Expired, HistoryWriter, Joined, OwnerSeen, StartedAt
+from zkconsumer.testing.checker import (
+    Expired,
+    HistoryEvent,
+    HistoryWriter,
+    InitialOffset,
+    Joined,
+    OffsetCommitted,
+    OwnerObserved,
+)
 from zkconsumer.testing.sandbox import ZooKeeperAdmin, wait_until
-from zkconsumer.testing.sandbox.zookeeper_admin import NodeSeen
+from zkconsumer.testing.sandbox.zookeeper_admin import ZnodeSnapshot
 from zkconsumer.types import TopicPartition
 
-FIRST_LOOK_TIMEOUT_MS = 10_000
+FIRST_READ_TIMEOUT_MS = 10_000
 RETRY_MS = 50
 SESSION_TIMEOUT_S = 3
 """Short, because the library waits as long for a server that is just starting and does not answer yet."""
@@ -27,7 +35,7 @@ SESSION_TIMEOUT_S = 3
 STOP_TIMEOUT_MS = 5_000
 
 
-class OwnerNode(NamedTuple):
+class ObservedOwnerNode(NamedTuple):
     """Who owns a partition: thread id, session (0: a persistent node), and the node's birth."""
 
     owner: str
@@ -35,7 +43,7 @@ class OwnerNode(NamedTuple):
     czxid: int
 
 
-class Register(Protocol):
+class MemberDirectory(Protocol):
     """What the observer asks about members."""
 
     def name_of(self, consumer_id: str) -> str | None:
@@ -52,11 +60,11 @@ class Register(Protocol):
         """
 
 
-class Observer:
+class GroupObserver:
     """One group's ids, owners and offsets.  ``topics``: name -> number of partitions."""
 
     def __init__(
-        self, hosts: str, group: str, topics: Mapping[str, int], writer: HistoryWriter, register: Register
+        self, hosts: str, group: str, topics: Mapping[str, int], writer: HistoryWriter, register: MemberDirectory
     ) -> None:
         self._root = f"/consumers/{group}"
         self._writer = writer
@@ -67,7 +75,7 @@ class Observer:
         self._places: dict[str, tuple[str, TopicPartition]] = {}
         self._ids: frozenset[str] = frozenset()
         self._known: set[str] = set()
-        self._owners: dict[TopicPartition, OwnerNode] = {}
+        self._owners: dict[TopicPartition, ObservedOwnerNode] = {}
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._is_first_look = True
         self._error: BaseException | None = None
@@ -78,7 +86,7 @@ class Observer:
         for topic, partitions in topics.items():
             self.add_topic(topic, partitions)
         self._worker = spawn(f"observer-{group}", self._run, self._died)
-        wait_until(lambda: not self._is_first_look, "the observer's first look", FIRST_LOOK_TIMEOUT_MS)
+        wait_until(lambda: not self._is_first_look, "the observer's first look", FIRST_READ_TIMEOUT_MS)
 
     def add_topic(self, topic: str, partitions: int) -> None:
         """Watch these partitions, too; a topic that has grown is given again."""
@@ -105,7 +113,7 @@ class Observer:
         return self._ids
 
     @property
-    def owners(self) -> dict[TopicPartition, OwnerNode]:
+    def owners(self) -> dict[TopicPartition, ObservedOwnerNode]:
         """The owner nodes that there are."""
         self._check()
         with self._lock:
@@ -163,7 +171,7 @@ class Observer:
 
     def _ids_seen(self, ids: frozenset[str]) -> None:
         now_ms = self._writer.now_ms()
-        events: list[Event] = []
+        events: list[HistoryEvent] = []
         for consumer_id in sorted(ids ^ self._ids):
             name = self._register.name_of(consumer_id)
             if name is None:
@@ -179,9 +187,9 @@ class Observer:
             self._ids = ids
         self._write(events)
 
-    def _owner_seen(self, tp: TopicPartition, node: NodeSeen | None) -> None:
+    def _owner_seen(self, tp: TopicPartition, node: ZnodeSnapshot | None) -> None:
         now_ms = self._writer.now_ms()
-        seen = None if node is None else OwnerNode(node.data.decode(errors="replace"), node.session, node.czxid)
+        seen = None if node is None else ObservedOwnerNode(node.data.decode(errors="replace"), node.session, node.czxid)
         with self._lock:
             if seen == self._owners.get(tp):
                 return
@@ -192,9 +200,9 @@ class Observer:
                 self._owners[tp] = seen
         self.owners_changed_ms = now_ms
         owner, session, zxid = seen if seen is not None else (None, None, None)
-        self._write([OwnerSeen(now_ms, tp.topic, tp.partition, owner, session, zxid)])
+        self._write([OwnerObserved(now_ms, tp.topic, tp.partition, owner, session, zxid)])
 
-    def _offset_seen(self, tp: TopicPartition, node: NodeSeen | None) -> None:
+    def _offset_seen(self, tp: TopicPartition, node: ZnodeSnapshot | None) -> None:
         now_ms = self._writer.now_ms()
         if node is None or not node.data.isdigit():
             return  # Nothing is stored: the original writes -1 for that.
@@ -205,15 +213,15 @@ class Observer:
             self._time(node, now_ms)
             self._offsets[tp] = seen
         if self._is_first_look:
-            self._write([StartedAt(now_ms, tp.topic, tp.partition, seen[0])])
+            self._write([InitialOffset(now_ms, tp.topic, tp.partition, seen[0])])
         else:
-            self._write([Committed(now_ms, tp.topic, tp.partition, seen[0], None, seen[1])])
+            self._write([OffsetCommitted(now_ms, tp.topic, tp.partition, seen[0], None, seen[1])])
 
-    def _time(self, node: NodeSeen | None, now_ms: int) -> None:
+    def _time(self, node: ZnodeSnapshot | None, now_ms: int) -> None:
         if node is not None and not self._is_first_look:
             self.delay_ms = max(self.delay_ms, now_ms - node.written_ms)
 
-    def _write(self, events: list[Event]) -> None:
+    def _write(self, events: list[HistoryEvent]) -> None:
         for event in events:
             self._writer.write_offsets(event)
 

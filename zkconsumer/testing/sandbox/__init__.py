@@ -4,18 +4,24 @@ Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``San
 """
 
 from zkconsumer.testing.sandbox import cache
-from zkconsumer.testing.sandbox.artifacts import SETS, ZOOKEEPERS, ensure_artifact_set, missing_requirement, zookeeper_release
-from zkconsumer.testing.sandbox.broker import Broker
+from zkconsumer.testing.sandbox.artifacts import (
+    ARTIFACT_SETS,
+    ZOOKEEPER_RELEASES,
+    ensure_artifact_set,
+    missing_requirement,
+    zookeeper_release,
+)
+from zkconsumer.testing.sandbox.broker import ZooKeeperModeBroker
 from zkconsumer.testing.sandbox.cluster import Sandbox
 from zkconsumer.testing.sandbox.kraft import KraftBroker
-from zkconsumer.testing.sandbox.load import Load, Produced, ToSend
-from zkconsumer.testing.sandbox.member import Handed, MemberProcess, ScalaMember
-from zkconsumer.testing.sandbox.modern_member import ModernMember
+from zkconsumer.testing.sandbox.load import ProducedRange, ProducerProcess, RecordToSend
+from zkconsumer.testing.sandbox.member import DeliveredMessage, MemberProcess, ScalaMember
+from zkconsumer.testing.sandbox.modern_member import CoordinatorMember
 from zkconsumer.testing.sandbox.python_member import PythonMember
-from zkconsumer.testing.sandbox.reader import Reader, Reading
-from zkconsumer.testing.sandbox.runs import Run, reap
+from zkconsumer.testing.sandbox.reader import ReaderProcess, ReadResult
+from zkconsumer.testing.sandbox.runs import SandboxRun, reap
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
-from zkconsumer.testing.sandbox.security import Security
+from zkconsumer.testing.sandbox.security import SandboxSecurity
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_spark_requirement
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -23,32 +29,32 @@ from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
 __all__ = [
-    "SETS",
-    "ZOOKEEPERS",
-    "Broker",
-    "Handed",
+    "ARTIFACT_SETS",
+    "ZOOKEEPER_RELEASES",
+    "CoordinatorMember",
+    "DeliveredMessage",
     "KraftBroker",
-    "Load",
     "MemberProcess",
-    "ModernMember",
-    "Produced",
+    "ProducedRange",
+    "ProducerProcess",
     "PythonMember",
-    "Reader",
-    "Reading",
-    "Run",
+    "ReadResult",
+    "ReaderProcess",
+    "RecordToSend",
     "Sandbox",
+    "SandboxRun",
+    "SandboxSecurity",
     "ScalaHost",
     "ScalaMember",
-    "Security",
-    "ToSend",
     "ToolResult",
     "ZooKeeperAdmin",
+    "ZooKeeperModeBroker",
     "ZooKeeperServer",
     "cache",
-    "ensure_set",
+    "ensure_artifact_set",
     "ensure_spark_jars",
-    "missing_for",
-    "missing_for_spark_jars",
+    "missing_requirement",
+    "missing_spark_requirement",
     "reap",
     "run_tool",
     "wait_until",

@@ -35,11 +35,11 @@ LOG4J2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",)
 # The ZooKeeper client 3.4.13 of 2.0.1 cannot connect on Java 14 and later (ZOOKEEPER-3779).
 ZOOKEEPER_3_4_10 = "org.apache.zookeeper:zookeeper:3.4.10"
 
-TOOLS = "-tools"
+TOOLS_SUFFIX = "-tools"
 """Behind the release in the name of a set that holds only its tools."""
 
 
-class Wanted(Protocol):
+class MavenJarSet(Protocol):
     """A set of jars as Maven is asked for it: a pom, a goal of the dependency plugin, and how many files come."""
 
     @property
@@ -67,7 +67,7 @@ class ArtifactSet:
 
     @property
     def version(self) -> tuple[int, ...]:
-        return tuple(int(number) for number in self.release.removesuffix(TOOLS).split("."))
+        return tuple(int(number) for number in self.release.removesuffix(TOOLS_SUFFIX).split("."))
 
     @property
     def title(self) -> str:
@@ -81,7 +81,7 @@ class ArtifactSet:
     def coordinate(self) -> str:
         """What Maven calls it."""
         if self.has_tools_only:
-            return f"org.apache.kafka:kafka-tools:{self.release.removesuffix(TOOLS)}"
+            return f"org.apache.kafka:kafka-tools:{self.release.removesuffix(TOOLS_SUFFIX)}"
         return f"org.apache.kafka:kafka_{self.scala}:{self.release}"
 
     def pom(self) -> str:
@@ -107,7 +107,7 @@ class ArtifactSet:
         return hashlib.sha256(self.pom().encode()).hexdigest()
 
 
-SETS = {
+ARTIFACT_SETS = {
     each.release: each
     for each in (
         # A broker without coordinators; its producer is older than the one that the sandbox drives.
@@ -127,30 +127,32 @@ SETS = {
 TOOL_SETS = {
     each.release: each
     for each in (
-        ArtifactSet(f"3.9.1{TOOLS}", "", jars=77, has_tools_only=True),
-        ArtifactSet(f"4.1.1{TOOLS}", "", jars=81, has_log4j2=True, has_tools_only=True),
+        ArtifactSet(f"3.9.1{TOOLS_SUFFIX}", "", jars=77, has_tools_only=True),
+        ArtifactSet(f"4.1.1{TOOLS_SUFFIX}", "", jars=81, has_log4j2=True, has_tools_only=True),
     )
 }
 """Command-line tools that left the broker's artifact, for ``run_tool`` alone (with 3.5, KAFKA-14525)."""
 
 # ZooKeeper servers come out of Kafka's sets.
-ZOOKEEPERS = {"3.4.6": "0.8.2.2", "3.8": "3.9.1"}
+ZOOKEEPER_RELEASES = {"3.4.6": "0.8.2.2", "3.8": "3.9.1"}
 
 
 def artifact_set(release: str) -> ArtifactSet:
     """The row of a Kafka release; SandboxError names those that there are."""
     try:
-        return {**SETS, **TOOL_SETS}[release]
+        return {**ARTIFACT_SETS, **TOOL_SETS}[release]
     except KeyError:
-        raise SandboxError(f"Kafka {release} is not in the sandbox; there are {', '.join(SETS)}") from None
+        raise SandboxError(f"Kafka {release} is not in the sandbox; there are {', '.join(ARTIFACT_SETS)}") from None
 
 
 def zookeeper_release(version: str) -> str:
     """The Kafka release whose set holds this ZooKeeper server."""
     try:
-        return ZOOKEEPERS[version]
+        return ZOOKEEPER_RELEASES[version]
     except KeyError:
-        raise SandboxError(f"ZooKeeper {version} is not in the sandbox; there are {', '.join(ZOOKEEPERS)}") from None
+        raise SandboxError(
+            f"ZooKeeper {version} is not in the sandbox; there are {', '.join(ZOOKEEPER_RELEASES)}"
+        ) from None
 
 
 def ensure_artifact_set(release: str) -> Path:
@@ -161,8 +163,8 @@ def ensure_artifact_set(release: str) -> Path:
     return ensure_jars(artifact_set(release), cache.folder("kafka") / release)
 
 
-def ensure_jars(wanted: Wanted, target: Path) -> Path:
-    """The folder with the jars below ``target``; raises what ``ensure_set`` raises."""
+def ensure_jars(wanted: MavenJarSet, target: Path) -> Path:
+    """The folder with the jars below ``target``; raises what ``ensure_artifact_set`` raises."""
     if is_complete(wanted, target):
         return target / "jars"
     # One lock for all sets: two Maven processes must not write to one local repository at the same time.
@@ -172,7 +174,7 @@ def ensure_jars(wanted: Wanted, target: Path) -> Path:
     return target / "jars"
 
 
-def is_complete(wanted: Wanted, target: Path) -> bool:
+def is_complete(wanted: MavenJarSet, target: Path) -> bool:
     """Whether the folder holds every jar that its marker names, in full, for today's table."""
     try:
         marker = json.loads((target / MARKER).read_text())
@@ -201,7 +203,7 @@ def missing_requirement(*releases: str) -> str | None:
     return None
 
 
-def _fetch(wanted: Wanted, target: Path) -> None:
+def _fetch(wanted: MavenJarSet, target: Path) -> None:
     find_jdk()  # Maven runs on it, and its own words about a wrong JAVA_HOME do not name the Java on the PATH
     mvn = find_maven()
     with cache.atomic_folder(target) as building:

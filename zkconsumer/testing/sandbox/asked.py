@@ -6,24 +6,24 @@ import base64
 import threading
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.events import Event, EventFile
+from zkconsumer.testing.sandbox.events import EventFile, JsonEvent
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 START_TIMEOUT_MS = 30_000
 
 
-class AskedProgram:
+class CommandProgram:
     """Runs until it is closed; commands go one after the other, also those of several threads."""
 
-    def __init__(self, run: Run, kind: str, name: str, command: JavaCommand) -> None:
+    def __init__(self, run: SandboxRun, kind: str, name: str, command: JavaCommand) -> None:
         self._file = EventFile(run.root / name / "out.log")
         self._process = JavaProcess(run, kind, name, command, talking=True)
         self._reading = threading.Lock()
         self._asking = threading.Lock()
         self._last_id = 0
-        self._answers: dict[str, Event] = {}
+        self._answers: dict[str, JsonEvent] = {}
         self._started = False
         self._wait(lambda: self._started, "starts", START_TIMEOUT_MS)
 
@@ -35,10 +35,10 @@ class AskedProgram:
         if self._process.is_running():
             self._process.kill()
 
-    def _handle_event(self, event: Event) -> None:
+    def _handle_event(self, event: JsonEvent) -> None:
         """What an event means that is no answer, or before it is one."""
 
-    def _execute(self, command: str, timeout_ms: int) -> Event:
+    def _execute(self, command: str, timeout_ms: int) -> JsonEvent:
         with self._asking:
             self._last_id += 1
             name = str(self._last_id)

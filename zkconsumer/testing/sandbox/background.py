@@ -29,13 +29,13 @@ ANSWER_TIMEOUT_MS = 10_000
 
 BROKER_SETTINGS = {"auto.create.topics.enable": "true"}
 ZOOKEEPER, KAFKA = "ZooKeeper ", "Kafka "
-"""How ``Part.version`` begins."""
+"""How ``ClusterProcess.version`` begins."""
 
-RUNNING, SILENT, DEAD = "running", "does not answer", "dead"
+RUNNING, NOT_RESPONDING, DEAD = "running", "does not answer", "dead"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClusterProcess:
     """One process of the cluster."""
 
     name: str
@@ -65,7 +65,7 @@ class BackgroundCluster:
     zookeeper_connect: str
     bootstrap: str
     topics: dict[str, int]
-    parts: tuple[Part, ...]
+    parts: tuple[ClusterProcess, ...]
 
     def running(self) -> set[int]:
         """The process ids that are still alive."""
@@ -75,16 +75,16 @@ class BackgroundCluster:
         """Name of each part -> RUNNING, SILENT or DEAD; a live process has ``timeout_ms`` to answer."""
         alive = self.running()
         return {
-            part.name: DEAD if part.pid not in alive else RUNNING if _answers(part, timeout_ms) else SILENT
+            part.name: DEAD if part.pid not in alive else RUNNING if _answers(part, timeout_ms) else NOT_RESPONDING
             for part in self.parts
         }
 
-    def log(self, part: Part) -> Path:
+    def log(self, part: ClusterProcess) -> Path:
         """What the process has logged."""
         return Path(self.root) / part.name / "log.txt"
 
     @property
-    def brokers(self) -> list[Part]:
+    def brokers(self) -> list[ClusterProcess]:
         return [part for part in self.parts if part.is_broker]
 
     @property
@@ -133,7 +133,7 @@ def current() -> BackgroundCluster | None:
     """The cluster that was started last and not taken down; it may be dead all the same."""
     try:
         fields = json.loads(_state_file().read_text())
-        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        parts = tuple(ClusterProcess(**part) for part in fields.pop("parts"))
         return BackgroundCluster(**fields, parts=parts)
     except OSError:
         return None
@@ -155,10 +155,10 @@ def _started(
     sandbox: Sandbox, kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str
 ) -> BackgroundCluster:
     server = sandbox.start_zookeeper(zookeeper)
-    parts = [Part(server.name, f"{ZOOKEEPER}{zookeeper}", server.address, server.process.pid)]
+    parts = [ClusterProcess(server.name, f"{ZOOKEEPER}{zookeeper}", server.address, server.process.pid)]
     for _ in range(brokers):
         broker = sandbox.start_broker(kafka, chroot=chroot, settings=BROKER_SETTINGS)
-        parts.append(Part(broker.name, f"{KAFKA}{kafka}", broker.address, broker.process.pid))
+        parts.append(ClusterProcess(broker.name, f"{KAFKA}{kafka}", broker.address, broker.process.pid))
     for topic, partitions in topics.items():
         sandbox.create_topic(topic, partitions)
     return BackgroundCluster(
@@ -171,7 +171,7 @@ def _started(
     )
 
 
-def _answers(part: Part, timeout_ms: int) -> bool:
+def _answers(part: ClusterProcess, timeout_ms: int) -> bool:
     try:
         return wait_until(part.answers, f"{part.name} answers", timeout_ms)
     except SandboxError:

@@ -1,9 +1,9 @@
 """Topics and records of the cluster of ``zkconsumer sandbox up``: what the commands after it do there.
 
-    with BackgroundData(background.current()) as data:
-        data.create_topic("clicks", 4)
-        for produced in data.produce("clicks", [(None, b"one"), (None, b"two")]):
-            print(produced.partition, produced.first, produced.last)
+with BackgroundClusterClient(background.current()) as data:
+    data.create_topic("clicks", 4)
+    for produced in data.produce("clicks", [(None, b"one"), (None, b"two")]):
+        print(produced.partition, produced.first, produced.last)
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import topics
 from zkconsumer.testing.sandbox.background import RUNNING, BackgroundCluster
 from zkconsumer.testing.sandbox.cluster import Sandbox
-from zkconsumer.testing.sandbox.load import Load, Produced
+from zkconsumer.testing.sandbox.load import ProducedRange, ProducerProcess
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
-Pair: TypeAlias = tuple[bytes | None, bytes | None]
+KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value."""
 
 RECORDS_AT_ONCE = 500
 
 
-class BackgroundData:
+class BackgroundClusterClient:
     """A session with the cluster that is up; a context manager.  One thread.
 
     Raises ``SandboxError`` for a cluster with a part that is dead or does not answer.
@@ -44,7 +44,7 @@ class BackgroundData:
         self._tools = Sandbox()  # of its own: what it starts ends with this process
         self._sent = 0
 
-    def __enter__(self) -> BackgroundData:
+    def __enter__(self) -> BackgroundClusterClient:
         return self
 
     def __exit__(
@@ -98,7 +98,7 @@ class BackgroundData:
 
     # --- records ------------------------------------------------------------------------------------------------
 
-    def produce(self, topic: str, pairs: Sequence[Pair], partition: int | None = None) -> list[Produced]:
+    def produce(self, topic: str, pairs: Sequence[KeyAndValue], partition: int | None = None) -> list[ProducedRange]:
         """Sends these records and waits for the acknowledgements.
 
         To ``partition``; without one, records with keys where the producer's partitioner says, others to each partition
@@ -107,12 +107,12 @@ class BackgroundData:
         count = self.partitions_of(topic)
         if partition is not None and partition >= count:
             raise SandboxError(f"topic {topic} has the partitions 0 to {count - 1}, and no {partition}")
-        produced: list[Produced] = []
+        produced: list[ProducedRange] = []
         if partition is None and any(key is not None for key, _ in pairs):
             for some in _split_pairs(pairs):
                 produced += self._load.produce_keyed(topic, some)
             return produced
-        by_partition: dict[int, list[Pair]] = {}
+        by_partition: dict[int, list[KeyAndValue]] = {}
         for pair in pairs:
             place = self._sent % count if partition is None else partition
             self._sent += 1
@@ -130,8 +130,8 @@ class BackgroundData:
         return ZooKeeperAdmin(self._cluster.zookeeper_connect)
 
     @cached_property
-    def _load(self) -> Load:
-        return Load(self._tools.run, self._cluster.release, self._cluster.bootstrap)
+    def _load(self) -> ProducerProcess:
+        return ProducerProcess(self._tools.run, self._cluster.release, self._cluster.bootstrap)
 
     def _spread(self, partitions: int) -> dict[int, list[int]]:
         return topics.assign_replicas(partitions, self._admin.broker_ids())
@@ -140,7 +140,7 @@ class BackgroundData:
         return [metadata(broker.port) for broker in self._cluster.brokers]
 
 
-def _split_pairs(pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
+def _split_pairs(pairs: Sequence[KeyAndValue]) -> Iterator[Sequence[KeyAndValue]]:
     """As many records as go into one command."""
     for start in range(0, len(pairs), RECORDS_AT_ONCE):
         yield pairs[start : start + RECORDS_AT_ONCE]

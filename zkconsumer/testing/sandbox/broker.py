@@ -8,8 +8,8 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
 from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.security import Security
-from zkconsumer.testing.sandbox.server import Server
+from zkconsumer.testing.sandbox.security import SandboxSecurity
+from zkconsumer.testing.sandbox.server import ServerProcess
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
@@ -17,7 +17,7 @@ from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 CLUSTER_ID = "zkconsumerSandbox-0001"
 
 
-class Broker(Server):
+class ZooKeeperModeBroker(ServerProcess):
     """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
 
     kind = "broker"
@@ -35,7 +35,7 @@ class Broker(Server):
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
         unguarded: bool = False,
-        security: Security | None = None,
+        security: SandboxSecurity | None = None,
     ) -> None:
         super().__init__(zookeeper.run, name or f"broker-{broker_id}", unguarded=unguarded)
         self.artifacts = artifact_set(release)
@@ -50,7 +50,7 @@ class Broker(Server):
         self.security = security
 
     def start(self) -> None:
-        """As ``Server.start``, on a chroot that exists and without the traces of a killed predecessor."""
+        """As ``ServerProcess.start``, on a chroot that exists and without the traces of a killed predecessor."""
         admin = self.zookeeper.admin(self.chroot)
         if admin.exists(f"/brokers/ids/{self.broker_id}"):
             # The session of a killed broker lives on for its time-out, and some releases refuse to start meanwhile.
@@ -72,7 +72,7 @@ class Broker(Server):
             "zookeeper.connect": self.zookeeper.connect_string(self.chroot),
             "log.dirs": str(folder / "data"),
             **_listening(self.artifacts.version, port),
-            **COMMON,
+            **COMMON_SETTINGS,
             **({"group.initial.rebalance.delay.ms": "0"} if self.artifacts.version >= (0, 11) else {}),
             **self._settings,
         }
@@ -90,7 +90,7 @@ class Broker(Server):
         return answer is not None and answer.brokers.get(self.broker_id) == (HOST, port)
 
 
-COMMON = {
+COMMON_SETTINGS = {
     "auto.create.topics.enable": "false",
     "default.replication.factor": "1",
     "log.cleaner.dedupe.buffer.size": "4194304",

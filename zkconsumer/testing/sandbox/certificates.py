@@ -20,7 +20,7 @@ PASSWORD = "sandbox-password"
 VALID_DAYS = "3650"
 KEYTOOL_TIMEOUT_S = 60
 LOCALHOST = "san=ip:127.0.0.1,dns:localhost"
-ELSEWHERE = "san=dns:broker.elsewhere.invalid"
+OTHER_HOST = "san=dns:broker.elsewhere.invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _make(folder: Path) -> None:
         _keytool("-exportcert", "-rfc", "-alias", "ca", "-keystore", store, "-file", folder / f"{authority}.pem")
     _keytool("-importcert", "-noprompt", "-alias", "ca", "-file", folder / "ca.pem", "-keystore", folder / "trust.p12")
     _signed(folder, "broker", "-ext", LOCALHOST)
-    _signed(folder, "elsewhere", "-ext", ELSEWHERE)
+    _signed(folder, "elsewhere", "-ext", OTHER_HOST)
     _signed(folder, "expired", "-ext", LOCALHOST, "-startdate", "-30d", "-validity", "10")
     _signed(folder, "client")
     classes = java.compiled(("Pem",), None)

@@ -9,19 +9,19 @@ from types import TracebackType
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import topics
-from zkconsumer.testing.sandbox.broker import Broker
+from zkconsumer.testing.sandbox.broker import ZooKeeperModeBroker
 from zkconsumer.testing.sandbox.kraft import KraftBroker
-from zkconsumer.testing.sandbox.load import Load, Produced
+from zkconsumer.testing.sandbox.load import ProducedRange, ProducerProcess
 from zkconsumer.testing.sandbox.member import ScalaMember
 from zkconsumer.testing.sandbox.probe import ClusterMetadata
-from zkconsumer.testing.sandbox.runs import Run, end, reap
-from zkconsumer.testing.sandbox.security import Security
+from zkconsumer.testing.sandbox.runs import SandboxRun, end, reap
+from zkconsumer.testing.sandbox.security import SandboxSecurity
 from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
 from zkconsumer.testing.sandbox.topics import LEADERS_TIMEOUT_MS
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
-KEEP = "ZKCONSUMER_SANDBOX_KEEP"
+KEEP_VARIABLE = "ZKCONSUMER_SANDBOX_KEEP"
 
 
 class Sandbox:
@@ -42,12 +42,12 @@ class Sandbox:
 
     def __init__(self, root: Path | None = None, *, unguarded: bool = False) -> None:
         self.reaped = reap()
-        self.run = Run.create(root)
-        self.brokers: list[Broker | KraftBroker] = []
+        self.run = SandboxRun.create(root)
+        self.brokers: list[ZooKeeperModeBroker | KraftBroker] = []
         self.members: list[ScalaMember] = []
         self._unguarded = unguarded
         self._zookeeper: ZooKeeperServer | None = None
-        self._load: Load | None = None
+        self._load: ProducerProcess | None = None
 
     def __enter__(self) -> Sandbox:
         return self
@@ -104,10 +104,10 @@ class Sandbox:
         broker_id: int | None = None,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
-        security: Security | None = None,
-    ) -> Broker:
+        security: SandboxSecurity | None = None,
+    ) -> ZooKeeperModeBroker:
         """One more broker; ids count from 0."""
-        broker = Broker(
+        broker = ZooKeeperModeBroker(
             release,
             self.zookeeper,
             chroot,
@@ -127,7 +127,7 @@ class Sandbox:
         *,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
-        security: Security | None = None,
+        security: SandboxSecurity | None = None,
     ) -> KraftBroker:
         """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
         assert not self.brokers, "a KRaft broker is a cluster of its own"
@@ -179,12 +179,12 @@ class Sandbox:
         return member
 
     @property
-    def producer(self) -> Load:
+    def producer(self) -> ProducerProcess:
         """The producer of the first broker's release, started on first use."""
         if self._load is None or not self._load.is_running():
             if not self.brokers:
                 raise SandboxError("this sandbox has no broker yet: start_broker() first")
-            self._load = Load(self.run, self.brokers[0].release, self.bootstrap)
+            self._load = ProducerProcess(self.run, self.brokers[0].release, self.bootstrap)
         return self._load
 
     def run_tool(
@@ -239,7 +239,7 @@ class Sandbox:
 
     def produce(
         self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
-    ) -> Produced:
+    ) -> ProducedRange:
         """So many numbered records, or exactly these values; returns the acknowledged range."""
         if isinstance(values, int):
             return self.producer.produce(topic, partition, values, size=size, codec=codec)
@@ -269,7 +269,7 @@ class Sandbox:
         if self._zookeeper is not None:
             self._zookeeper.close(graceful=False)
         end(self.run.records(), timeout_ms=0)
-        if not os.environ.get(KEEP):
+        if not os.environ.get(KEEP_VARIABLE):
             self.run.remove()
 
     def _assign_replicas(self, partitions: int) -> dict[int, list[int]]:

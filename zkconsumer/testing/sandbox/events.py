@@ -14,7 +14,7 @@ from zkconsumer.errors import SandboxError
 
 READ_BYTES_MAX = 8 << 20  # at one look
 
-Event = dict[str, Any]
+JsonEvent = dict[str, Any]
 """One line: "event" and "t" (milliseconds since 1970) are always there, the rest is the event's own."""
 
 
@@ -26,7 +26,7 @@ class EventFile:
         self._at = path.stat().st_size if path.exists() else 0
         self._rest = b""
 
-    def read_new(self) -> list[Event]:
+    def read_new(self) -> list[JsonEvent]:
         """The events since the last call."""
         with self._path.open("rb") as file:
             file.seek(self._at)
@@ -35,7 +35,7 @@ class EventFile:
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [self._parsed(line) for line in lines if line]
 
-    def _parsed(self, line: bytes) -> Event:
+    def _parsed(self, line: bytes) -> JsonEvent:
         try:
             event = json.loads(line)
         except ValueError as error:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
-from zkconsumer.testing.sandbox.broker import CLUSTER_ID, COMMON
+from zkconsumer.testing.sandbox.broker import CLUSTER_ID, COMMON_SETTINGS
 from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
 from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.runs import Run
-from zkconsumer.testing.sandbox.security import Security
-from zkconsumer.testing.sandbox.server import Server
+from zkconsumer.testing.sandbox.runs import SandboxRun
+from zkconsumer.testing.sandbox.security import SandboxSecurity
+from zkconsumer.testing.sandbox.server import ServerProcess
 from zkconsumer.testing.sandbox.tools import run_tool
 from zkconsumer.testing.sandbox.waiting import HOST, free_port
 
 KRAFT_FROM = (3, 9)
 
 
-class KraftBroker(Server):
+class KraftBroker(ServerProcess):
     """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
 
     kind = "broker"
@@ -26,7 +26,7 @@ class KraftBroker(Server):
 
     def __init__(
         self,
-        run: Run,
+        run: SandboxRun,
         release: str = "4.1.1",
         broker_id: int = 0,
         *,
@@ -34,7 +34,7 @@ class KraftBroker(Server):
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
         unguarded: bool = False,
-        security: Security | None = None,
+        security: SandboxSecurity | None = None,
     ) -> None:
         super().__init__(run, name or f"broker-{broker_id}", unguarded=unguarded)
         self.artifacts = artifact_set(release)
@@ -52,7 +52,7 @@ class KraftBroker(Server):
         return metadata(self.port)
 
     def start(self) -> None:
-        """As ``Server.start``; the first time the storage is formatted."""
+        """As ``ServerProcess.start``; the first time the storage is formatted."""
         data = self.run.root / self.name / "data"
         if not (data / "meta.properties").exists():
             # Formatting reads no port, but checks that the configuration is whole.
@@ -79,7 +79,7 @@ class KraftBroker(Server):
             # A killed broker may come back when its session is over; the default makes that nine seconds.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000",
-            **{key: value for key, value in COMMON.items() if not key.startswith("zookeeper.")},
+            **{key: value for key, value in COMMON_SETTINGS.items() if not key.startswith("zookeeper.")},
             **self._settings,
         }
         if self.security is not None:

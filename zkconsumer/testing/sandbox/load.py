@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.asked import AskedProgram, encode_base64
-from zkconsumer.testing.sandbox.events import Event
+from zkconsumer.testing.sandbox.asked import CommandProgram, encode_base64
+from zkconsumer.testing.sandbox.events import JsonEvent
 from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 
 PRODUCE_TIMEOUT_MS = 60_000
 
@@ -25,7 +25,12 @@ SETTINGS = {
 }
 
 
-class Produced(NamedTuple):
+OF_0_9 = {"request.timeout.ms": "120000"}
+"""The producer of 0.9 applies this to batches that wait for a leader, too, and drops them ("Batch Expired"): on a busy
+machine 30 s are not enough."""
+
+
+class ProducedRange(NamedTuple):
     """A range of acknowledged offsets, both ends included."""
 
     topic: str
@@ -34,7 +39,7 @@ class Produced(NamedTuple):
     last: int
 
 
-class ToSend(NamedTuple):
+class RecordToSend(NamedTuple):
     """A record as a producer is given it.
 
     ``timestamp``: ms, or None for the producer's own (0.10 and later); ``headers``: 0.11 and later.
@@ -46,7 +51,7 @@ class ToSend(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def encode(self) -> str:
-        """As ``Load.java`` reads it."""
+        """As ``ProducerProcess.java`` reads it."""
         pair = f"{encode_base64(self.key)}:{encode_base64(self.value)}"
         if self.timestamp is None and not self.headers:
             return pair
@@ -54,12 +59,12 @@ class ToSend(NamedTuple):
         return f"{pair}:{'-' if self.timestamp is None else self.timestamp}:{headers}"
 
 
-class Load(AskedProgram):
+class ProducerProcess(CommandProgram):
     """A producer that does what it is told until it is closed; commands go one after the other."""
 
     def __init__(
         self,
-        run: Run,
+        run: SandboxRun,
         release: str,
         bootstrap: str,
         *,
@@ -67,12 +72,17 @@ class Load(AskedProgram):
         settings: Mapping[str, str] | None = None,
         heap_mb: int = 128,
     ) -> None:
-        config = write_properties(
-            {**SETTINGS, "bootstrap.servers": bootstrap, **(settings or {})}, run.root / name / "load.properties"
+        of_release = OF_0_9 if release.startswith("0.9.") else {}
+        given = {**SETTINGS, **of_release, "bootstrap.servers": bootstrap, **(settings or {})}
+        config = write_properties(given, run.root / name / "load.properties")
+        self._acked: dict[tuple[str, int], list[ProducedRange]] = {}
+        self._failures: list[JsonEvent] = []
+        super().__init__(
+            run,
+            "load",
+            name,
+            JavaCommand(release, "Load", (str(config),), ("Load", "Lines"), heap_mb),
         )
-        self._acked: dict[tuple[str, int], list[Produced]] = {}
-        self._failures: list[Event] = []
-        super().__init__(run, "load", name, JavaCommand(release, "Load", (str(config),), ("Load", "Lines"), heap_mb))
 
     def produce(
         self,
@@ -83,7 +93,7 @@ class Load(AskedProgram):
         size: int = 64,
         codec: str = "none",
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
-    ) -> Produced:
+    ) -> ProducedRange:
         """Sends ``count`` records with values "topic-partition-sequence", filled with blanks up to ``size`` bytes.
 
         The sequence counts from 0 for each partition; on a fresh partition it is the offset.  Returns when all are
@@ -100,15 +110,17 @@ class Load(AskedProgram):
         keys: Sequence[bytes | None] | None = None,
         codec: str = "none",
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
-    ) -> Produced:
+    ) -> ProducedRange:
         """Sends these records as they are."""
         keys = keys if keys is not None else [None] * len(values)
-        pairs = ",".join(f"{encode_base64(key)}:{encode_base64(value)}" for key, value in zip(keys, values, strict=True))
+        pairs = ",".join(
+            f"{encode_base64(key)}:{encode_base64(value)}" for key, value in zip(keys, values, strict=True)
+        )
         return self._produced(self._execute(f"values {{}} {topic} {partition} {codec} {pairs}", timeout_ms))
 
     def produce_records(
-        self, topic: str, partition: int, records: Sequence[ToSend], *, codec: str = "none", transaction: str = ""
-    ) -> Produced:
+        self, topic: str, partition: int, records: Sequence[RecordToSend], *, codec: str = "none", transaction: str = ""
+    ) -> ProducedRange:
         """Sends these records; with ``transaction``, the name given to ``begin``, in it and with its codec."""
         words = ",".join(each.encode() for each in records)
         command = f"values {{}} {topic} {partition} {codec} {words} {transaction}".rstrip()
@@ -129,7 +141,7 @@ class Load(AskedProgram):
         *,
         codec: str = "none",
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
-    ) -> list[Produced]:
+    ) -> list[ProducedRange]:
         """Sends these keys and values, each to the partition that the producer computes from the key."""
         words = ",".join(f"{encode_base64(key)}:{encode_base64(value)}" for key, value in pairs)
         before = {tp: len(ranges) for tp, ranges in self.acked.items()}
@@ -155,7 +167,7 @@ class Load(AskedProgram):
         self._execute(f"grow {{}} {topic} {partitions}", PRODUCE_TIMEOUT_MS)
 
     @property
-    def acked(self) -> dict[tuple[str, int], list[Produced]]:
+    def acked(self) -> dict[tuple[str, int], list[ProducedRange]]:
         """(topic, partition) -> the ranges that were acknowledged so far, in order."""
         self._read()
         return self._acked
@@ -168,7 +180,7 @@ class Load(AskedProgram):
             if name == topic
         }
 
-    def _handle_event(self, event: Event) -> None:
+    def _handle_event(self, event: JsonEvent) -> None:
         if event["event"] == "produced":
             produced = self._produced(event)
             self._acked.setdefault((produced.topic, produced.partition), []).append(produced)
@@ -176,5 +188,5 @@ class Load(AskedProgram):
             self._failures.append(event)
 
     @staticmethod
-    def _produced(event: Event) -> Produced:
-        return Produced(event["topic"], event["partition"], event["first"], event["last"])
+    def _produced(event: JsonEvent) -> ProducedRange:
+        return ProducedRange(event["topic"], event["partition"], event["first"], event["last"])

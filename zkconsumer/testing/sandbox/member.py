@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
-from zkconsumer.testing.sandbox.events import Event, EventFile
+from zkconsumer.testing.sandbox.events import EventFile, JsonEvent
 from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, write_properties
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
@@ -36,7 +36,7 @@ TEST_SETTINGS = {
 THREAD_UNKNOWN = -1
 
 
-class Handed(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """One message that ``next()`` returned: where it stood, to which stream of its topic, when (wall clock).
 
     Members of ours do not say to which stream: ``THREAD_UNKNOWN``.
@@ -53,7 +53,7 @@ class Handed(NamedTuple):
 class MemberProcess(ABC):
     """One member that can be started, watched, signalled and stopped.  Nothing runs before ``start``."""
 
-    def __init__(self, run: Run, group: str, name: str) -> None:
+    def __init__(self, run: SandboxRun, group: str, name: str) -> None:
         self.run = run
         self.group = group
         self.name = name
@@ -62,14 +62,14 @@ class MemberProcess(ABC):
         self._process: ChildProcess | None = None
         self._file: EventFile | None = None
         self._reading = threading.Lock()
-        self._events: list[Event] = []
-        self._handed: list[Handed] = []
+        self._events: list[JsonEvent] = []
+        self._handed: list[DeliveredMessage] = []
 
     @abstractmethod
     def _launch(self) -> ChildProcess:
         """Start the program; its standard output goes to ``out.log`` in the member's folder."""
 
-    def _translate(self, line: Event) -> Event:
+    def _translate(self, line: JsonEvent) -> JsonEvent:
         """One line of the program in the words of the Scala member's program; most are already."""
         return line
 
@@ -138,13 +138,13 @@ class MemberProcess(ABC):
     # --- what it did ---
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[JsonEvent]:
         """Everything but messages, in order."""
         self._read()
         return self._events
 
     @property
-    def delivered(self) -> list[Handed]:
+    def delivered(self) -> list[DeliveredMessage]:
         """Every message so far, in order."""
         self._read()
         return self._handed
@@ -185,7 +185,7 @@ class MemberProcess(ABC):
         if failed:
             raise SandboxError(f"{self.name} failed: {failed[0]['error']}; {self.process.log_end()}")
 
-    def wait_delivered(self, count: int, timeout_ms: int = 30_000) -> list[Handed]:
+    def wait_delivered(self, count: int, timeout_ms: int = 30_000) -> list[DeliveredMessage]:
         """Until at least ``count`` messages were handed out."""
         self.wait_for(lambda: len(self.delivered) >= count, timeout_ms, f"{count} messages")
         return self.delivered
@@ -198,7 +198,7 @@ class MemberProcess(ABC):
                 if event["event"] == "handed":
                     place = event["topic"], event["partition"], event["offset"]
                     thread = event.get("thread", THREAD_UNKNOWN)
-                    self._handed.append(Handed(*place, thread, event["t"], event.get("value")))
+                    self._handed.append(DeliveredMessage(*place, thread, event["t"], event.get("value")))
                     continue
                 self._events.append(event)
                 self.consumer_id = event.get("consumer") or self.consumer_id
@@ -277,7 +277,9 @@ class ScalaMember(ZooKeeperMember):
         }
 
     def _launch(self) -> ChildProcess:
-        config = write_properties({**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties")
+        config = write_properties(
+            {**self.settings, **self._own}, self.zookeeper.run.root / self.name / "member.properties"
+        )
         command = JavaCommand(
             self.release,
             "ScalaMember",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.events import Event
+from zkconsumer.testing.sandbox.events import JsonEvent
 from zkconsumer.testing.sandbox.member import MemberProcess
 from zkconsumer.testing.sandbox.process import ChildProcess, JavaCommand, JavaProcess, PythonProcess, write_properties
 from zkconsumer.testing.sandbox.python_member import translate_event
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 
 PROGRAM = "zkconsumer.testing.modern_program"
 OUR_PROGRAM = "bridge.testing.connector_program"
@@ -22,9 +22,9 @@ JAVA = "java-"
 OURS = "ours"
 LIBRARIES = ("confluent", "kafka-python", OURS)
 
-BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+BYTES_DESERIALIZER = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
-MODERN_SETTINGS = {
+COORDINATOR_TEST_SETTINGS = {
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "500",
     "auto.offset.reset": "earliest",
@@ -40,13 +40,13 @@ JAVA_STRATEGIES = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 
-NOT_WITH_KIP_848 = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+CLASSIC_PROTOCOL_SETTINGS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 """Settings that clients refuse beside ``group.protocol=consumer``: the coordinator has them there."""
 
 COOPERATIVE_FROM = (2, 4)
 
 
-class ModernMember(MemberProcess):
+class CoordinatorMember(MemberProcess):
     """``client``: ``java-RELEASE``, ``confluent``, ``kafka-python``, or ``ours``.  Nothing runs before ``start``.
 
     ``settings`` are consumer settings by Kafka's names; ``strategy`` is ``range``, ``roundrobin`` or
@@ -55,7 +55,7 @@ class ModernMember(MemberProcess):
 
     def __init__(
         self,
-        run: Run,
+        run: SandboxRun,
         client: str,
         bootstrap: str,
         group: str,
@@ -78,7 +78,7 @@ class ModernMember(MemberProcess):
         self._handle_ms = handle_ms
         self._heap_mb = heap_mb
         self.settings = {
-            **MODERN_SETTINGS,
+            **COORDINATOR_TEST_SETTINGS,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "client.id": self._history_name,
@@ -88,7 +88,7 @@ class ModernMember(MemberProcess):
         }
         self._strategy = JAVA_STRATEGIES.get(self.settings["partition.assignment.strategy"], "")
         if self.settings.get("group.protocol") == "consumer":
-            for name in NOT_WITH_KIP_848:
+            for name in CLASSIC_PROTOCOL_SETTINGS:
                 del self.settings[name]
 
     def owned(self) -> set[tuple[str, int]]:
@@ -114,17 +114,21 @@ class ModernMember(MemberProcess):
         has_strategy = "partition.assignment.strategy" in self.settings
         own = {
             **({"partition.assignment.strategy": self._strategy} if has_strategy else {}),
-            "key.deserializer": BYTES,
-            "value.deserializer": BYTES,
+            "key.deserializer": BYTES_DESERIALIZER,
+            "value.deserializer": BYTES_DESERIALIZER,
             "member.name": self._history_name,
             "member.topics": ",".join(self._topics),
             "member.handle.ms": str(self._handle_ms),
         }
         config = write_properties({**self.settings, **own}, self.run.root / self.name / "member.properties")
         command = JavaCommand(
-            release, "ModernMember", (str(config),), programs=("ModernMember", "Poll", "Lines"), heap_mb=self._heap_mb
+            release,
+            "ModernMember",
+            (str(config),),
+            programs=("ModernMember", "Poll", "Lines"),
+            heap_mb=self._heap_mb,
         )
         return JavaProcess(self.run, "member", self.name, command, talking=True)
 
-    def _translate(self, line: Event) -> Event:
+    def _translate(self, line: JsonEvent) -> JsonEvent:
         return translate_event(line)

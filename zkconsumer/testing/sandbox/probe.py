@@ -65,7 +65,7 @@ def metadata(port: int, topics: tuple[str, ...] = ()) -> ClusterMetadata | None:
 
 
 def _parsed(answer: bytes) -> ClusterMetadata | None:
-    reader = _Reader(answer)
+    reader = _MetadataReader(answer)
     if reader.take(">i") != CORRELATION_ID:
         return None
     result = ClusterMetadata()
@@ -87,7 +87,7 @@ def _parsed(answer: bytes) -> ClusterMetadata | None:
     return result
 
 
-class _Reader:
+class _MetadataReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import artifacts, java
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 
 # Half the start-up time; nothing here runs long enough to miss the better compiler.
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 KILL_TIMEOUT_S = 10
 LOG_LINES_QUOTED = 25
-LAST_WORDS_MS = 500
+STACK_DUMP_MS = 500
 
 _LOG4J = """\
 log4j.rootLogger=INFO, err
@@ -61,7 +61,7 @@ class JavaCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class ProcessFiles:
     """Where a process writes."""
 
     out: Path
@@ -74,11 +74,13 @@ class ChildProcess:
     ``run.marker`` must be a word of ``arguments``.
     """
 
-    def __init__(self, run: Run, kind: str, name: str, arguments: Sequence[str], *, listens: bool = True) -> None:
+    def __init__(
+        self, run: SandboxRun, kind: str, name: str, arguments: Sequence[str], *, listens: bool = True
+    ) -> None:
         self.name = name
         self._run = run
         folder = _folder(run, name)
-        self.files = Files(folder / "out.log", folder / "log.txt")
+        self.files = ProcessFiles(folder / "out.log", folder / "log.txt")
         stdin = subprocess.PIPE if listens else subprocess.DEVNULL
         with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
             self._log_start = self.files.log.stat().st_size
@@ -185,7 +187,14 @@ class JavaProcess(ChildProcess):
     """
 
     def __init__(
-        self, run: Run, kind: str, name: str, command: JavaCommand, *, guarded: bool = True, talking: bool = False
+        self,
+        run: SandboxRun,
+        kind: str,
+        name: str,
+        command: JavaCommand,
+        *,
+        guarded: bool = True,
+        talking: bool = False,
     ) -> None:
         arguments = _arguments(run, _folder(run, name), command, guarded=guarded and not talking)
         super().__init__(run, kind, name, arguments, listens=guarded or talking)
@@ -194,7 +203,7 @@ class JavaProcess(ChildProcess):
 class PythonProcess(ChildProcess):
     """A program of this package, run by the Python that runs us; it takes commands on its standard input."""
 
-    def __init__(self, run: Run, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
+    def __init__(self, run: SandboxRun, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
         # An -X option means nothing to Python, and stands in the command line, where a reaper looks for it.
         super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
 
@@ -205,18 +214,18 @@ class PythonProcess(ChildProcess):
         if self.wait(timeout_ms) is not None:
             return True
         self._signal(signal.SIGUSR1)
-        self.wait(LAST_WORDS_MS)
+        self.wait(STACK_DUMP_MS)
         self.kill()
         return False
 
 
-def _folder(run: Run, name: str) -> Path:
+def _folder(run: SandboxRun, name: str) -> Path:
     folder = run.root / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _arguments(run: Run, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:
+def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:
     jars = artifacts.ensure_artifact_set(command.release)
     path = [f"{jars}/*"]
     if command.programs:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkconsumer.testing.sandbox.events import Event
+from zkconsumer.testing.sandbox.events import JsonEvent
 from zkconsumer.testing.sandbox.member import TEST_SETTINGS, ZooKeeperMember
 from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, write_properties
 from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 
 PROGRAM = "zkconsumer.testing.member_program"
-MIGRATING = "bridge.testing.migrating_program"
+MIGRATING_PROGRAM = "bridge.testing.migrating_program"
 """The same of a member that can be moved: started by its name, nothing of it is imported here."""
 
 # The program writes a history for the checker; these are the words of the Scala member's program for the same.
-WORDS = {"joined": "started", "leaving": "stopping", "left": "stopped"}
+SCALA_EVENT_NAMES = {"joined": "started", "leaving": "stopping", "left": "stopped"}
 
 
-def translate_event(line: Event) -> Event:
+def translate_event(line: JsonEvent) -> JsonEvent:
     """A line of a history in the words of the Scala member's program."""
     if line["event"] == "member":
         return line | {"consumer": line.get("consumer_id")}
     if line["event"] == "note":
         word, _, rest = line["text"].partition(" ")
         return {"event": word, "t": line["t"], "error": rest}
-    return line | {"event": WORDS.get(line["event"], line["event"])}
+    return line | {"event": SCALA_EVENT_NAMES.get(line["event"], line["event"])}
 
 
 class PythonMember(ZooKeeperMember):
@@ -84,5 +84,5 @@ class PythonMember(ZooKeeperMember):
             arguments += ["--commit-every", str(self._commit_every)]
         return PythonProcess(self.zookeeper.run, "member", self.name, self._program, arguments)
 
-    def _translate(self, line: Event) -> Event:
+    def _translate(self, line: JsonEvent) -> JsonEvent:
         return translate_event(line)

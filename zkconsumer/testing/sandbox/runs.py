@@ -61,7 +61,7 @@ class ProcessRecord:
                 os.killpg(self.pid, number)
 
 
-class Run:
+class SandboxRun:
     """One sandbox's folder and records."""
 
     def __init__(self, folder: Path, root: Path) -> None:
@@ -70,7 +70,7 @@ class Run:
         self.marker = f"-Dzkconsumer.run={folder.name}"
 
     @classmethod
-    def create(cls, root: Path | None = None) -> Run:
+    def create(cls, root: Path | None = None) -> SandboxRun:
         """A new run of this process.
 
         ``root`` is where data and logs go; it is left in place.  Without it they go into the run's own folder, which

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.events import EventFile
-from zkconsumer.testing.sandbox.member import START_TIMEOUT_MS, STOP_TIMEOUT_MS, TEST_SETTINGS, Handed
+from zkconsumer.testing.sandbox.member import START_TIMEOUT_MS, STOP_TIMEOUT_MS, TEST_SETTINGS, DeliveredMessage
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 UNLIMITED = 1_000_000_000
@@ -25,7 +25,7 @@ UNLIMITED = 1_000_000_000
 class ScalaHost:
     """A JVM with the jars of ``release``, and the members that were started in it; names are used once."""
 
-    def __init__(self, run: Run, release: str, *, heap_mb: int = 192) -> None:
+    def __init__(self, run: SandboxRun, release: str, *, heap_mb: int = 192) -> None:
         self._run = run
         self._name = f"scala-host-{release}"
         command = JavaCommand(release, "ScalaHost", programs=("ScalaHost", "Lines"), heap_mb=heap_mb)
@@ -33,7 +33,7 @@ class ScalaHost:
         self._process = JavaProcess(run, "member", self._name, command, talking=True)
         self._numbers: dict[str, int] = {}
         self._events: dict[str, dict[str, str]] = defaultdict(dict)
-        self._handed: dict[str, list[Handed]] = defaultdict(list)
+        self._handed: dict[str, list[DeliveredMessage]] = defaultdict(list)
 
     def start(
         self,
@@ -80,7 +80,7 @@ class ScalaHost:
         for name in names:
             self._wait(name, "started", timeout_ms)
 
-    def delivered(self, topic: str) -> list[Handed]:
+    def delivered(self, topic: str) -> list[DeliveredMessage]:
         """What the members were handed of this topic, in order; ``thread`` is the member's number, as ``number``."""
         self._read()
         return self._handed[topic]
@@ -115,6 +115,6 @@ class ScalaHost:
         for event in self._file.read_new():
             if event["event"] == "handed":
                 place = event["topic"], event["partition"], event["offset"]
-                self._handed[event["topic"]].append(Handed(*place, event["thread"], event["t"]))
+                self._handed[event["topic"]].append(DeliveredMessage(*place, event["thread"], event["t"]))
             elif "member" in event:
                 self._events[event["member"]][event["event"]] = str(event.get("error", ""))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import scramp
 
-from zkconsumer.kafka.sasl import WITH_SCRAM
+from zkconsumer.kafka.sasl import SCRAM_MECHANISMS
 from zkconsumer.testing.sandbox.certificates import PASSWORD, Certificates, certificates
 from zkconsumer.testing.sandbox.waiting import HOST, free_port
 
@@ -26,7 +26,7 @@ USER, USER_PASSWORD = "alice", "alice-password"
 LISTENERS = {"SSL": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL", "MUTUAL": "SSL"}
 """Listener name -> security protocol; MUTUAL wants a certificate of the client."""
 
-SETTINGS_HAVE_LOGINS_FROM = (1, 1)
+JAAS_SETTINGS_FROM = (1, 1)
 
 _MODULES = {
     "plain": f'plain.PlainLoginModule required user_{USER}="{USER_PASSWORD}"',
@@ -37,7 +37,7 @@ _MODULES = {
 
 
 @dataclass(slots=True)
-class Security:
+class SandboxSecurity:
     """For one broker.  ``keystore`` is its own; ``mechanisms`` are those of both SASL listeners."""
 
     keystore: Path | None = None
@@ -61,7 +61,7 @@ class Security:
             settings["ssl.truststore.location"] = str(self.certificates.ca)
         if mechanism is not None:
             settings["sasl.mechanism"] = mechanism
-            if mechanism in ("PLAIN", *WITH_SCRAM):
+            if mechanism in ("PLAIN", *SCRAM_MECHANISMS):
                 settings |= {"sasl.username": USER, "sasl.password": USER_PASSWORD}
         return settings
 
@@ -92,7 +92,7 @@ class Security:
 
     def options(self, version: tuple[int, ...], folder: Path) -> tuple[str, ...]:
         """Words for the JVM: before 1.1 the logins stand in a file of Java's, not in the broker's settings."""
-        if version >= SETTINGS_HAVE_LOGINS_FROM:
+        if version >= JAAS_SETTINGS_FROM:
             return ()
         file = folder / "jaas.conf"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class Security:
     def users(self) -> dict[str, bytes]:
         """Znode -> data, below the chroot: the users of SCRAM."""
         config = {}
-        for mechanism in WITH_SCRAM:
+        for mechanism in SCRAM_MECHANISMS:
             salt, stored, server, iterations = scramp.ScramMechanism(mechanism).make_auth_info(USER_PASSWORD)
             config[mechanism] = (
                 f"salt={_base64(salt)},stored_key={_base64(stored)},server_key={_base64(server)},iterations={iterations}"
@@ -115,7 +115,7 @@ class Security:
         """The words for ``StorageTool format`` that make the users of SCRAM."""
         return tuple(
             word
-            for mechanism in WITH_SCRAM
+            for mechanism in SCRAM_MECHANISMS
             for word in ("--add-scram", f"{mechanism}=[name={USER},password={USER_PASSWORD}]")
         )
 

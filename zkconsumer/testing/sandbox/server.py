@@ -15,21 +15,21 @@ from abc import ABC, abstractmethod
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import HOST, free_port, wait_until
 
 PORT_TRIES_MAX = 5
 PORT_TAKEN_TEXTS = ("Address already in use", "BindException")
 
 
-class Server(ABC):
+class ServerProcess(ABC):
     """A ZooKeeper or a broker; the names of the signals are those of ``JavaProcess``."""
 
     kind: str
     start_timeout_ms = 60_000
     stop_timeout_ms = 15_000
 
-    def __init__(self, run: Run, name: str, *, unguarded: bool = False) -> None:
+    def __init__(self, run: SandboxRun, name: str, *, unguarded: bool = False) -> None:
         self.run = run
         self.name = name
         self.port = 0
@@ -59,7 +59,7 @@ class Server(ABC):
             port = self.port or free_port()
             try:
                 self._start_on(port)
-            except _PortTaken:
+            except _PortInUseError:
                 continue
             self.port = port
             return
@@ -120,10 +120,10 @@ class Server(ABC):
             process.stop(timeout_ms=0)
             log = process.log_text()
             if any(text in log for text in PORT_TAKEN_TEXTS):
-                raise _PortTaken from error
+                raise _PortInUseError from error
             raise SandboxError(f"{self.name} did not start: {error}; {process.log_end()}") from error
         self.start_ms = SYSTEM_CLOCK.now_ms() - began_ms
 
 
-class _PortTaken(Exception):
+class _PortInUseError(Exception):
     """Somebody else listens on the port."""

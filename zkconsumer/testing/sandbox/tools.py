@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess
-from zkconsumer.testing.sandbox.runs import Run
+from zkconsumer.testing.sandbox.runs import SandboxRun
 
 TOOL_TIMEOUT_MS = 60_000
 
@@ -26,7 +26,7 @@ class ToolResult:
 
 
 def run_tool(
-    run: Run,
+    run: SandboxRun,
     release: str,
     main: str,
     arguments: Sequence[str | Path] = (),

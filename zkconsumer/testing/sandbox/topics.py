@@ -10,7 +10,7 @@ from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
 LEADERS_TIMEOUT_MS = 30_000
 
-Answers = Callable[[], Iterable[ClusterMetadata | None]]
+MetadataQuery = Callable[[], Iterable[ClusterMetadata | None]]
 """Asks each running broker for Metadata; None for one that does not answer."""
 
 
@@ -21,7 +21,7 @@ def assign_replicas(partitions: int, broker_ids: Sequence[int]) -> dict[int, lis
 
 def create_topic(
     admin: ZooKeeperAdmin,
-    answers: Answers,
+    answers: MetadataQuery,
     topic: str,
     replicas: Mapping[int, Sequence[int]],
     config: Mapping[str, str] | None = None,
@@ -34,7 +34,7 @@ def create_topic(
 
 def grow_topic(
     admin: ZooKeeperAdmin,
-    answers: Answers,
+    answers: MetadataQuery,
     topic: str,
     replicas: Mapping[int, Sequence[int]],
     timeout_ms: int = LEADERS_TIMEOUT_MS,
@@ -45,7 +45,7 @@ def grow_topic(
     wait_leaders(answers, topic, len(grown), timeout_ms)
 
 
-def wait_leaders(answers: Answers, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+def wait_leaders(answers: MetadataQuery, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
     """Until every broker that is asked answers Metadata with a leader for each of so many partitions."""
 
     def all_know() -> bool:

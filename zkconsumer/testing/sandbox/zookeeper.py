@@ -5,8 +5,8 @@ from __future__ import annotations
 from zkconsumer.testing.sandbox.artifacts import zookeeper_release
 from zkconsumer.testing.sandbox.probe import zookeeper_version
 from zkconsumer.testing.sandbox.process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.runs import Run
-from zkconsumer.testing.sandbox.server import Server
+from zkconsumer.testing.sandbox.runs import SandboxRun
+from zkconsumer.testing.sandbox.server import ServerProcess
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
@@ -16,7 +16,7 @@ TICK_MS = 1000  # the shortest session is twice this
 OPTIONS = ("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.extendedTypesEnabled=true")
 
 
-class ZooKeeperServer(Server):
+class ZooKeeperServer(ServerProcess):
     """Version "3.8" (from Kafka 3.9.1) or "3.4.6" (from Kafka 0.8.2.2, what users of these groups have)."""
 
     kind = "zookeeper"
@@ -25,7 +25,7 @@ class ZooKeeperServer(Server):
 
     def __init__(
         self,
-        run: Run,
+        run: SandboxRun,
         version: str = "3.8",
         *,
         name: str = "zookeeper",

@@ -24,7 +24,7 @@ SESSION_TIMEOUT_S = 10
 RETRY_S = 15
 
 
-class NodeSeen(NamedTuple):
+class ZnodeSnapshot(NamedTuple):
     """A node as it was at the time of a read.
 
     ``session``: 0 for a persistent node.  ``written_ms``: when the server wrote its data last, by the server's clock.
@@ -92,20 +92,20 @@ class ZooKeeperAdmin:
         except NoNodeError:
             return []
 
-    def read_and_watch(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, NodeSeen | None]:
+    def read_and_watch(self, paths: Iterable[str], on_change: Callable[[str], None]) -> dict[str, ZnodeSnapshot | None]:
         """These nodes, all asked for at once; None for those that do not exist.
 
         Each leaves a watch: ``on_change(path)`` is called, on a thread of the library, when the node is made, written
         or deleted, or when the connection broke.  Raises SandboxError if the connection breaks meanwhile.
         """
-        found: dict[str, NodeSeen | None] = {}
+        found: dict[str, ZnodeSnapshot | None] = {}
         try:
             asked = [(path, self._client.get_async(path, watch=_watcher(on_change, path))) for path in paths]
             missing = []
             for path, answer in asked:
                 try:
                     data, stat = answer.get(timeout=RETRY_S)
-                    found[path] = NodeSeen(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid, stat.mtime)
+                    found[path] = ZnodeSnapshot(bytes(data), stat.ephemeralOwner, stat.czxid, stat.mzxid, stat.mtime)
                 except NoNodeError:
                     missing.append((path, self._client.exists_async(path, watch=_watcher(on_change, path))))
             made = [path for path, answer in missing if answer.get(timeout=RETRY_S) is not None]

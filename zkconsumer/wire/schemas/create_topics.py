@@ -13,7 +13,7 @@ BROKER_DEFAULT = -1
 
 
 @message
-class ReplicaAssignment:
+class CreatableReplicaAssignment:
     """Which brokers keep one partition; the first of them is to lead it."""
 
     partition_index: int = f(int32)
@@ -21,7 +21,7 @@ class ReplicaAssignment:
 
 
 @message
-class TopicConfig:
+class CreatableTopicConfig:
     """One setting; ``value`` None: the default."""
 
     name: str = f(text)
@@ -35,8 +35,8 @@ class CreatableTopic:
     name: str = f(text)
     num_partitions: int = f(int32)
     replication_factor: int = f(int16)
-    assignments: list[ReplicaAssignment] = f(array(ReplicaAssignment), default_factory=list)
-    configs: list[TopicConfig] = f(array(TopicConfig), default_factory=list)
+    assignments: list[CreatableReplicaAssignment] = f(array(CreatableReplicaAssignment), default_factory=list)
+    configs: list[CreatableTopicConfig] = f(array(CreatableTopicConfig), default_factory=list)
 
 
 @message

@@ -6,7 +6,7 @@ from zkconsumer.wire.kinds import boolean, int8, int16, int32, text
 from zkconsumer.wire.schemas.metadata import UNKNOWN_OPERATIONS
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
-ENDPOINTS_OF_BROKERS = 1
+ENDPOINT_TYPE_BROKER = 1
 """``endpoint_type``; 2 are the controllers' (3.7, KIP-919)."""
 
 
@@ -15,7 +15,7 @@ class DescribeClusterRequest:
     """``include_fenced_brokers``: those too that are registered but not in service (4.0, KIP-1073)."""
 
     include_cluster_authorized_operations: bool = f(boolean, default=False)
-    endpoint_type: int = f(int8, "1+", default=ENDPOINTS_OF_BROKERS, needed=True)
+    endpoint_type: int = f(int8, "1+", default=ENDPOINT_TYPE_BROKER, needed=True)
     include_fenced_brokers: bool = f(boolean, "2+", default=False, needed=True)
 
 
@@ -37,7 +37,7 @@ class DescribeClusterResponse:
     throttle_time_ms: int = f(int32, default=0)
     error_code: int = f(int16, default=0)
     error_message: str | None = f(text, nullable="0+", default=None)
-    endpoint_type: int = f(int8, "1+", default=ENDPOINTS_OF_BROKERS, needed=True)
+    endpoint_type: int = f(int8, "1+", default=ENDPOINT_TYPE_BROKER, needed=True)
     cluster_id: str = f(text)
     controller_id: int = f(int32, default=-1)
     brokers: list[DescribeClusterBroker] = f(array(DescribeClusterBroker))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import boolean, int8, int16, int32, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
-TOPIC = 2
+RESOURCE_TYPE_TOPIC = 2
 """``resource_type``; 4 is a broker, 8 a broker's loggers, 16 client metrics, 32 a group."""
 
 SOURCE_UNKNOWN = -1

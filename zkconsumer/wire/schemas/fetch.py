@@ -13,7 +13,7 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import NO_UUID, int8, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
-from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
+from zkconsumer.wire.schemas.table import Api, NestedMessageFieldType, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
 """``max_bytes`` as the old consumer sends it from version 3 on: only the partitions' own limits count."""
@@ -83,7 +83,9 @@ class FetchRequest:
     forgotten_topics_data: list[ForgottenTopic] = f(array(ForgottenTopic), "7+", default_factory=list, needed=True)
     rack_id: str = f(text, "11+", default="")
     cluster_id: str | None = f(text, "12+", nullable="12+", tag=0, default=None)
-    replica_state: ReplicaState | None = f(Nested(ReplicaState), "15+", tag=1, default=None, needed=True)
+    replica_state: ReplicaState | None = f(
+        NestedMessageFieldType(ReplicaState), "15+", tag=1, default=None, needed=True
+    )
 
 
 @message
@@ -124,9 +126,9 @@ class FetchPartitionResponse:
     )
     preferred_read_replica: int = f(int32, "11+", default=-1)
     records: RecordSet | None = f(record_set, nullable="0+")
-    diverging_epoch: EpochEndOffset | None = f(Nested(EpochEndOffset), "12+", tag=0, default=None)
-    current_leader: LeaderIdAndEpoch | None = f(Nested(LeaderIdAndEpoch), "12+", tag=1, default=None)
-    snapshot_id: SnapshotId | None = f(Nested(SnapshotId), "12+", tag=2, default=None)
+    diverging_epoch: EpochEndOffset | None = f(NestedMessageFieldType(EpochEndOffset), "12+", tag=0, default=None)
+    current_leader: LeaderIdAndEpoch | None = f(NestedMessageFieldType(LeaderIdAndEpoch), "12+", tag=1, default=None)
+    snapshot_id: SnapshotId | None = f(NestedMessageFieldType(SnapshotId), "12+", tag=2, default=None)
 
 
 @message

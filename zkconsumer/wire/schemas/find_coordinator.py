@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import int8, int16, int32, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
-KEY_IS_GROUP = 0
+KEY_TYPE_GROUP = 0
 """``key_type`` of a consumer group; 1 is a transactional id (0.11, KIP-98), 2 a share group (4.1, KIP-932)."""
 
 BATCHED_FROM = 4
@@ -21,7 +21,7 @@ class FindCoordinatorRequest:
     """``key`` up to version 3, ``coordinator_keys`` from 4 on."""
 
     key: str = f(text, "0-3", default="", needed=True)
-    key_type: int = f(int8, "1+", default=KEY_IS_GROUP, needed=True)
+    key_type: int = f(int8, "1+", default=KEY_TYPE_GROUP, needed=True)
     coordinator_keys: list[str] = f(array(text), "4+", default_factory=list, needed=True)
 
 

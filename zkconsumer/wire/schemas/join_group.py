@@ -10,13 +10,13 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import blob, boolean, int16, int32, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
-NO_MEMBER = ""
+NO_MEMBER_ID = ""
 """``member_id`` of somebody who has none yet, and of an answer that gives none."""
 
 NO_GENERATION = -1
 """``generation_id`` beside an error."""
 
-SESSION_TIMEOUT_DECIDES = -1
+USE_SESSION_TIMEOUT = -1
 """``rebalance_timeout_ms`` where the version has none: the session's timeout is taken."""
 
 MEMBER_ID_REQUIRED_FROM = 4
@@ -40,8 +40,8 @@ class JoinGroupRequest:
 
     group_id: str = f(text)
     session_timeout_ms: int = f(int32)
-    rebalance_timeout_ms: int = f(int32, "1+", default=SESSION_TIMEOUT_DECIDES)
-    member_id: str = f(text, default=NO_MEMBER)
+    rebalance_timeout_ms: int = f(int32, "1+", default=USE_SESSION_TIMEOUT)
+    member_id: str = f(text, default=NO_MEMBER_ID)
     group_instance_id: str | None = f(text, "5+", nullable="5+", default=None, needed=True)
     protocol_type: str = f(text)
     protocols: list[JoinGroupProtocol] = f(array(JoinGroupProtocol))
@@ -66,9 +66,9 @@ class JoinGroupResponse:
     generation_id: int = f(int32, default=NO_GENERATION)
     protocol_type: str | None = f(text, "7+", nullable="7+", default=None)
     protocol_name: str | None = f(text, nullable="7+", default="")
-    leader: str = f(text, default=NO_MEMBER)
+    leader: str = f(text, default=NO_MEMBER_ID)
     skip_assignment: bool = f(boolean, "9+", default=False, needed=True)
-    member_id: str = f(text, default=NO_MEMBER)
+    member_id: str = f(text, default=NO_MEMBER_ID)
     members: list[JoinGroupMember] = f(array(JoinGroupMember), default_factory=list)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import int16, int32, int64, text
 from zkconsumer.wire.schemas.table import Api, array, f, message
 
-CONSUMER = -1
+CONSUMER_REPLICA_ID = -1
 """``replica_id`` of a consumer."""
 
-DEBUGGER = -2
+DEBUGGING_REPLICA_ID = -2
 """``replica_id`` of somebody who may see what is not committed yet; what older versions count as."""
 
 NO_EPOCH = -1
@@ -38,7 +38,7 @@ class OffsetForLeaderTopic:
 class OffsetForLeaderEpochRequest:
     """One entry for each partition."""
 
-    replica_id: int = f(int32, "3+", default=DEBUGGER)
+    replica_id: int = f(int32, "3+", default=DEBUGGING_REPLICA_ID)
     topics: list[OffsetForLeaderTopic] = f(array(OffsetForLeaderTopic))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkconsumer.wire.kinds import NO_UUID, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
-from zkconsumer.wire.schemas.table import Api, Nested, array, f, message
+from zkconsumer.wire.schemas.table import Api, NestedMessageFieldType, array, f, message
 
 
 @message
@@ -58,7 +58,7 @@ class ProducePartitionResponse:
     log_start_offset: int = f(int64, "5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = f(array(BatchIndexAndErrorMessage), "8+", default_factory=list)
     error_message: str | None = f(text, "8+", nullable="8+", default=None)
-    current_leader: LeaderIdAndEpoch | None = f(Nested(LeaderIdAndEpoch), "10+", tag=0, default=None)
+    current_leader: LeaderIdAndEpoch | None = f(NestedMessageFieldType(LeaderIdAndEpoch), "10+", tag=0, default=None)
 
 
 @message

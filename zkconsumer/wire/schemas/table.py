@@ -27,8 +27,16 @@ from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.kinds import Array, Fixed, Kind, Read, Write, fixed_value_error, fixed_reader
-from zkconsumer.wire.primitives import Fault, Reader, put_uvarint
+from zkconsumer.wire.kinds import (
+    ArrayFieldType,
+    FieldReader,
+    FieldType,
+    FieldWriter,
+    FixedSizeFieldType,
+    fixed_reader,
+    fixed_value_error,
+)
+from zkconsumer.wire.primitives import FieldDecodeError, MessageReader, put_uvarint
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -44,14 +52,14 @@ _SLOT_BYTES = 8
 """An object with slots, header of the garbage collector included, and each of its slots (64-bit CPython 3.11)."""
 
 
-class Coder(Protocol[Q_contra, R_co]):
+class MessageCodec(Protocol[Q_contra, R_co]):
     """Writes the requests and reads the answers of one API in place of the functions that its tables give."""
 
-    def write_offsets(self, out: bytearray, body: Q_contra, version: int) -> None:
+    def write(self, out: bytearray, body: Q_contra, version: int) -> None:
         """Append the body of a request; ``UsageError`` names a value that cannot go."""
 
-    def read_offsets(self, reader: Reader, version: int) -> R_co:
-        """The body of an answer; raises nothing but ``Fault``."""
+    def read(self, reader: MessageReader, version: int) -> R_co:
+        """The body of an answer; raises nothing but ``FieldDecodeError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Api(Generic[Q, R]):
     flexible_from: int
     lowest: int = 0
     client_max: int | None = None
-    codec: Coder[Q, R] | None = None
+    codec: MessageCodec[Q, R] | None = None
 
     @property
     def client_highest(self) -> int:
@@ -89,7 +97,7 @@ class Api(Generic[Q, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class VersionSpan:
     """A span of versions, written ``"0+"``, ``"8-10"`` or ``"0"``; no text at all means no version."""
 
     lowest: int
@@ -99,29 +107,29 @@ class Versions:
         return self.lowest <= version <= self.highest
 
 
-def parse_versions(span: str) -> Versions:
+def parse_versions(span: str) -> VersionSpan:
     """The span that a table's text means."""
     if not span:
-        return Versions(1, 0)
+        return VersionSpan(1, 0)
     if span.endswith("+"):
-        return Versions(int(span[:-1]), _FOREVER)
+        return VersionSpan(int(span[:-1]), _FOREVER)
     lowest, _, highest = span.partition("-")
-    return Versions(int(lowest), int(highest or lowest))
+    return VersionSpan(int(lowest), int(highest or lowest))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FieldSpec:
     """What the table says of one field."""
 
-    field_type: Kind
-    versions: Versions
-    nullable: Versions
+    field_type: FieldType
+    versions: VersionSpan
+    nullable: VersionSpan
     tag: int | None
     non_ignorable: bool
 
 
 def f(
-    kind: Kind,
+    kind: FieldType,
     span: str = "0+",
     *,
     nullable: str = "",
@@ -136,7 +144,7 @@ def f(
     a tagged field of this number, and only when it differs from its default.  ``needed``: writing another value than
     the default at a version without the field is refused.
     """
-    column = Column(kind, parse_versions(span), parse_versions(nullable), tag, needed)
+    column = FieldSpec(kind, parse_versions(span), parse_versions(nullable), tag, needed)
     metadata = {_METADATA_KEY: column}
     if default_factory is not MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
@@ -157,7 +165,7 @@ class Field:
     """One field of a message class, with its column and its default."""
 
     name: str
-    spec: Column
+    spec: FieldSpec
     default: Any
     default_factory: Any
 
@@ -174,7 +182,7 @@ def fields(cls: type) -> tuple[Field, ...]:
     )
 
 
-class Nested:
+class NestedMessageFieldType:
     """A message inside a message."""
 
     __slots__ = ("cls",)
@@ -195,33 +203,33 @@ class Nested:
         columns = [field.spec.field_type for field in fields(self.cls)]
         return _OBJECT_BYTES + sum(_SLOT_BYTES + kind.object_bytes for kind in columns)
 
-    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> Read:
+    def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
         assert not nullable, "no API known here has a nullable message outside tagged fields"
-        read: Read = decoder(self.cls, version, flexible)
+        read: FieldReader = decoder(self.cls, version, flexible)
         if not field:
             return read
 
-        def read_inside(r: Reader) -> Any:
+        def read_inside(r: MessageReader) -> Any:
             try:
                 return read(r)
-            except Fault as fault:
+            except FieldDecodeError as fault:
                 raise fault.within(field) from None
 
         return read_inside
 
-    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> Write:
+    def writer(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldWriter:
         return encoder(self.cls, version, flexible)
 
 
-def array(item: Kind | type) -> Array:
+def array(item: FieldType | type) -> ArrayFieldType:
     """Elements of a kind, or of a message class."""
-    return Array(Nested(item) if isinstance(item, type) else item)
+    return ArrayFieldType(NestedMessageFieldType(item) if isinstance(item, type) else item)
 
 
 def _plain(cls: type, version: int) -> Iterator[tuple[bool, list[Field]]]:
     """The untagged fields that a version has, in wire order: runs of fixed ones, and the others one by one."""
     present = [field for field in fields(cls) if field.spec.tag is None and version in field.spec.versions]
-    for is_fixed, run in groupby(present, lambda field: isinstance(field.spec.field_type, Fixed)):
+    for is_fixed, run in groupby(present, lambda field: isinstance(field.spec.field_type, FixedSizeFieldType)):
         if is_fixed:
             yield True, list(run)
         else:
@@ -233,16 +241,16 @@ def _tagged(cls: type, version: int) -> list[Field]:
     return sorted(present, key=lambda field: field.spec.tag or 0)
 
 
-def _fixed_kinds(run: list[Field]) -> list[Fixed]:
-    return [field.spec.field_type for field in run if isinstance(field.spec.field_type, Fixed)]
+def _fixed_kinds(run: list[Field]) -> list[FixedSizeFieldType]:
+    return [field.spec.field_type for field in run if isinstance(field.spec.field_type, FixedSizeFieldType)]
 
 
-_decoders: dict[tuple[object, int, bool], Callable[[Reader], Any]] = {}
+_decoders: dict[tuple[object, int, bool], Callable[[MessageReader], Any]] = {}
 _encoders: dict[tuple[object, int, bool], Callable[[bytearray, Any], None]] = {}
 
 
-def decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reader], C]:
-    """The function that reads one message of this class and version; it raises nothing but ``Fault``."""
+def decoder(cls: type[C], version: int, flexible: bool) -> Callable[[MessageReader], C]:
+    """The function that reads one message of this class and version; it raises nothing but ``FieldDecodeError``."""
     key = cls, version, flexible
     if key not in _decoders:
         _decoders[key] = _make_decoder(cls, version, flexible)
@@ -257,7 +265,7 @@ def encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytearray, 
     return _encoders[key]
 
 
-def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reader], C]:
+def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[MessageReader], C]:
     scope: dict[str, Any] = {"cls": cls, "new": object.__new__}
     lines = ["def decode(r):", "    o = new(cls)"]
     seen = set()
@@ -282,7 +290,7 @@ def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Reade
         lines += ["    if r.pos < r.end and not r.data[r.pos]:", "        r.pos += 1"]
         lines += ["    else:", "        read_tags(r, o)"]
     lines.append("    return o")
-    decode: Callable[[Reader], C] = _function("decode", lines, scope)
+    decode: Callable[[MessageReader], C] = _function("decode", lines, scope)
     return decode
 
 
@@ -334,16 +342,16 @@ def _cannot_omit(name: str, value: Any, version: int) -> UsageError:
     return UsageError(f"field {name} is {value!r}, and version {version} cannot say that")
 
 
-def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], None]:
+def _tags_reader(known: list[Field], version: int) -> Callable[[MessageReader, Any], None]:
     """Read the tagged fields at the end of a flexible message; unknown ones are skipped, order is checked."""
-    readers: dict[int, tuple[str, Read]] = {}
+    readers: dict[int, tuple[str, FieldReader]] = {}
     for field in known:
         column = field.spec
         assert column.tag is not None
         is_nullable = version in column.nullable
         readers[column.tag] = field.name, column.field_type.reader(field.name, version, True, is_nullable)
 
-    def read(r: Reader, o: Any) -> None:
+    def read(r: MessageReader, o: Any) -> None:
         count = r.uvarint("tagged fields")
         if not count:
             return
@@ -353,7 +361,7 @@ def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], No
             start = r.pos
             tag = r.uvarint("tagged fields")
             if tag <= previous:
-                raise Fault("tagged fields", start, f"tag {tag} follows tag {previous}")
+                raise FieldDecodeError("tagged fields", start, f"tag {tag} follows tag {previous}")
             previous = tag
             size = r.uvarint("tagged fields")
             name, read_value = readers.get(tag, ("tagged fields", None))
@@ -364,7 +372,7 @@ def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], No
             end, r.end = r.end, after
             setattr(o, name, read_value(r))
             if r.pos != after:
-                raise Fault(name, r.pos, f"{after - r.pos} bytes after the end of tagged field {tag}")
+                raise FieldDecodeError(name, r.pos, f"{after - r.pos} bytes after the end of tagged field {tag}")
             r.end = end
 
     return read
@@ -372,7 +380,7 @@ def _tags_reader(known: list[Field], version: int) -> Callable[[Reader, Any], No
 
 def _tags_writer(known: list[Field], version: int) -> Callable[[bytearray, Any], None]:
     """Write the tagged fields that differ from their defaults, in the order of their tags."""
-    writers: list[tuple[int, str, Any, Write]] = []
+    writers: list[tuple[int, str, Any, FieldWriter]] = []
     for field in known:
         column = field.spec
         assert column.tag is not None
