@@ -102,7 +102,7 @@ setup(
     entry_points={
         "console_scripts": ["zkconsumer=zkconsumer.cli:main"],
         "zkconsumer.commands": [
-            "broker=bridge.commands.broker:broker",
+            "broker=bridge.commands.broker_command:broker",
             "migrate=bridge.commands.migrate:migrate",
             "spark=bridge.commands.spark:spark",
         ],

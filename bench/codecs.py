@@ -32,8 +32,8 @@ from typing import Any
 import cramjam
 
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX
 
 SIZES = [150, 1024, 16_384, 1 << 20]

@@ -31,8 +31,8 @@ import pyarrow as pa
 from gates import Gate
 from shapes import Shape
 
-from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
-from bridge.spark.decoder import ArrowDecoder
+from bridge.spark.decode.arrow_decoder import ArrowDecoder
+from bridge.spark.decode.arrow_schema import SCHEMA, ArrowBatchSpec
 from zkconsumer import extensions
 from zkconsumer.wire import compiled, compression
 

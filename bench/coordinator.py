@@ -35,7 +35,7 @@ import psutil
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import HOST, pause_ms
-from zkconsumer.wire.frames import decode_response, encode_request
+from zkconsumer.wire.request_frames import decode_response, encode_request
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Api
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest

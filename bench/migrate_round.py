@@ -6,25 +6,25 @@ import resource
 import time
 from typing import Any
 
-from bridge.migration.authority import ControlZnode
-from bridge.migration.copies import OffsetCopy
-from bridge.migration.fences.lists import READ_ONLY
-from bridge.migration.fences.rights import CheckPermissions
-from bridge.migration.mover import CopyToKafka, OffsetStores
-from bridge.migration.needed_rights import GroupZnodes
-from bridge.migration.seat import PlaceholderMember
-from bridge.migration.step import StepDone, StepPending
-from bridge.migration.verify import VerifyCopiedOffsets
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import NO_ZNODE_VERSION, OffsetWrite, StoreWriteReport, write_offsets
+from bridge.migration.control.control_znode import ControlZnode
+from bridge.migration.fences.fence_acls import READ_ONLY
+from bridge.migration.fences.fence_permissions import CheckPermissions
+from bridge.migration.inspect.required_permissions import GroupZnodes
+from bridge.migration.offsets.offset_copies import OffsetCopy
+from bridge.migration.offsets.offset_copy_steps import CopyToKafka, OffsetStores
+from bridge.migration.offsets.offset_verification import VerifyCopiedOffsets
+from bridge.migration.placeholder.placeholder_member import PlaceholderMember
+from bridge.migration.steps.step import StepDone, StepPending
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.zookeeper_offset_writes import NO_ZNODE_VERSION, OffsetWrite, StoreWriteReport, write_offsets
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import OPEN_ACL, Create, SetAcl, SetData, Stat
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 GROUP, MIGRATION = "bench", "bench-1"
 A_TOPIC = 1_000

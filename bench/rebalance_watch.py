@@ -11,7 +11,7 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import ChildNames, Children, Exists, GetMany, Stat, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import consumer_of, parse_owner
+from zkconsumer.zk.znode_formats import consumer_of, parse_owner
 
 GROUP, TOPIC = "bench", "bench"
 DEADLINE_MS = 60_000

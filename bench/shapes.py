@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 SEED = 20
 WORDS = b'{"id":12345,"name":"a customer","state":"open","amount":17.25,"currency":"EUR","at":1700000000000} '

@@ -7,9 +7,9 @@ import time
 
 from spark_runs import PARTITIONS, Cluster
 
-from bridge.spark.keeper.client import MembershipProcessClient
-from bridge.spark.keeper.settings import MembershipProcessSettings
-from bridge.spark.membership import ClaimedRange, CommitMode, RangeToClaim
+from bridge.spark.group_membership import ClaimedRange, CommitMode, RangeToClaim
+from bridge.spark.membership.process_client import MembershipProcessClient
+from bridge.spark.membership.process_settings import MembershipProcessSettings
 from zkconsumer.types import TopicPartition
 
 BATCHES = 50

@@ -111,7 +111,7 @@ def session(folder: Path, jars: list[Path], root: Path) -> Iterator[Any]:
     try:
         from spark_sources import ConfluentSource
 
-        from bridge.spark.registration import register
+        from bridge.spark.source.datasource_registration import register
 
         made.dataSource.register(ConfluentSource)
         register(made)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from shapes import Batch, Shape
 
-from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import PRODUCE

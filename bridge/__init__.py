@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import zkconsumer as _zkconsumer  # noqa: F401 (it refuses systems and interpreters that are not supported)
 
 if TYPE_CHECKING:
-    from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
     from bridge.client.assignors import (
         CooperativeStickyAssignor,
         RangeAssignor,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         StickyAssignor,
     )
     from bridge.client.config import CoordinatorConsumerConfig
-    from bridge.client.connector import CoordinatorConsumerConnector
+    from bridge.client.coordinator_connector import CoordinatorConsumerConnector
     from bridge.client.errors import (
         AssignorFailed,
         CommitFailedException,
@@ -39,32 +38,33 @@ if TYPE_CHECKING:
         TopicAuthorizationException,
         UnsupportedVersionException,
     )
-    from bridge.migration.connector.connector import MigratingConsumerConnector
+    from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
+    from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 
 _MODULE_BY_NAME = {
-    "Assignment": "bridge.client.assignor",
+    "Assignment": "bridge.client.partition_assignor",
     "AssignorFailed": "bridge.client.errors",
     "CommitFailedException": "bridge.client.errors",
-    "ConsumerPartitionAssignor": "bridge.client.assignor",
+    "ConsumerPartitionAssignor": "bridge.client.partition_assignor",
     "CooperativeStickyAssignor": "bridge.client.assignors",
     "CoordinatorConsumerConfig": "bridge.client.config",
-    "CoordinatorConsumerConnector": "bridge.client.connector",
+    "CoordinatorConsumerConnector": "bridge.client.coordinator_connector",
     "FencedInstanceIdException": "bridge.client.errors",
     "GroupAuthorizationException": "bridge.client.errors",
     "GroupMaxSizeReachedException": "bridge.client.errors",
     "InconsistentGroupProtocolException": "bridge.client.errors",
     "InvalidGroupIdException": "bridge.client.errors",
     "InvalidSessionTimeoutException": "bridge.client.errors",
-    "MigratingConsumerConnector": "bridge.migration.connector.connector",
+    "MigratingConsumerConnector": "bridge.migration.dual.connector.migrating_connector",
     "OffsetFetchFailed": "bridge.client.errors",
     "RangeAssignor": "bridge.client.assignors",
     "RebalanceCallbackFailed": "bridge.client.errors",
     "RebalanceInProgressException": "bridge.client.errors",
-    "RebalanceProtocol": "bridge.client.assignor",
+    "RebalanceProtocol": "bridge.client.partition_assignor",
     "RetriableCommitFailedException": "bridge.client.errors",
     "RoundRobinAssignor": "bridge.client.assignors",
     "StickyAssignor": "bridge.client.assignors",
-    "Subscription": "bridge.client.assignor",
+    "Subscription": "bridge.client.partition_assignor",
     "TopicAuthorizationException": "bridge.client.errors",
     "UnsupportedVersionException": "bridge.client.errors",
 }

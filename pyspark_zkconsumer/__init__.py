@@ -1,5 +1,5 @@
 """Spark looks for modules of this kind of name, and registers their ``DefaultSource``: ``format("zkconsumer")``."""
 
-from bridge.spark.registration import default_source
+from bridge.spark.source.datasource_registration import default_source
 
 DefaultSource = default_source()

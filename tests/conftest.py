@@ -1,15 +1,15 @@
 """The fixtures of every test: one file a concern."""
 
 pytest_plugins = [
-    "tests.fix_world",
-    "tests.fix_procedures",
-    "tests.fix_sandbox",
-    "tests.fix_modern",
-    "tests.fix_admin",
-    "tests.fix_secured_zookeeper",
-    "tests.fix_kerberos",
-    "tests.fix_seeds",
-    "tests.fix_spark",
-    "tests.fix_spark_clusters",
-    "tests.migration.fix_seat",
+    "tests.in_memory_fixtures",
+    "tests.zk_procedure_fixtures",
+    "tests.sandbox_fixtures",
+    "tests.coordinator_group_fixtures",
+    "tests.admin_fixtures",
+    "tests.secured_zookeeper_fixtures",
+    "tests.fake_kerberos",
+    "tests.simulation_seeds",
+    "tests.spark_session_fixtures",
+    "tests.spark_cluster_fixtures",
+    "tests.migration.placeholder_fixtures",
 ]

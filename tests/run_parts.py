@@ -6,7 +6,7 @@ A suite consists of stages, one after the other.  A stage consists of lanes that
 parts one after the other: lint and types keep one core busy each, and tests on real servers wait most of the time.
 Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
 that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
-skipped for want of Java, Maven or a broker: see ``tests/fix_sandbox.py``.
+skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
 """
 
 from __future__ import annotations

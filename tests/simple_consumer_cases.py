@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from tests.conformance.fix_broker import BrokerUnderTest
+from tests.conformance.brokers_under_test import BrokerUnderTest
 from zkconsumer.errors import KafkaException, UsageError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import BrokerError

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector import ZookeeperConsumerConnector
     from zkconsumer.connector_base import ConsumerConnector, Position
-    from zkconsumer.core.listener import ConsumerRebalanceListener, PartitionsLostListener
-    from zkconsumer.core.stores import OffsetSource
-    from zkconsumer.core.subscription import ConsumerThreadId
-    from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
+    from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
+    from zkconsumer.kafka.broker_security import SecureConnectionFactory, connection_factory_from_config
     from zkconsumer.kafka.chunk_reader import PoisonMessage
-    from zkconsumer.kafka.connection import Connection, ConnectionFactory
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.group_offsets import OffsetAndMetadata
     from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
-    from zkconsumer.kafka.security import SecureConnectionFactory, connection_factory_from_config
+    from zkconsumer.member.listener_state_machine import ConsumerRebalanceListener, PartitionsLostListener
+    from zkconsumer.member.offset_stores import OffsetSource
+    from zkconsumer.member.topic_count import ConsumerThreadId
+    from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist
     from zkconsumer.observe.metric_names import MetricKind, MetricRow
     from zkconsumer.observe.metrics import MetricSample
     from zkconsumer.simple_consumer import SimpleConsumer
@@ -77,18 +77,18 @@ if TYPE_CHECKING:
     from zkconsumer.zk.topic_watcher import TopicEventHandler, ZookeeperTopicEventWatcher
 
 _EXPORT_MODULES = {
-    "Blacklist": "zkconsumer.core.topic_filter",
+    "Blacklist": "zkconsumer.member.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
     "ByteColumn": "zkconsumer.kafka.record_batch",
     "Clock": "zkconsumer.base.clock",
-    "ConnectionFactory": "zkconsumer.kafka.connection",
-    "Connection": "zkconsumer.kafka.connection",
+    "ConnectionFactory": "zkconsumer.kafka.broker_connection",
+    "Connection": "zkconsumer.kafka.broker_connection",
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerConnector": "zkconsumer.connector_base",
     "ConsumerIterator": "zkconsumer.streams",
-    "ConsumerRebalanceListener": "zkconsumer.core.listener",
-    "ConsumerThreadId": "zkconsumer.core.subscription",
+    "ConsumerRebalanceListener": "zkconsumer.member.listener_state_machine",
+    "ConsumerThreadId": "zkconsumer.member.topic_count",
     "Decoder": "zkconsumer.streams",
     "EARLIEST_TIME": "zkconsumer.types",
     "ErrorCode": "zkconsumer.kafka.error_codes",
@@ -118,27 +118,27 @@ _EXPORT_MODULES = {
     "PartitionMetadata": "zkconsumer.simple_requests",
     "PartitionOffsetRequestInfo": "zkconsumer.simple_requests",
     "PartitionOffsetsResponse": "zkconsumer.simple_requests",
-    "PartitionsLostListener": "zkconsumer.core.listener",
+    "PartitionsLostListener": "zkconsumer.member.listener_state_machine",
     "PoisonMessage": "zkconsumer.kafka.chunk_reader",
     "Position": "zkconsumer.connector_base",
     "Record": "zkconsumer.wire.records",
     "RecordBatch": "zkconsumer.kafka.record_batch",
     "RecordSet": "zkconsumer.wire.primitives",
     "MetricSample": "zkconsumer.observe.metrics",
-    "SecureConnectionFactory": "zkconsumer.kafka.security",
+    "SecureConnectionFactory": "zkconsumer.kafka.broker_security",
     "SimpleConsumer": "zkconsumer.simple_consumer",
-    "OffsetSource": "zkconsumer.core.stores",
+    "OffsetSource": "zkconsumer.member.offset_stores",
     "TopicEventHandler": "zkconsumer.zk.topic_watcher",
-    "TopicFilter": "zkconsumer.core.topic_filter",
+    "TopicFilter": "zkconsumer.member.topic_filter",
     "TopicMetadata": "zkconsumer.simple_requests",
     "TopicMetadataRequest": "zkconsumer.simple_requests",
     "TopicMetadataResponse": "zkconsumer.simple_requests",
     "TopicPartition": "zkconsumer.types",
-    "Whitelist": "zkconsumer.core.topic_filter",
+    "Whitelist": "zkconsumer.member.topic_filter",
     "ZkStore": "zkconsumer.zk.store",
     "ZookeeperConsumerConnector": "zkconsumer.connector",
     "ZookeeperTopicEventWatcher": "zkconsumer.zk.topic_watcher",
-    "connection_factory_from_config": "zkconsumer.kafka.security",
+    "connection_factory_from_config": "zkconsumer.kafka.broker_security",
     "default_decoder": "zkconsumer.streams",
     "string_decoder": "zkconsumer.streams",
 }

@@ -14,14 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from zkconsumer.config_tables.brokers import BrokerConnectionSettings
-from zkconsumer.config_tables.original import ScalaConsumerSettings
-from zkconsumer.config_tables.ours import ZkConsumerSettings
-from zkconsumer.config_tables.zookeeper import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
-from zkconsumer.errors import InvalidConfigException
-from zkconsumer.foreign_keys import kafka_python_replacement, replacement_key, why_ignored
-from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import (
+from zkconsumer.config_def import (
     JAVA_BLANKS,
     Origin,
     SameAsSetting,
@@ -34,6 +27,13 @@ from zkconsumer.settings import (
     outcome_of_value,
     problems_text,
 )
+from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
+from zkconsumer.config_tables.scala_consumer import ScalaConsumerSettings
+from zkconsumer.config_tables.zkconsumer_settings import ZkConsumerSettings
+from zkconsumer.config_tables.zookeeper_security import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.other_client_keys import kafka_python_replacement, replacement_key, why_ignored
+from zkconsumer.properties import decode_properties, parse_properties
 
 
 class SettingRow(NamedTuple):

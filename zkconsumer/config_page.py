@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from zkconsumer.config import ConsumerConfig, SettingRow
-from zkconsumer.foreign_keys import ignored_key_rows, java_client_keys
-from zkconsumer.settings import Origin, SettingOutcome
+from zkconsumer.config_def import Origin, SettingOutcome
+from zkconsumer.other_client_keys import ignored_key_rows, java_client_keys
 
 _HEADINGS = {
     Origin.SCALA_CONSUMER: """\

@@ -19,24 +19,24 @@ from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.connector_base import ConsumerConnector, Position, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.runtime.brokers import BrokerAccess
-from zkconsumer.runtime.from_config import (
+from zkconsumer.runtime.broker_access import BrokerAccess
+from zkconsumer.runtime.health_snapshot import MemberHealthSource, take_member_snapshot
+from zkconsumer.runtime.membership_config import (
     assignment_planner_of,
     channel_settings_of,
     group_settings_of,
     make_consumer_id,
     offset_stores_of,
 )
-from zkconsumer.runtime.look import MemberHealthSource, take_member_snapshot
-from zkconsumer.runtime.member import ZooKeeperConnectorMember
+from zkconsumer.runtime.zookeeper_connector_member import ZooKeeperConnectorMember
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.security import zk_security_of
+from zkconsumer.zk.zk_security import zk_security_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.kafka.connection import ConnectionFactory
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.types import Hooks
     from zkconsumer.zk.store import ZkStore
 

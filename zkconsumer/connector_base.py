@@ -16,10 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.stores import CommitFailure, OffsetSource
-from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, make_thread_id
-from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
-from zkconsumer.core.view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.errors import (
     ConnectorClosed,
     ConsumerRebalanceFailedException,
@@ -30,20 +26,29 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.chunks import ChunkQueue
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.observe.dump import write_metrics
-from zkconsumer.runtime.health import HealthServer, HealthSource, register_health_source, unregister_health_source
-from zkconsumer.runtime.stream_holder import ANY_TOPIC, QueueKey
-from zkconsumer.runtime.streams_member import ConnectorMember
+from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
+from zkconsumer.member.offset_stores import CommitFailure, OffsetSource
+from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX, make_thread_id
+from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
+from zkconsumer.observe.metrics_file import write_metrics
+from zkconsumer.runtime.connector_member import ConnectorMember
+from zkconsumer.runtime.health_server import (
+    HealthServer,
+    HealthSource,
+    register_health_source,
+    unregister_health_source,
+)
+from zkconsumer.runtime.stream_fetcher import ANY_TOPIC, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.registration import format_registration, parse_registration, registration_of
+from zkconsumer.zk.member_registration import format_registration, parse_registration, registration_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.core.listener import ConsumerRebalanceListener
+    from zkconsumer.member.listener_state_machine import ConsumerRebalanceListener
     from zkconsumer.observe.metrics import MetricSample
 
 SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT = 2

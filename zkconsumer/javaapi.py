@@ -20,8 +20,6 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from zkconsumer import config as _config
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.subscription import ConsumerThreadId
-from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
     ConsumerTimeoutException,
@@ -60,6 +58,8 @@ from zkconsumer.javaapi_simple import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
+from zkconsumer.member.topic_count import ConsumerThreadId
+from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.streams import ConsumerIterator as _Iterator
 from zkconsumer.streams import DeliveringIterator
 from zkconsumer.streams import KafkaStream as _Stream

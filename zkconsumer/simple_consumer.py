@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, UsageError
-from zkconsumer.kafka.connection import (
+from zkconsumer.kafka.broker_connection import (
     BlockingConnection,
     BrokerConnectionError,
     Connection,
@@ -43,8 +43,8 @@ from zkconsumer.kafka.group_offsets import (
     parse_offset_commit,
     parse_offset_fetch,
 )
-from zkconsumer.kafka.metadata import ALL_TOPICS_IS_NULL_FROM
-from zkconsumer.kafka.versions import SupportedVersions, negotiate
+from zkconsumer.kafka.metadata_client import ALL_TOPICS_IS_NULL_FROM
+from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
 from zkconsumer.simple_requests import (
     FetchRequest,
     FetchResponse,
@@ -68,11 +68,11 @@ from zkconsumer.simple_requests import (
 )
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire import schemas
-from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
+from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED, FetchPartition, FetchTopic
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from zkconsumer.wire.schemas.message_schema import Api
 from zkconsumer.wire.schemas.metadata import MetadataPartition, MetadataRequestTopic
-from zkconsumer.wire.schemas.table import Api
 from zkconsumer.zk.paths import check_client_id
 
 Q = TypeVar("Q")

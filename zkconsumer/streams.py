@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunk_reader import PoisonMessage
-from zkconsumer.kafka.delivery import RecordDelivery, RecordIterator
-from zkconsumer.kafka.delivery import calling_thread as _calling_thread
 from zkconsumer.kafka.record_batch import RECORD_BATCH_BYTES_MAX, RECORD_BATCH_RECORDS_MAX, RecordBatch
+from zkconsumer.kafka.record_delivery import RecordDelivery, RecordIterator
+from zkconsumer.kafka.record_delivery import calling_thread as _calling_thread
 
 if TYPE_CHECKING:
-    from zkconsumer.base.lease import Lease
+    from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
     from zkconsumer.wire.records import Record
 

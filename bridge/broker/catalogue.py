@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from bridge.broker.log.files import sync_folder
+from bridge.broker.log.segment_files import sync_folder
 from zkconsumer.errors import PreconditionFailed
 
 CATALOGUE_VERSION = 1

@@ -11,7 +11,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from bridge.broker.log.files import SyncPolicy, make_folder
+from bridge.broker.log.segment_files import SyncPolicy, make_folder
 from bridge.broker.log.storage import remove_folder
 from zkconsumer.errors import PreconditionFailed
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from zkconsumer.config_def import mask_user
 from zkconsumer.errors import UsageError
-from zkconsumer.settings import mask_user
 from zkconsumer.types import BrokerAddress
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -10,9 +10,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from bridge.broker import apis
-from bridge.broker.groups import CoordinatorRuntime
-from bridge.broker.topics import OFFSETS_TOPIC, BrokerPartition
-from bridge.coordinator.calls import AclOperation, ApiRequest, ResponseCallback
+from bridge.broker.coordinator_runtime import CoordinatorRuntime
+from bridge.broker.topic_store import OFFSETS_TOPIC, BrokerPartition
+from bridge.coordinator.api_request import AclOperation, ApiRequest, ResponseCallback
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -25,8 +25,8 @@ from zkconsumer.kafka.fetch_session_cache import FetchSessionCache
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
-    from bridge.broker.cluster import BrokerCluster
-    from bridge.coordinator.calls import LegacyOffsetStore
+    from bridge.broker.broker_cluster import BrokerCluster
+    from bridge.coordinator.api_request import LegacyOffsetStore
 
 UNKNOWN_EPOCH = -1
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from bridge.broker.client_connection import AUTHENTICATION_TIMEOUT_MS, READ_AHEAD_BYTES, SLOW_READER_TIMEOUT_MS
 from bridge.broker.config import BrokerConfig, TopicConfigOverrides
-from bridge.broker.connection import AUTHENTICATION_TIMEOUT_MS, READ_AHEAD_BYTES, SLOW_READER_TIMEOUT_MS
-from bridge.broker.log.producers import BATCHES_KEPT, PRODUCERS_MAX
-from bridge.broker.login import LOGIN_BYTES_MAX
-from bridge.broker.releases import DEFAULT_RELEASE, EMULATED_RELEASES
+from bridge.broker.emulated_releases import DEFAULT_RELEASE, EMULATED_RELEASES
+from bridge.broker.log.producer_state import BATCHES_KEPT, PRODUCERS_MAX
+from bridge.broker.sasl_server_authenticator import LOGIN_BYTES_MAX
 from bridge.coordinator.config import GroupCoordinatorConfig
 from zkconsumer.wire.schemas import APIS
 

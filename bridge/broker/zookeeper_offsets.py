@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
+from bridge.broker.broker_znodes import with_parents
 from bridge.broker.timers import Scheduler
-from bridge.broker.znodes import with_parents
-from bridge.coordinator.calls import ZooKeeperOffset
+from bridge.coordinator.api_request import ZooKeeperOffset
 from zkconsumer.errors import InvalidNameError, MalformedZnode
 from zkconsumer.kafka.error_codes import INVALID_GROUP_ID, NONE, UNKNOWN_SERVER_ERROR
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, GetMany, NodeExists, NoNode, Request, Result, SetData, StoreError, ZnodeData
-from zkconsumer.zk.znodes import format_offset, parse_offset
+from zkconsumer.zk.znode_formats import format_offset, parse_offset
 
 ZOOKEEPER_TIMEOUT_MS = 30_000
 """How long a commit or a fetch waits for ZooKeeper before it is answered with an error."""

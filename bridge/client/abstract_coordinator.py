@@ -18,15 +18,15 @@ from collections.abc import Mapping, Sequence
 from bridge.client import group_requests
 from bridge.client.backoff import Uniform
 from bridge.client.config import GroupMemberConfig
-from bridge.client.coordinator_lookup import error_without_answer
+from bridge.client.coordinator_discovery import error_without_answer
+from bridge.client.error_policy import JOIN_GROUP as JOIN_TABLE
+from bridge.client.error_policy import SYNC_GROUP as SYNC_TABLE
+from bridge.client.error_policy import ErrorAction, error_action, error_from_code
 from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import Generation, MemberState
 from bridge.client.group_member import GroupMemberBase, JoinStep
-from bridge.client.outbox import RequestKind, SentRequest
-from bridge.client.reactions import JOIN_GROUP as JOIN_TABLE
-from bridge.client.reactions import SYNC_GROUP as SYNC_TABLE
-from bridge.client.reactions import ErrorAction, error_action, error_from_code
+from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP

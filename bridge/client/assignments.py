@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from bridge.client.errors import AssignorFailed
+from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from zkconsumer.errors import InvalidConfigException, ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription, encode_assignment

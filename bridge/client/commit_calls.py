@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
+from bridge.client.coordinator_event_loop import NetworkAnswer
 from bridge.client.errors import CommitFailedException, RebalanceInProgressException
-from bridge.client.runtime import NetworkAnswer
-from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
-from zkconsumer.core.stores import KAFKA_NAME, CommitFailure
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.member.offset_stores import KAFKA_NAME, CommitFailure
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 

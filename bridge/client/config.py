@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from bridge.client import modern_keys
+from bridge.client import kafka_consumer_keys
 from zkconsumer.config import ConsumerConfig, settings_of
-from zkconsumer.errors import InvalidConfigException
-from zkconsumer.settings import (
+from zkconsumer.config_def import (
     JAVA_BLANKS,
     Origin,
     SameAsSetting,
@@ -30,6 +29,7 @@ from zkconsumer.settings import (
     problems_text,
     text,
 )
+from zkconsumer.errors import InvalidConfigException
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS = 5000
 """How much longer than the rebalance may last the answer to JoinGroup is waited for (``AbstractCoordinator``)."""
@@ -164,8 +164,8 @@ class TranslatedSettings(SettingsTable):
 
     ORIGIN = Origin.SCALA_CONSUMER
 
-    auto_offset_reset = modern_keys.auto_offset_reset_setting()
-    partition_assignment_strategy = modern_keys.partition_assignment_strategy_setting()
+    auto_offset_reset = kafka_consumer_keys.auto_offset_reset_setting()
+    partition_assignment_strategy = kafka_consumer_keys.partition_assignment_strategy_setting()
     socket_timeout_ms = integer(
         "socket.timeout.ms",
         SameAsSetting("request.timeout.ms"),
@@ -211,22 +211,22 @@ class CoordinatorConsumerConfig(MemberSettings, TranslatedSettings, ConsumerConf
     @classmethod
     def canonical_key(cls, key: str) -> str:
         """See ``ConsumerConfig``."""
-        return modern_keys.SPELLINGS.get(key, key)
+        return kafka_consumer_keys.SPELLINGS.get(key, key)
 
     @classmethod
     def why_unsupported(cls, key: str, value: object) -> str:
         """See ``ConsumerConfig``."""
-        return modern_keys.why_unsupported(key, value)
+        return kafka_consumer_keys.why_unsupported(key, value)
 
     @classmethod
     def is_only_supported_value(cls, key: str, value: object) -> bool:
         """See ``ConsumerConfig``."""
-        return modern_keys.is_only_supported_value(key, value)
+        return kafka_consumer_keys.is_only_supported_value(key, value)
 
     @classmethod
     def why_ignored(cls, key: str) -> str:
         """See ``ConsumerConfig``."""
-        return modern_keys.why_ignored(key)
+        return kafka_consumer_keys.why_ignored(key)
 
 
 MEMBER_SETTINGS = settings_of([MemberSettings])

@@ -18,17 +18,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridge.client import events as ev
-from bridge.client.assignor import ConsumerPartitionAssignor
 from bridge.client.backoff import Uniform
 from bridge.client.commands import Command, CommitDone, DisconnectCoordinator, FetchDone, MemberStopped
-from bridge.client.commits import CommitReason, PendingCommit
+from bridge.client.commit_queue import CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_rebalance import ConsumerRebalance, Exit
 from bridge.client.events import TimerKind
-from bridge.client.fetches import OffsetFetches
 from bridge.client.generation import MemberState
 from bridge.client.group_member import JoinStep
-from bridge.client.outbox import RequestKind
+from bridge.client.offset_fetches import OffsetFetches
+from bridge.client.partition_assignor import ConsumerPartitionAssignor
+from bridge.client.pending_commands import RequestKind
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.types import TopicPartition
 

@@ -19,23 +19,23 @@ from bridge.client.assignments import (
     lookup_assignor,
     select_rebalance_protocol,
 )
-from bridge.client.assignor import (
+from bridge.client.auto_commit_scheduler import AutoCommitScheduler
+from bridge.client.backoff import Uniform
+from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions, StopPartitions
+from bridge.client.commit_queue import CommitErrors, CommitQueue, CommitReason, PendingCommit
+from bridge.client.config import GroupMemberConfig
+from bridge.client.coordinator_new_partitions import CoordinatorNewPartitions
+from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
+from bridge.client.group_member import JoinStep
+from bridge.client.leadership import Leadership
+from bridge.client.partition_assignor import (
     NO_GENERATION,
     Assignment,
     ConsumerPartitionAssignor,
     RebalanceProtocol,
     Subscription,
 )
-from bridge.client.backoff import Uniform
-from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions, StopPartitions
-from bridge.client.commits import CommitErrors, CommitQueue, CommitReason, PendingCommit
-from bridge.client.config import GroupMemberConfig
-from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
-from bridge.client.group_member import JoinStep
-from bridge.client.hand_back import PartitionRevocation
-from bridge.client.leadership import Leadership
-from bridge.client.newcomers import CoordinatorNewPartitions
-from bridge.client.positions import AutoCommitScheduler
+from bridge.client.revocation import PartitionRevocation
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.client.assignor import ConsumerPartitionAssignor
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
 
 RequestId: TypeAlias = int
 """Names one request until it is answered or given up.  Never used twice."""

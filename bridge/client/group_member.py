@@ -16,13 +16,13 @@ from bridge.client import group_requests
 from bridge.client.backoff import ExponentialBackoff, Uniform
 from bridge.client.commands import Raise
 from bridge.client.config import GroupMemberConfig
-from bridge.client.coordinator_lookup import CoordinatorDiscovery, error_without_answer
+from bridge.client.coordinator_discovery import CoordinatorDiscovery, error_without_answer
+from bridge.client.error_policy import HEARTBEAT as HEARTBEAT_TABLE
+from bridge.client.error_policy import ErrorAction, error_action, error_from_code
 from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.heartbeat import Heartbeat
-from bridge.client.outbox import VERSION_ANY, PendingCommands, RequestKind, SentRequest
-from bridge.client.reactions import HEARTBEAT as HEARTBEAT_TABLE
-from bridge.client.reactions import ErrorAction, error_action, error_from_code
+from bridge.client.heartbeat_timers import Heartbeat
+from bridge.client.pending_commands import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from bridge.client.assignments import perform_assignment, read_subscriptions
-from bridge.client.assignor import ConsumerPartitionAssignor, RebalanceProtocol
 from bridge.client.config import GroupMemberConfig
-from bridge.client.outbox import PendingCommands
+from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
+from bridge.client.pending_commands import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition

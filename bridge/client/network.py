@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
 from bridge.client.errors import UnsupportedVersionException
 from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
-from bridge.client.group_ranges import with_group_apis
+from bridge.client.group_api_versions import with_group_apis
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError, UsageError
-from zkconsumer.kafka.any_broker import NoBrokerAvailableError
-from zkconsumer.kafka.connection import BROKER_ERRORS
-from zkconsumer.kafka.versions import SupportedVersions, negotiate
+from zkconsumer.kafka.bootstrap_client import NoBrokerAvailableError
+from zkconsumer.kafka.broker_connection import BROKER_ERRORS
+from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
 from zkconsumer.wire.schemas import APIS, JOIN_GROUP
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import OnThreadError
-    from zkconsumer.kafka.any_broker import BootstrapClient
-    from zkconsumer.kafka.connection import Connection, PendingRequest
-    from zkconsumer.kafka.connection import ConnectionFactory as MakeConnection
+    from zkconsumer.kafka.bootstrap_client import BootstrapClient
+    from zkconsumer.kafka.broker_connection import Connection, PendingRequest
+    from zkconsumer.kafka.broker_connection import ConnectionFactory as MakeConnection
 
 ANSWER_POLL_MS = 25
 """How long an answer is waited for before it is looked whether something else is to be sent, or was answered on the

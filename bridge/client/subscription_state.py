@@ -11,7 +11,7 @@ from itertools import filterfalse
 
 from bridge.client.commands import NeedMetadata
 from bridge.client.events import MetadataUpdated
-from bridge.client.outbox import PendingCommands
+from bridge.client.pending_commands import PendingCommands
 from zkconsumer.types import TopicPartition
 
 

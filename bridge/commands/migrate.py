@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 
 MIGRATE_COMMANDS = {
     "abort": "bridge.commands.migrate_status:abort",
@@ -29,6 +29,6 @@ def migrate(context: click.Context) -> None:
     says at any time where a group stands, and which command comes next.
     """
     # Not loaded for a list of commands.
-    from zkconsumer.base.garbage import infrequent_gc
+    from zkconsumer.base.gc_tuning import infrequent_gc
 
     context.with_resource(infrequent_gc())

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_common import NO_ACL_FENCE_WITH_DUAL
-from bridge.commands.migrate_confirm import check_plan_digest
-from bridge.commands.migrate_running import (
+from bridge.commands.migrate_execution import (
     dry_run,
     execute_option,
     execute_steps,
     open_run_session,
     run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, migrate_command, remember_plan_digest
-from bridge.migration.control_access import check_control_acls
-from bridge.migration.copy import CopyOptions, copy_steps
-from bridge.migration.dual.steps import STOP_AFTER_PHASES, DualOptions, dual_steps
-from bridge.migration.hooks import check_hooks
-from bridge.migration.mover import COPY_PHASES
-from bridge.migration.moving import caller_description, open_migration, read_accepted_plan
-from bridge.migration.phases import Phase
-from bridge.migration.pieces import read_plan_text as read_kept_text
-from bridge.migration.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes, read_plan_file
-from bridge.migration.preflight import next_command
-from zkconsumer.admin.words import count_text
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command, remember_plan_digest
+from bridge.commands.migrate_plan_digest import check_plan_digest
+from bridge.migration.control.control_acls import check_control_acls
+from bridge.migration.control.control_pieces import read_plan_text as read_kept_text
+from bridge.migration.control.phases import Phase
+from bridge.migration.dual.dual_strategy import STOP_AFTER_PHASES, DualOptions, dual_steps
+from bridge.migration.offsets.offset_copy_steps import COPY_PHASES
+from bridge.migration.plan.plan_checks import next_command
+from bridge.migration.plan.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes, read_plan_file
+from bridge.migration.steps.copy_strategy import CopyOptions, copy_steps
+from bridge.migration.steps.cut_over_hooks import check_hooks
+from bridge.migration.steps.migration_context import caller_description, open_migration, read_accepted_plan
+from zkconsumer.admin.text_format import count_text
 from zkconsumer.errors import InvalidNameError, PreconditionFailed, UsageError
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import MigrationPlan
+    from bridge.migration.plan.migration_plan import MigrationPlan
 
 SCHEMA = "zkconsumer/migrate-apply/1"
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.migration.look import inspect_group
-from bridge.migration.preflight import NEXT_COMMAND_MARK, next_command, plan_command
+from bridge.migration.inspect.group_inspection import inspect_group
+from bridge.migration.plan.plan_checks import NEXT_COMMAND_MARK, next_command, plan_command
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
-from zkconsumer.admin.groups import owner_display, read_control
+from zkconsumer.admin.zookeeper_group import owner_display, read_control
+from zkconsumer.cli.command_hints import complete_commands, given_arguments
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.hints import complete_commands, given_arguments
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
-    from bridge.migration.plan import MigrationPlan, PlannedPartition
-    from bridge.migration.seen import GroupSnapshot
-    from zkconsumer.admin.session import AdminSession
+    from bridge.migration.inspect.group_snapshot import GroupSnapshot
+    from bridge.migration.plan.migration_plan import MigrationPlan, PlannedPartition
+    from zkconsumer.admin.admin_session import AdminSession
     from zkconsumer.types import TopicPartition
 
 PLANNED_COLUMNS = (*COLUMNS, "TARGET-OFFSET", "REMARK")

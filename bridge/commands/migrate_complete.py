@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_running import (
+from bridge.commands.migrate_execution import (
     confirm_group,
     dry_run,
     execute_option,
@@ -17,21 +17,21 @@ from bridge.commands.migrate_running import (
     read_control_znode,
     run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.complete import check_can_be_completed, complete_steps
-from bridge.migration.control_access import check_control_acls
-from bridge.migration.copied import read_copied_offsets_status
-from bridge.migration.journal import read_journal
-from bridge.migration.moving import caller_description, open_migration, read_effective_plan
-from bridge.migration.phases import Phase
-from bridge.migration.status import STATUS_RETRY_POLICY
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command
+from bridge.migration.control.control_acls import check_control_acls
+from bridge.migration.control.journal import read_journal
+from bridge.migration.control.phases import Phase
+from bridge.migration.inspect.copied_offsets import read_copied_offsets_status
+from bridge.migration.inspect.migration_status import STATUS_RETRY_POLICY
+from bridge.migration.steps.complete import check_can_be_completed, complete_steps
+from bridge.migration.steps.migration_context import caller_description, open_migration, read_effective_plan
+from zkconsumer.cli.command_hints import command_text, complete_commands
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.hints import command_text, complete_commands
 from zkconsumer.cli.options import group_argument
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.admin_session import AdminSession
 
 SCHEMA = "zkconsumer/migrate-complete/1"
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bridge.commands.migrate_common import print_sentences, read_group_or_exit, rows_json, show_rows
-from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.decisions import Decisions
-from bridge.migration.plan import MigrationPlan
-from bridge.migration.preflight import next_command
-from bridge.migration.targets import make_plan
-from zkconsumer.admin.look import unknown_log_end_texts
-from zkconsumer.admin.words import count_text, duration_text, list_text, registered_text
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command
+from bridge.migration.plan.decisions import Decisions
+from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.plan_checks import next_command
+from bridge.migration.plan.start_offsets import make_plan
+from zkconsumer.admin.text_format import count_text, duration_text, list_text, registered_text
+from zkconsumer.admin.zookeeper_group_snapshot import unknown_log_end_texts
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json
 from zkconsumer.cli.console import print_error, print_message, printable
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.seen import GroupSnapshot
+    from bridge.migration.inspect.group_snapshot import GroupSnapshot
 
 SCHEMA = "zkconsumer/migrate-inspect/1"
 

@@ -19,14 +19,14 @@ from bridge.commands.migrate_common import (
     rows_json,
     show_rows,
 )
-from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
-from bridge.migration.phases import Strategy
-from bridge.migration.plan import MigrationPlan
-from bridge.migration.plan_file import check_plan_file_target, write_plan_file
-from bridge.migration.targets import make_plan
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command
+from bridge.migration.control.phases import Strategy
+from bridge.migration.plan.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
+from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.plan_file import check_plan_file_target, write_plan_file
+from bridge.migration.plan.start_offsets import make_plan
 from zkconsumer.admin.offset_targets import parse_duration
-from zkconsumer.admin.words import count_text
+from zkconsumer.admin.text_format import count_text
 from zkconsumer.cli.common import open_zookeeper_session, print_json
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.main import EXIT_PRECONDITION
@@ -34,7 +34,7 @@ from zkconsumer.cli.options import cluster_options, group_argument, output_optio
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import INT64_MAX
+from zkconsumer.zk.znode_formats import INT64_MAX
 
 SCHEMA = "zkconsumer/migrate-plan/1"
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
-from bridge.commands.migrate_running import execute_option, open_run_session, zookeeper_auth_option
-from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.archive import missing_znodes, read_archive, restore_znodes
-from zkconsumer.admin.groups import read_control
-from zkconsumer.admin.stores import members_registered_text, registered_members
+from bridge.commands.migrate_execution import execute_option, open_run_session, zookeeper_auth_option
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command
+from bridge.migration.steps.znode_archive import missing_znodes, read_archive, restore_znodes
+from zkconsumer.admin.zookeeper_group import read_control
+from zkconsumer.admin.zookeeper_offset_writes import members_registered_text, registered_members
 from zkconsumer.cli.common import EXIT_DIFFERS, print_json
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, output_option

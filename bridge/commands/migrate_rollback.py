@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_running import (
+from bridge.commands.migrate_execution import (
     dry_run,
     execute_option,
     execute_steps,
@@ -16,24 +16,24 @@ from bridge.commands.migrate_running import (
     read_control_znode,
     run_options,
 )
-from bridge.commands.migrate_words import MigrateCommand, migrate_command
-from bridge.migration.control_access import check_control_acls
-from bridge.migration.decisions import Decisions
-from bridge.migration.fences.nudge import OFFSET_PROGRESS_TIMEOUT_MS
-from bridge.migration.moving import caller_description, open_migration, read_effective_plan
-from bridge.migration.plan import MigrationPlan
-from bridge.migration.plan_file import read_plan_file
-from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.seen import GroupSnapshot
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command
+from bridge.migration.control.control_acls import check_control_acls
+from bridge.migration.fences.rebalance_trigger import OFFSET_PROGRESS_TIMEOUT_MS
+from bridge.migration.inspect.group_snapshot import GroupSnapshot
+from bridge.migration.plan.decisions import Decisions
+from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.plan_file import read_plan_file
+from bridge.migration.steps.migration_context import caller_description, open_migration, read_effective_plan
+from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import group_argument
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.authority import VersionedControl
-    from bridge.migration.phases import Phase
-    from zkconsumer.admin.session import AdminSession
+    from bridge.migration.control.control_znode import VersionedControl
+    from bridge.migration.control.phases import Phase
+    from zkconsumer.admin.admin_session import AdminSession
 
 SCHEMA = "zkconsumer/migrate-rollback/1"
 

@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bridge.commands.migrate_members import participant_line, participants_json
-from bridge.commands.migrate_words import MigrateCommand, migrate_command, next_command_lines
-from bridge.migration.control_steps import request_abort
-from bridge.migration.copies import copies_of
-from bridge.migration.dual.comparing import COMPARED_PHASES, CompareStores, compare_repeatedly
+from bridge.commands.migrate_hints import MigrateCommand, migrate_command, next_command_lines
+from bridge.commands.migrate_participants import participant_line, participants_json
+from bridge.migration.control.control_steps import request_abort
+from bridge.migration.control.phases import Phase
+from bridge.migration.dual.store_comparison import COMPARED_PHASES, CompareStores, compare_repeatedly
 from bridge.migration.errors import EXIT_VERIFICATION
-from bridge.migration.fences.behind_switch import FenceUnownedPartitions
+from bridge.migration.fences.fence_checks import CheckFences
 from bridge.migration.fences.owner_nodes import format_partitions
-from bridge.migration.fences.standing import CheckFences
-from bridge.migration.mover import COPY_PHASES
-from bridge.migration.moving import caller_description, open_migration, read_effective_plan
-from bridge.migration.phases import Phase
-from bridge.migration.status import read_migration_status
-from bridge.migration.step import StepRefused
-from bridge.migration.verify import VerifyCopiedOffsets
-from zkconsumer.admin.words import count_text, list_text
+from bridge.migration.fences.post_switch_fences import FenceUnownedPartitions
+from bridge.migration.inspect.migration_status import read_migration_status
+from bridge.migration.offsets.offset_copies import copies_of
+from bridge.migration.offsets.offset_copy_steps import COPY_PHASES
+from bridge.migration.offsets.offset_verification import VerifyCopiedOffsets
+from bridge.migration.steps.migration_context import caller_description, open_migration, read_effective_plan
+from bridge.migration.steps.step import StepRefused
+from zkconsumer.admin.text_format import count_text, list_text
 from zkconsumer.base.threads import StopSignal
+from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.migration.copied import CopiedOffsetsStatus
-    from bridge.migration.moving import MigrationContext
-    from bridge.migration.status import MigrationStatus
+    from bridge.migration.inspect.copied_offsets import CopiedOffsetsStatus
+    from bridge.migration.inspect.migration_status import MigrationStatus
+    from bridge.migration.steps.migration_context import MigrationContext
 
 STATUS_SCHEMA = "zkconsumer/migrate-status/1"
 VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 
 SPARK_COMMANDS = {
-    "starting-offsets": "bridge.commands.spark_starting:starting_offsets_command",
+    "starting-offsets": "bridge.commands.spark_starting_offsets:starting_offsets_command",
     "reconcile": "bridge.commands.spark_reconcile:reconcile",
     "claims": "bridge.commands.spark_claims:claims",
 }

@@ -7,12 +7,12 @@ from typing import Literal
 
 import click
 
-from bridge.spark.claims_list import ListedClaimRecord, delete_claim_records, list_claims, plan_forget
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import count_text, duration_text
+from bridge.spark.handoff.claim_administration import ListedClaimRecord, delete_claim_records, list_claims, plan_forget
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.text_format import count_text, duration_text
+from zkconsumer.cli.command_hints import rerun_with_execute
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_zookeeper_session, print_json, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
-from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option
 from zkconsumer.cli.options import cluster_options, group_argument, output_option

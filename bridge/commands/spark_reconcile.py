@@ -7,15 +7,15 @@ from typing import Literal
 
 import click
 
-from bridge.spark.reconcile import ReconcileReport, execute_reconcile, plan_reconcile
-from bridge.spark.reconcile_plan import ReconcileRow
-from bridge.spark.starts import StoredOffsetConvention
+from bridge.spark.handoff.reconcile import ReconcileReport, execute_reconcile, plan_reconcile
+from bridge.spark.handoff.reconcile_plan import ReconcileRow
+from bridge.spark.source.offset_selection import StoredOffsetConvention
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.offset_lines import OffsetStoreName
 from zkconsumer.admin.offset_plan import REJECTIONS_SHOWN_MAX, partitions_text
-from zkconsumer.admin.session import AdminSession
+from zkconsumer.cli.command_hints import rerun_with_execute
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_zookeeper_session, print_json, print_table
 from zkconsumer.cli.console import print_error, print_message
-from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option, offset_count_text, selected_stores, store_option
 from zkconsumer.cli.options import cluster_options, group_argument, output_option

@@ -28,9 +28,9 @@ from bridge.coordinator.delayed_sync import sync_key
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
 from bridge.coordinator.group_metadata_manager import GroupMetadataManager
+from bridge.coordinator.group_responses import JoinGroupResult, join_response, sync_response
 from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata
 from bridge.coordinator.purgatory import DelayedOperationPurgatory
-from bridge.coordinator.results import JoinGroupResult, join_response, sync_response
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bridge.coordinator.behaviour import Behaviour
 from bridge.coordinator.group_metadata import EMPTY, STABLE, GroupMetadata
-from bridge.coordinator.stored import CommitRecord
+from bridge.coordinator.stored_state import CommitRecord
 from zkconsumer.types import TopicPartition
 
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from bridge.coordinator.administering import AdminRequests
+from bridge.coordinator.admin_requests import AdminRequests
 from bridge.coordinator.behaviour import Behaviour
 from bridge.coordinator.commands import Command
-from bridge.coordinator.committing import OffsetRequests
 from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.continuations import (
     AnswerCommit,
@@ -27,6 +26,7 @@ from bridge.coordinator.continuations import (
     DeliverAssignment,
     LogAppendFailure,
 )
+from bridge.coordinator.coordinator_lifecycle import EXPIRY_KEY, CoordinatorLifecycle
 from bridge.coordinator.errors import group_append_error, offset_append_error
 from bridge.coordinator.events import (
     AppendCompleted,
@@ -40,10 +40,10 @@ from bridge.coordinator.events import (
     TopicsDeleted,
 )
 from bridge.coordinator.group_metadata import GroupMetadata
-from bridge.coordinator.joining import JoinRequests
-from bridge.coordinator.leading import EXPIRY_KEY, CoordinatorLifecycle
-from bridge.coordinator.staying import HeartbeatAndLeaveRequests
-from bridge.coordinator.syncing import SyncRequests
+from bridge.coordinator.heartbeat_and_leave_requests import HeartbeatAndLeaveRequests
+from bridge.coordinator.join_requests import JoinRequests
+from bridge.coordinator.offset_requests import OffsetRequests
+from bridge.coordinator.sync_requests import SyncRequests
 from zkconsumer.errors import InternalError
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from bridge.coordinator.consumer_subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from bridge.coordinator.continuations import DeliverAssignment
 from bridge.coordinator.delayed_join import AnyDelayedJoin
 from bridge.coordinator.group_state import (
@@ -23,9 +24,8 @@ from bridge.coordinator.group_state import (
     GroupState,
 )
 from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
-from bridge.coordinator.offset_commits import PendingOffsetCommits
-from bridge.coordinator.stored import StoredGroup, StoredGroupState
-from bridge.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from bridge.coordinator.pending_offset_commits import PendingOffsetCommits
+from bridge.coordinator.stored_state import StoredGroup, StoredGroupState
 from zkconsumer.errors import InternalError
 
 __all__ = ["COMPLETING_REBALANCE", "DEAD", "EMPTY", "PREPARING_REBALANCE", "STABLE", "GroupMetadata", "GroupState"]

@@ -20,7 +20,7 @@ from bridge.coordinator.continuations import Continuation
 from bridge.coordinator.events import CoordinatorRecord, Token
 from bridge.coordinator.expiry import expired_offsets
 from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
-from bridge.coordinator.offsets_partitions import OffsetsTopicPartitions
+from bridge.coordinator.offsets_topic_partitions import OffsetsTopicPartitions
 from bridge.coordinator.records import (
     StoredGroup,
     StoredMember,

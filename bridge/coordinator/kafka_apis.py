@@ -14,8 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.calls import NO_TRANSACTIONS, AclOperation, ApiHandler, ApiRequest, Authorizer, BrokerServices
-from bridge.coordinator.group_refusals import error_response
+from bridge.coordinator.api_request import (
+    NO_TRANSACTIONS,
+    AclOperation,
+    ApiHandler,
+    ApiRequest,
+    Authorizer,
+    BrokerServices,
+)
+from bridge.coordinator.group_error_responses import error_response
 from bridge.coordinator.offset_apis import OffsetApis
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.kafka.error_codes import (

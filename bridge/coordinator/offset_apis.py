@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.calls import AclOperation, ApiRequest, Authorizer, BrokerServices, ZooKeeperOffset
-from bridge.coordinator.group_refusals import commit_error_response, error_response
-from bridge.coordinator.results import commit_response, committed_partitions, missing_topic_offsets
+from bridge.coordinator.api_request import AclOperation, ApiRequest, Authorizer, BrokerServices, ZooKeeperOffset
+from bridge.coordinator.group_error_responses import commit_error_response, error_response
+from bridge.coordinator.group_responses import commit_response, committed_partitions, missing_topic_offsets
 from zkconsumer.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,

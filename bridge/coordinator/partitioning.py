@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
 
 _INT_MIN = -(2**31)
 

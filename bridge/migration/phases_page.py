@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from bridge.migration import phases
-from bridge.migration.control import PHASES_WITH_NEW_EPOCH
-from bridge.migration.phases import (
+from bridge.migration.control import phases
+from bridge.migration.control.control_layout import PHASES_WITH_NEW_EPOCH
+from bridge.migration.control.phases import (
     ENDED,
     FORWARD,
     Phase,
@@ -20,7 +20,7 @@ from bridge.migration.phases import (
 )
 
 if TYPE_CHECKING:
-    from zkconsumer.zk.znodes import Authority
+    from zkconsumer.zk.znode_formats import Authority
 
 _PAGE = """\
 # Phases of a migration

@@ -13,22 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.spark.environment import check_environment
-    from bridge.spark.listener import ZkConsumerListener
-    from bridge.spark.progress import lag
-    from bridge.spark.projector import GroupOffsetProjector
-    from bridge.spark.registration import register
-    from bridge.spark.running import run_available_now
-    from bridge.spark.starting import starting_offsets
+    from bridge.spark.handoff.available_now import run_available_now
+    from bridge.spark.handoff.offset_projector import GroupOffsetProjector
+    from bridge.spark.handoff.starting_offsets import starting_offsets
+    from bridge.spark.monitoring.lag_listener import ZkConsumerListener
+    from bridge.spark.monitoring.query_lag import lag
+    from bridge.spark.source.datasource_registration import register
+    from bridge.spark.source.environment_check import check_environment
 
 _HOMES = {
-    "GroupOffsetProjector": "bridge.spark.projector",
-    "ZkConsumerListener": "bridge.spark.listener",
-    "check_environment": "bridge.spark.environment",
-    "lag": "bridge.spark.progress",
-    "register": "bridge.spark.registration",
-    "run_available_now": "bridge.spark.running",
-    "starting_offsets": "bridge.spark.starting",
+    "GroupOffsetProjector": "bridge.spark.handoff.offset_projector",
+    "ZkConsumerListener": "bridge.spark.monitoring.lag_listener",
+    "check_environment": "bridge.spark.source.environment_check",
+    "lag": "bridge.spark.monitoring.query_lag",
+    "register": "bridge.spark.source.datasource_registration",
+    "run_available_now": "bridge.spark.handoff.available_now",
+    "starting_offsets": "bridge.spark.handoff.starting_offsets",
 }
 
 __all__ = [

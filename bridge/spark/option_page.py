@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.spark.keeper.settings import SPARK_DEFAULTS
+from bridge.spark.membership.process_settings import SPARK_DEFAULTS
 from bridge.spark.option_table import (
     BATCH_ONLY,
     BROKER_OPTIONS,
@@ -18,8 +18,8 @@ from bridge.spark.option_table import (
     outcome_of,
 )
 from zkconsumer.config import ConsumerConfig, SettingRow
+from zkconsumer.config_def import Setting
 from zkconsumer.config_page import outcome_table
-from zkconsumer.settings import Setting
 
 _PAGE = """\
 # Options of format("zkconsumer")

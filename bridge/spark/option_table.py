@@ -12,21 +12,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bridge.spark.membership import CommitMode
-from bridge.spark.positions import OFFSET_MAX, parse_offsets, parse_partitions, parse_skip_offsets, parse_times
-from zkconsumer.base.spelling import did_you_mean
-from zkconsumer.config import SETTINGS
-from zkconsumer.config_tables.brokers import BrokerConnectionSettings
-from zkconsumer.config_tables.zookeeper import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
-from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
-from zkconsumer.errors import InvalidNameError
-from zkconsumer.foreign_keys import (
-    JAVA_CLIENT_KEYS_WITHOUT_EFFECT,
-    JAVA_SECURITY_KEYS,
-    SECURITY_KEYS_NOT_IGNORED,
-    why_ignored,
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.offset_range_limits import (
+    OFFSET_MAX,
+    parse_offsets,
+    parse_partitions,
+    parse_skip_offsets,
+    parse_times,
 )
-from zkconsumer.settings import (
+from zkconsumer.base.name_suggestions import did_you_mean
+from zkconsumer.config import SETTINGS
+from zkconsumer.config_def import (
     USER_IN_ADDRESS_ERROR,
     Setting,
     SettingOutcome,
@@ -37,6 +33,16 @@ from zkconsumer.settings import (
     optional_text,
     outcome_of_value,
     text,
+)
+from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
+from zkconsumer.config_tables.zookeeper_security import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
+from zkconsumer.errors import InvalidNameError
+from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX
+from zkconsumer.other_client_keys import (
+    JAVA_CLIENT_KEYS_WITHOUT_EFFECT,
+    JAVA_SECURITY_KEYS,
+    SECURITY_KEYS_NOT_IGNORED,
+    why_ignored,
 )
 from zkconsumer.zk.paths import check_topic
 

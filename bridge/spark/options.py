@@ -15,8 +15,24 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bridge.spark.keeper.settings import claims_unsupported_reason
-from bridge.spark.membership import CommitMode
+from bridge.spark.decode.offset_ranges import SkipOffsets
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.membership.process_settings import claims_unsupported_reason
+from bridge.spark.offset_range_limits import (
+    EarliestOffsetRangeLimit,
+    EndingLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    StartingLimit,
+    format_partition_list,
+    parse_offsets,
+    parse_partitions,
+    parse_skip_offsets,
+    parse_times,
+)
 from bridge.spark.option_table import (
     ALL_THREADS,
     BATCH_ONLY,
@@ -35,27 +51,11 @@ from bridge.spark.option_table import (
     unprefixed_key_reason,
     with_option_names,
 )
-from bridge.spark.positions import (
-    EarliestOffsetRangeLimit,
-    EndingLimit,
-    GlobalTimestampRangeLimit,
-    GroupOffsetRangeLimit,
-    LatestOffsetRangeLimit,
-    SpecificOffsetRangeLimit,
-    SpecificTimestampRangeLimit,
-    StartingLimit,
-    format_partition_list,
-    parse_offsets,
-    parse_partitions,
-    parse_skip_offsets,
-    parse_times,
-)
-from bridge.spark.ranges import SkipOffsets
 from zkconsumer.config import SETTINGS, ConsumerConfig
-from zkconsumer.core.topic_filter import Blacklist, Whitelist
+from zkconsumer.config_def import JAVA_BLANKS, Setting
 from zkconsumer.errors import InvalidConfigException, ZkConsumerError
+from zkconsumer.member.topic_filter import Blacklist, Whitelist
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import JAVA_BLANKS, Setting
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
 UNSET_GROUP = "zkconsumer-spark-batch"

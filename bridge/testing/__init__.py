@@ -1,8 +1,9 @@
 """For tests of whoever uses the bridge: a broker in the process, what was done to it, and a judge of Spark's reads."""
 
-from bridge.broker.settings import TlsFiles
+from bridge.broker.server_settings import TlsFiles
 from bridge.testing.embedded_broker import EmbeddedBroker
-from bridge.testing.feed_judge import (
+from bridge.testing.history_recorder import HistoryRecorder
+from bridge.testing.query_checker import (
     QUERY_FINDING_CODES,
     MemberRead,
     QueryFinding,
@@ -11,7 +12,6 @@ from bridge.testing.feed_judge import (
     SinkRow,
     check_query_history,
 )
-from bridge.testing.history_recorder import HistoryRecorder
 
 __all__ = [
     "QUERY_FINDING_CODES",

@@ -2,8 +2,8 @@
 
     python -m bridge.testing.connector_program FILE.properties --topic clicks [--name ours]
 
-The twin of ``zkconsumer.testing.modern_program``, with its words, settings, input and exit codes.  What is committed is
-what was processed; partitions are taken up and given back where the rebalance listener is told so.
+The twin of ``zkconsumer.testing.coordinator_member_program``, with its words, settings, input and exit codes.  What is
+committed is what was processed; partitions are taken up and given back where the rebalance listener is told so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.config import GROUP_SETTINGS
-from bridge.client.connector import CoordinatorConsumerConnector
+from bridge.client.coordinator_connector import CoordinatorConsumerConnector
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.subscription import ConsumerThreadId
 from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.member.topic_count import ConsumerThreadId
 from zkconsumer.streams import KafkaStream
-from zkconsumer.testing.modern_program import (
+from zkconsumer.testing.coordinator_member_program import (
     POLL_MS,
     CoordinatorMemberEventLog,
     PartitionId,

@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from bridge.broker.cluster import BrokerCluster, allow_all
+from bridge.broker.broker_cluster import BrokerCluster, allow_all
+from bridge.broker.broker_server import BrokerServer
 from bridge.broker.config import read_topic_config
+from bridge.broker.emulated_releases import DEFAULT_RELEASE
 from bridge.broker.listeners import BrokerListener, bootstrap_servers, read_listener
-from bridge.broker.log.files import SyncPolicy
-from bridge.broker.releases import DEFAULT_RELEASE
-from bridge.broker.server import BrokerServer
-from bridge.broker.settings import BrokerServerSettings, TlsFiles
-from bridge.broker.topics import OFFSETS_TOPIC, PARTITIONS_MAX, BrokerPartition, is_valid_topic_name
-from bridge.coordinator.calls import ApiRequest, Authorizer
+from bridge.broker.log.segment_files import SyncPolicy
+from bridge.broker.server_settings import BrokerServerSettings, TlsFiles
+from bridge.broker.topic_store import OFFSETS_TOPIC, PARTITIONS_MAX, BrokerPartition, is_valid_topic_name
+from bridge.coordinator.api_request import ApiRequest, Authorizer
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.errors import UsageError
 from zkconsumer.types import BrokerAddress

@@ -34,10 +34,10 @@ from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeaveGroupRes
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from zkconsumer.wire.schemas.sync_group import SyncGroupRequest, SyncGroupResponse
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import parse_control, parse_offset
+from zkconsumer.zk.znode_formats import parse_control, parse_offset
 
 if TYPE_CHECKING:
-    from bridge.coordinator.calls import ApiRequest
+    from bridge.coordinator.api_request import ApiRequest
     from zkconsumer.testing.checker.events import HistoryMemberKind, HistoryStore
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
     from zkconsumer.testing.znode_tree import ZnodeChange

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from bridge.client.config import GROUP_SETTINGS, SCALA_CONSUMER_KEYS
-from bridge.migration.connector.connector import MigratingConsumerConnector
+from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.testing.member_program import main
 

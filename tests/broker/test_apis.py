@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.fix_fetch_sessions import walk_through
+from tests.broker.raw_client import RawClient
+from tests.fetch_session_cases import walk_through
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas import (
     CREATE_TOPICS,

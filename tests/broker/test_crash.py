@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient, idempotent
+from tests.broker.raw_client import RawClient, idempotent
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import BrokerAddress
 

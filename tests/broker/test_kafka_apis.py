@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bridge.broker.apis import _IMMEDIATE_HANDLERS
-from bridge.broker.releases import EMULATED_RELEASES
-from bridge.coordinator.calls import AclOperation, ApiRequest, ResponseCallback, ZooKeeperOffset
-from bridge.coordinator.group_refusals import error_response
+from bridge.broker.emulated_releases import EMULATED_RELEASES
+from bridge.coordinator.api_request import AclOperation, ApiRequest, ResponseCallback, ZooKeeperOffset
+from bridge.coordinator.group_error_responses import error_response
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.frames import encode_response
+from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     APIS,

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.broker.log.epochs import EpochEnd
-from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
-from bridge.broker.log.partition_log import LogAppendInfo, LogSettings, PartitionLog, TimestampOffset
-from bridge.broker.log.produced import (
+from bridge.broker.log.leader_epochs import EpochEnd
+from bridge.broker.log.log_validator import (
     ProduceRejected,
     RecordValidationRules,
     ValidatedRecords,
@@ -23,7 +21,9 @@ from bridge.broker.log.produced import (
     is_one_batch,
     validate_records,
 )
+from bridge.broker.log.partition_log import LogAppendInfo, LogSettings, PartitionLog, TimestampOffset
 from bridge.broker.log.recovery import recover
+from bridge.broker.log.segment_files import DiskFile, MemoryFile, OpenFiles, SyncPolicy
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.error_codes import (
@@ -38,8 +38,8 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
 )
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import iter_records
 
 RULES = RecordValidationRules(2, 1_000_000)
@@ -480,7 +480,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
 
 
 def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
-    from bridge.broker.log.files import OPEN_FILES_MAX
+    from bridge.broker.log.segment_files import OPEN_FILES_MAX
 
     files = OpenFiles(SyncPolicy.SYSTEM)
     made = [DiskFile(tmp_path / f"{at}.log", files) for at in range(OPEN_FILES_MAX + 5)]

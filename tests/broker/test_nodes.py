@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
+from tests.broker.raw_client import RawClient
 from zkconsumer.errors import UsageError
 
 FEW = {"offsets.topic.num.partitions": "3"}

@@ -15,14 +15,17 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from bridge.testing import EmbeddedBroker
-from tests.fix_admin import doors
-from zkconsumer.admin.delete_modern import execute_coordinator_group_deletion, plan_coordinator_group_deletion
-from zkconsumer.admin.session import AdminDependencies, BrokerAdminSession
+from tests.admin_fixtures import doors
+from zkconsumer.admin.admin_session import AdminDependencies, BrokerAdminSession
+from zkconsumer.admin.delete_coordinator_group import (
+    execute_coordinator_group_deletion,
+    plan_coordinator_group_deletion,
+)
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, SandboxError
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 
 
 @pytest.fixture

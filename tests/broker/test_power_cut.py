@@ -12,9 +12,9 @@ import pytest
 
 from bridge.broker.catalogue import Catalogue, CatalogueFile
 from bridge.broker.data_folder import DataFolder
-from bridge.broker.log.files import OpenFiles, SyncPolicy
+from bridge.broker.log.log_validator import RecordValidationRules
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
-from bridge.broker.log.produced import RecordValidationRules
+from bridge.broker.log.segment_files import OpenFiles, SyncPolicy
 from bridge.broker.log.storage import DiskStorage
 from zkconsumer.wire.entries import Record
 

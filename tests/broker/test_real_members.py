@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.fix_sandbox import require_releases
+from tests.broker.raw_client import RawClient
+from tests.sandbox_fixtures import require_releases
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
 from zkconsumer.testing.sandbox import Sandbox, wait_until

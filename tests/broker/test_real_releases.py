@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.broker.releases import EMULATED_RELEASES
+from bridge.broker.emulated_releases import EMULATED_RELEASES
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import TIMEOUT_MS, RawClient, idempotent
-from tests.fix_sandbox import require_releases, require_zookeeper
+from tests.broker.raw_client import TIMEOUT_MS, RawClient, idempotent
+from tests.sandbox_fixtures import require_releases, require_zookeeper
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import BrokerAddress
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 KRAFT = ("4.1.1",)
 SHORT = ("1.1.1", "3.9.1")

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from bridge.broker.connection import READ_AHEAD_BYTES
+from bridge.broker.client_connection import READ_AHEAD_BYTES
+from bridge.broker.emulated_releases import EMULATED_RELEASES
 from bridge.broker.log.partition_log import PartitionLog
-from bridge.broker.releases import EMULATED_RELEASES
-from bridge.broker.settings import TlsFiles
+from bridge.broker.server_settings import TlsFiles
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import TIMEOUT_MS, RawClient
-from tests.fix_security import TLS
+from tests.broker.raw_client import TIMEOUT_MS, RawClient
+from tests.broker_security_cases import TLS
 from zkconsumer.errors import BrokerUnreachable, SaslAuthenticationException, UnsupportedSaslMechanismException
-from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.sasl import SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.sasl_mechanisms import SaslSettings
 from zkconsumer.kafka.tls import TlsSettings
-from zkconsumer.kafka.versions import negotiate
-from zkconsumer.wire.frames import decode_response, encode_request
+from zkconsumer.kafka.version_negotiation import negotiate
+from zkconsumer.wire.request_frames import decode_response, encode_request
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     FETCH,
@@ -235,8 +235,8 @@ def test_a_produce_without_acks_has_no_answer_and_one_that_fails_ends_the_connec
     broker.create_topic(topic)
     with RawClient(broker.addresses()[0]) as talk, Raw(broker) as raw:
         talk.produce(topic, 0, b"first")
-        from zkconsumer.wire.build import build_record_set
         from zkconsumer.wire.entries import Record
+        from zkconsumer.wire.record_set_builder import build_record_set
         from zkconsumer.wire.schemas.produce import ProducePartition, ProduceTopic
 
         def frame(name: str, number: int) -> bytes:

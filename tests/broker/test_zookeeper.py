@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.broker.fix_zookeeper import Store, store, zookeeper
+from tests.broker.broker_zookeeper_fixtures import Store, store, zookeeper
+from tests.broker.raw_client import RawClient
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
 from zkconsumer.errors import PreconditionFailed
+from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
-from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -83,7 +83,7 @@ def test_after_an_expired_session_the_nodes_register_again(zookeeper: FakeZooKee
 def test_an_id_that_is_taken_is_waited_for_and_then_refused(
     zookeeper: FakeZooKeeper, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bridge.broker import zookeeper as module
+    from bridge.broker import zookeeper_registration as module
 
     monkeypatch.setattr(module, "SESSION_TIMEOUT_MS", 300)
     monkeypatch.setattr(module, "CONNECT_TIMEOUT_MS", 300)

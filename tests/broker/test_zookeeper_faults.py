@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.broker import zookeeper as door
+from bridge.broker import zookeeper_registration as door
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.broker.fix_zookeeper import Store, store, zookeeper
+from tests.broker.broker_zookeeper_fixtures import Store, store, zookeeper
+from tests.broker.raw_client import RawClient
 from tests.broker.test_zookeeper import until
 from zkconsumer.errors import PreconditionFailed
+from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
-from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, GetMany, NoAuth, Request, SetData

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from bridge.migration.plan_file import read_plan_file
-from tests.commands.table import ALL_WELL, COMMANDS
-from tests.commands.world import SITUATIONS, CommandWorld, Outcome, command_world
+from bridge.migration.plan.plan_file import read_plan_file
+from tests.commands.command_matrix import ALL_WELL, COMMANDS
+from tests.commands.in_memory_cluster import SITUATIONS, CommandWorld, Outcome, command_world
 from zkconsumer.cli import main
-from zkconsumer.cli.hints import commands_in
+from zkconsumer.cli.command_hints import commands_in
 
 CHANGES = ("--execute",)
 """Such a command is run without it: it says what it would do, and the group is as before for the next one."""

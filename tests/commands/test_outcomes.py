@@ -1,6 +1,7 @@
 """Every command in every situation ends as it is recorded, and shows nothing that is unknown as empty.
 
-``python -m tests.commands.record`` records it anew; the page ``migration_docs/reference/command-outcomes.md`` follows.
+``python -m tests.commands.record_outcomes`` records it anew; the page ``migration_docs/reference/command-outcomes.md``
+follows.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.commands.judge import wrongs
-from tests.commands.record import FILE
-from tests.commands.table import ALL_WELL, COMMANDS, cells, kept
-from tests.commands.world import SITUATIONS, CommandWorld, Outcome, command_world
+from tests.commands.command_matrix import ALL_WELL, COMMANDS, cells, kept
+from tests.commands.in_memory_cluster import SITUATIONS, CommandWorld, Outcome, command_world
+from tests.commands.record_outcomes import FILE
+from tests.commands.unknown_values_checker import wrongs
 from tests.unit.test_cli_options import COMMANDS as EVERY_COMMAND
 from tests.unit.test_cli_options import WITHOUT_CLUSTER
 
@@ -54,7 +55,9 @@ def test_a_command_ends_as_recorded_and_calls_nothing_empty_that_it_does_not_kno
         assert seen.exit_code in (0, 3) or seen.errors, f"{situation}: no error says why\n{seen.stderr}"
         recorded, found = RECORDED[name][situation], kept(seen, as_json)
         # Which of two brokers is asked last is another one each time.
-        assert _without_numbers(found) == _without_numbers(recorded), f"{situation}: python -m tests.commands.record"
+        assert _without_numbers(found) == _without_numbers(recorded), (
+            f"{situation}: python -m tests.commands.record_outcomes"
+        )
 
 
 def _without_numbers(cell: object) -> str:

@@ -1,5 +1,5 @@
 """The brokers under test are shared by the files of this folder: a real one is started once."""
 
-from tests.conformance.fix_broker import broker_under_test
+from tests.conformance.brokers_under_test import broker_under_test
 
 __all__ = ["broker_under_test"]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.fix_broker import PLENTY, TIMEOUT_MS, BrokerUnderTest, RealTopics, asking, fetched, versions_of
-from tests.fix_fetch_sessions import walk_through
+from tests.conformance.brokers_under_test import (
+    PLENTY,
+    TIMEOUT_MS,
+    BrokerUnderTest,
+    RealTopics,
+    asking,
+    fetched,
+    versions_of,
+)
+from tests.fetch_session_cases import walk_through
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import BrokerConnectionError, Connection, ConnectionFailureReason
+from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.fetch_session import FetchSession
-from zkconsumer.kafka.metadata import fetch_leaders, list_offset_of, list_offsets
-from zkconsumer.kafka.versions import SupportedVersions, VersionRange
+from zkconsumer.kafka.metadata_client import fetch_leaders, list_offset_of, list_offsets
+from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bridge.spark.claims import OnRewind
-from bridge.spark.claims.procedure import MIGRATION_STARTED
-from bridge.spark.membership import NO_OFFSET, ClaimedRange, ClaimRefused, GroupOffset
+from bridge.spark.claims.claim_procedure import MIGRATION_STARTED
+from bridge.spark.group_membership import NO_OFFSET, ClaimedRange, ClaimRefused, GroupOffset
 from tests.conformance.test_zk_conformance import World, servers, world
-from tests.fix_claims import GROUP, QUERY, TOPIC, SessionOf, epochs, run_claim, run_stands
+from tests.spark_claim_sessions import GROUP, QUERY, TOPIC, SessionOf, epochs, run_claim, run_stands
 from zkconsumer.errors import GroupRewound, QueryAlreadyRunning, ZkNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Get, GetAcl, Request, SetData, ZnodeData
-from zkconsumer.zk.security import SECURE_ACL, DigestLogin
+from zkconsumer.zk.zk_security import SECURE_ACL, DigestLogin
 
 __all__ = ["servers", "world"]
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.fix_broker import TIMEOUT_MS, BrokerUnderTest
+from tests.conformance.brokers_under_test import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import BrokerConnectionError
+from zkconsumer.kafka.broker_connection import BrokerConnectionError
+from zkconsumer.kafka.coordinator_groups import describe_coordinator_group
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
     OffsetAndMetadata,
@@ -20,9 +21,8 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.modern_groups import describe_coordinator_group
-from zkconsumer.kafka.releases import BrokerRelease
-from zkconsumer.kafka.versions import SupportedVersions, VersionRange
+from zkconsumer.kafka.release_features import BrokerRelease
+from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition

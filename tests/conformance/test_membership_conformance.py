@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
-from bridge.spark.keeper.service import ZooKeeperBatchMembership
-from bridge.spark.keeper.settings import MembershipProcessSettings
-from bridge.spark.membership import (
+from bridge.spark.group_membership import (
     NO_OFFSET,
     BatchAssignment,
     BatchEnd,
@@ -21,12 +19,14 @@ from bridge.spark.membership import (
     GroupOffset,
     RangeToClaim,
 )
-from bridge.testing.fake_group import FakeMembership, FakeSparkGroup
-from tests.fix_world import wait_until
+from bridge.spark.membership.process_settings import MembershipProcessSettings
+from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
+from bridge.testing.fake_spark_group import FakeMembership, FakeSparkGroup
+from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.core.view import STATIC_SUBSCRIPTION
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
 

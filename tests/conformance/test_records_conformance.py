@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
-from tests.conformance.fix_broker import BrokerUnderTest, RealTopics, asking, fetched, real_one
-from tests.conformance.fix_records import (
+from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, asking, fetched, real_one
+from tests.conformance.produced_records import (
     BYTES_MAX,
     COMPACTED,
     READ_COMMITTED,
@@ -30,7 +30,7 @@ from tests.conformance.fix_records import (
     write_transactions,
     written,
 )
-from tests.fix_tables import seen_by_both
+from tests.decoder_comparison import seen_by_both
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.testing.sandbox import ReaderProcess, RecordToSend, wait_until
 from zkconsumer.wire.entries import iter_entries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_codecs import codecs_in_use  # noqa: F401
-from tests.fix_sandbox import require_releases, require_zookeeper
-from tests.wire_oracles import compressed
-from tests.wire_oracles.compressed import CODECS, COUNTS, Compressed
+from tests.codec_fixtures import codecs_in_use  # noqa: F401
+from tests.sandbox_fixtures import require_releases, require_zookeeper
+from tests.wire_oracles import recorded_record_sets
+from tests.wire_oracles.recorded_record_sets import CODECS, COUNTS, Compressed
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.records import iter_records
@@ -30,7 +30,11 @@ def payload(one: Compressed) -> bytes:
 
 def recorded(release: str, codec: str, producer: str = "") -> list[bytes]:
     """The payloads of one broker and codec, the largest last."""
-    made = [each for each in compressed.read(release) if each.codec == codec and each.producer.startswith(producer)]
+    made = [
+        each
+        for each in recorded_record_sets.read(release)
+        if each.codec == codec and each.producer.startswith(producer)
+    ]
     return [payload(each) for each in sorted(made, key=lambda each: each.count)]
 
 
@@ -42,18 +46,18 @@ def check(release: str, made: list[Compressed]) -> None:
         assert {compression.CODEC_NAMES[codec_of(one.data, entry)] for entry in entries} == {one.codec}, str(one)
         records = list(iter_records(one.data))
         assert [each.offset for each in records] == list(range(one.count)), str(one)
-        assert [each.value for each in records] == [compressed.value(n) for n in range(one.count)], str(one)
+        assert [each.value for each in records] == [recorded_record_sets.value(n) for n in range(one.count)], str(one)
 
 
 @every_broker
 def test_every_recorded_record_set_is_read(release: str) -> None:
-    made = compressed.read(release)
+    made = recorded_record_sets.read(release)
     assert {(one.codec, one.count) for one in made} == {(codec, count) for codec in CODECS[release] for count in COUNTS}
     check(release, made)
 
 
 def test_no_recording_is_left_without_a_test() -> None:
-    assert {compressed.path_of(release) for release in CODECS} == set(compressed.FOLDER.glob("*"))
+    assert {recorded_record_sets.path_of(release) for release in CODECS} == set(recorded_record_sets.FOLDER.glob("*"))
 
 
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1"])
@@ -89,4 +93,4 @@ def test_java_s_zstd_frames_have_no_content_size() -> None:
 def test_recorded_anew_they_are_read(release: str) -> None:
     require_releases(release)
     require_zookeeper()
-    check(release, compressed.record(release))
+    check(release, recorded_record_sets.record(release))

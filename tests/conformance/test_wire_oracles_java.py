@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.fix_sandbox import require_releases
-from tests.fix_wire import EVERY_VERSION, messages
+from tests.sandbox_fixtures import require_releases
+from tests.wire_message_samples import EVERY_VERSION, messages
 from tests.wire_oracles.layouts import RELEASES, STORED, TABLES, parsed, recorded_of
 from zkconsumer.testing.sandbox import ensure_artifact_set, java
-from zkconsumer.wire.schemas.table import encoder
+from zkconsumer.wire.schemas.message_schema import encoder
 
 EXAMPLES = 6
 TIMEOUT_S = 100

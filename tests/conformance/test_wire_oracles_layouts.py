@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.fix_wire import EVERY_VERSION
+from tests.sandbox_fixtures import require_releases
+from tests.wire_message_samples import EVERY_VERSION
 from tests.wire_oracles import layouts
 
 BEYOND_4_1 = {("ListOffsets", 11)}

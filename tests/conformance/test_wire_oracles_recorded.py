@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fix_sandbox import require_releases, require_zookeeper
-from tests.wire_oracles import frames
-from tests.wire_oracles.frames import Frame, OffsetsRecord, Recorded
+from tests.sandbox_fixtures import require_releases, require_zookeeper
+from tests.wire_oracles import recorded_frames
+from tests.wire_oracles.recorded_frames import Frame, OffsetsRecord, Recorded
 from tests.wire_oracles.traffic import COMMITS_ONLY, PAIRS, Pair, record
 from zkconsumer.wire.consumer_protocol import (
     decode_assignment,
@@ -51,7 +51,7 @@ An offset that was committed with an expiry time of its own is of version 1 in e
 
 
 def kept(pair: Pair) -> Recorded:
-    return frames.read(pair.path)
+    return recorded_frames.read(pair.path)
 
 
 @every_pair
@@ -87,7 +87,7 @@ def test_brokers_write_the_record_versions_of_their_release(pair: Pair) -> None:
 
 
 def test_no_recording_is_left_without_a_test() -> None:
-    assert {pair.path for pair in (*PAIRS, *COMMITS_ONLY)} == set(frames.files())
+    assert {pair.path for pair in (*PAIRS, *COMMITS_ONLY)} == set(recorded_frames.files())
 
 
 @pytest.mark.real

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.fix_sandbox import require_zookeeper
+from tests.sandbox_fixtures import require_zookeeper
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
@@ -51,8 +51,8 @@ from zkconsumer.zk.requests import (
     ZkSessionSuspended,
     ZnodeData,
 )
-from zkconsumer.zk.security import SECURE_ACL, DigestLogin, ZkLogin, ZkSecurity
 from zkconsumer.zk.store import ZkStore, submit_and_wait
+from zkconsumer.zk.zk_security import SECURE_ACL, DigestLogin, ZkLogin, ZkSecurity
 
 TIMEOUT_MS = 20_000
 _chroots = itertools.count()

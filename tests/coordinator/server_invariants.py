@@ -29,7 +29,7 @@ from bridge.coordinator.records import (
     read_key,
     read_offset_value,
 )
-from bridge.coordinator.stored import StoredPartition
+from bridge.coordinator.stored_state import StoredPartition
 from zkconsumer.types import TopicPartition
 
 

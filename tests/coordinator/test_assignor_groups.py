@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.assignor_groups import case_of, faults, groups, is_followed, missing, moving, recorded, shares_of
+from tests.java_assignment_cases import case_of, faults, groups, is_followed, missing, moving, recorded, shares_of
 
 
 def test_each_recorded_group_is_divided_as_kafka_divided_it() -> None:

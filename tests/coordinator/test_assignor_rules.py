@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.client.assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from bridge.client.assignors import (
     ASSIGNORS,
     CooperativeStickyAssignor,
@@ -17,8 +16,9 @@ from bridge.client.assignors import (
 from bridge.client.assignors.java_order import hash_order, text_order
 from bridge.client.assignors.owned import MemberData
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
+from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
 
 
 def tp(text: str) -> TopicPartition:

@@ -18,7 +18,7 @@ from bridge.client.errors import (
 )
 from bridge.client.events import Failure
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from tests.coordinator.client_member import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
+from tests.coordinator.client_harness import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
 from zkconsumer.errors import SaslAuthenticationException
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP

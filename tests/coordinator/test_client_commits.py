@@ -7,7 +7,7 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.commit_calls import CommitCalls
-from bridge.client.commits import WAITING_MAX
+from bridge.client.commit_queue import WAITING_MAX
 from bridge.client.errors import (
     CommitFailedException,
     FencedInstanceIdException,
@@ -19,7 +19,7 @@ from bridge.client.errors import (
 )
 from bridge.client.events import Failure, Offset
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from tests.coordinator.client_member import CooperativeDealer, Member, T, every, only
+from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, only
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH

@@ -14,9 +14,9 @@ from bridge.client.assignors import RangeAssignor
 from bridge.client.errors import RebalanceInProgressException
 from bridge.client.events import Offset
 from bridge.client.generation import MemberState
-from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
-from bridge.migration.connector.private import MigrationAssignor
-from tests.coordinator.client_member import CooperativeDealer, Member, T, every, group_member, only
+from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
+from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
+from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, group_member, only
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 

@@ -8,12 +8,12 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.client.config import GROUP_SETTINGS, GroupMemberConfig
-from bridge.client.taken_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING, settings_without_effect
+from bridge.client.supported_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING, settings_without_effect
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.errors import InvalidConfigException, ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.zk.security import NO_SECURITY
+from zkconsumer.zk.zk_security import NO_SECURITY
 
 
 def test_the_defaults_are_kafkas_of_3_x() -> None:

@@ -9,12 +9,12 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignments import COOPERATIVE_STICKY, select_rebalance_protocol
-from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
 from bridge.client.commands import Callback
 from bridge.client.errors import AssignorFailed, CommitFailedException, RebalanceCallbackFailed
 from bridge.client.events import Offset
 from bridge.client.generation import NO_GENERATION, MemberState
-from tests.coordinator.client_member import (
+from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
+from tests.coordinator.client_harness import (
     HEARTBEAT_MS,
     POLL_MS,
     SESSION_MS,

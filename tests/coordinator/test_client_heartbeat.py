@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bridge.client.backoff import ExponentialBackoff
 from bridge.client.config import GroupMemberConfig
-from bridge.client.heartbeat import Heartbeat
+from bridge.client.heartbeat_timers import Heartbeat
 
 SESSION_MS, BEAT_MS, POLL_MS, PAUSE_MS = 300, 100, 900, 10
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.client import events as ev
-from tests.coordinator.client_world import World
-from tests.fix_seeds import Seeds
+from tests.coordinator.client_simulation import World
+from tests.simulation_seeds import Seeds
 
 FAULTS = ("start", "kill", "close", "reset", "lose", "sleep", "turn away", "rejoin", "grow", "move", "nothing")
 

@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
-from bridge.client import membership as membership_module
+from bridge.client import coordinator_membership as membership_module
 from bridge.client.assignors import CooperativeStickyAssignor
-from bridge.client.connector import group_config_of
+from bridge.client.coordinator_connector import group_config_of
 from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
 from bridge.client.events import Offset
-from bridge.client.taken_settings import OTHER_MEANING, SAME_MEANING
+from bridge.client.supported_settings import OTHER_MEANING, SAME_MEANING
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.fix_world import run_in_thread
+from tests.broker.raw_client import RawClient
 from tests.generate_docs import kafkas_keys
+from tests.in_memory_fixtures import run_in_thread
 from zkconsumer import ConsumerConfig, Hooks, KafkaStream, TopicPartition, Whitelist
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
+from zkconsumer.config_def import SettingStatus
 from zkconsumer.errors import (
     AuthenticationException,
     BrokerUnreachable,
@@ -34,10 +35,9 @@ from zkconsumer.errors import (
     TopicAuthorizationException,
 )
 from zkconsumer.kafka import topic_finder
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.error_codes import error_code
-from zkconsumer.kafka.metadata import fetch_topics
-from zkconsumer.settings import SettingStatus
+from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.schemas import LEAVE_GROUP

@@ -12,7 +12,7 @@ from bridge import CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.generation import MemberState
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
+from tests.broker.raw_client import RawClient
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.sandbox import waiting

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from bridge.client.commands import Send
+from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
 from bridge.client.events import Responded
-from bridge.client.runtime import CoordinatorEventLoop, NetworkAnswer
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 

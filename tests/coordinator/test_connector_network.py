@@ -15,12 +15,12 @@ from bridge.client.events import CoordinatorNode, Disconnected, Failure, Request
 from bridge.client.network import Network
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.kafka.any_broker import BootstrapClient
-from zkconsumer.kafka.connection import BrokerConnectionError, ConnectionFailureReason, PendingRequest
+from zkconsumer.kafka.bootstrap_client import BootstrapClient
+from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason, PendingRequest
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress
-from zkconsumer.wire.frames import encode_request
+from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import API_VERSIONS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP
 from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsResponse
 from zkconsumer.wire.schemas.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.client.assignments import perform_assignment
-from bridge.client.assignor import RebalanceProtocol, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.client.events import MetadataUpdated
-from bridge.client.outbox import PendingCommands
+from bridge.client.partition_assignor import RebalanceProtocol, Subscription
+from bridge.client.pending_commands import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
-from zkconsumer.kafka.metadata import fetch_topics
-from zkconsumer.kafka.versions import SupportedVersions, VersionRange
+from zkconsumer.kafka.metadata_client import fetch_topics
+from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment
 from zkconsumer.wire.schemas import METADATA

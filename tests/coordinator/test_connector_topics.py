@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConnector
-from bridge.client import topics as group_topics
-from bridge.client.assignor import Assignment
+from bridge.client import group_topics as group_topics
 from bridge.client.assignors import RangeAssignor
 from bridge.client.errors import AssignorFailed
-from bridge.coordinator.calls import AclOperation
+from bridge.client.partition_assignor import Assignment
+from bridge.coordinator.api_request import AclOperation
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
+from tests.broker.raw_client import RawClient
 from tests.coordinator.test_connector_embedded import QUICK, config_of, read_until, wait_until
 from zkconsumer import TopicPartition, Whitelist
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.reminders import LogRateLimiter
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, ZkConsumerError
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION
-from zkconsumer.kafka.metadata import fetch_topics
+from zkconsumer.kafka.metadata_client import fetch_topics
+from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 from zkconsumer.wire.schemas import JOIN_GROUP
 from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
@@ -185,7 +185,7 @@ def test_a_wrong_name_of_another_member_is_left_out_by_the_leader(
 def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     broker: EmbeddedBroker, make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bridge.client.membership.TOPIC_CHECK_INTERVAL_MS", 20)
+    monkeypatch.setattr("bridge.client.coordinator_membership.TOPIC_CHECK_INTERVAL_MS", 20)
     monkeypatch.setattr(group_topics, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=20))
     monkeypatch.setattr(topic_finder, "MISSING_POLL_MS", 50)
     connector = make()

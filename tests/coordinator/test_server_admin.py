@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from tests.coordinator.server_table import RANGE, REBALANCE_MS, SESSION_MS, Table
+from tests.coordinator.server_harness import RANGE, REBALANCE_MS, SESSION_MS, Table
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 

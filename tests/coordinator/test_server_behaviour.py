@@ -9,7 +9,7 @@ import pytest
 
 from bridge.coordinator.behaviour import COLUMNS, ROWS, Behaviour, behaviour_of
 from bridge.coordinator.records import StoredGroupKey, StoredOffsetKey, read_key
-from tests.coordinator.server_table import CONFIG, DELAY_MS, REBALANCE_MS, Member, Table
+from tests.coordinator.server_harness import CONFIG, DELAY_MS, REBALANCE_MS, Member, Table
 from zkconsumer.errors import UsageError
 from zkconsumer.wire.group_records import value_version
 

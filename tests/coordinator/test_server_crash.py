@@ -8,7 +8,7 @@ import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.commands import Append
-from tests.coordinator.server_table import DELAY_MS, RANGE, REBALANCE_MS, Member, Table
+from tests.coordinator.server_harness import DELAY_MS, RANGE, REBALANCE_MS, Member, Table
 
 Promise = Callable[[Table], None]
 LONG_MS = 60_000

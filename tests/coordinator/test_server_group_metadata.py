@@ -15,7 +15,7 @@ from bridge.coordinator.group_metadata import (
     GroupState,
 )
 from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
-from bridge.coordinator.offset_commits import PendingOffsetCommits
+from bridge.coordinator.pending_offset_commits import PendingOffsetCommits
 from zkconsumer.errors import InternalError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription

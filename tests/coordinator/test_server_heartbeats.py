@@ -8,7 +8,7 @@ import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.events import GroupTimerFired
-from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, SESSION_MS, Member, Table
+from tests.coordinator.server_harness import DELAY_MS, REBALANCE_MS, SESSION_MS, Member, Table
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
-from bridge.coordinator.joining import MEMBER_ID_EXTRA_CHARS, NAME_BYTES_MAX
-from tests.coordinator.server_table import CONFIG, DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Member, Table
+from bridge.coordinator.join_requests import MEMBER_ID_EXTRA_CHARS, NAME_BYTES_MAX
+from tests.coordinator.server_harness import CONFIG, DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Member, Table
 from zkconsumer.wire.schemas.leave_group import LeavingMember
 
 ROUNDROBIN = (("roundrobin", b"r"),)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
+from bridge.coordinator.coordinator_lifecycle import EXPIRY_KEY
 from bridge.coordinator.events import (
     AppendCompleted,
     CoordinatorRecord,
@@ -19,7 +20,6 @@ from bridge.coordinator.events import (
     TopicsDeleted,
 )
 from bridge.coordinator.group_coordinator import GroupCoordinator
-from bridge.coordinator.leading import EXPIRY_KEY
 from bridge.coordinator.records import (
     StoredGroup,
     StoredGroupKey,
@@ -34,7 +34,7 @@ from bridge.coordinator.records import (
     read_key,
     read_offset_value,
 )
-from tests.coordinator.server_table import CONFIG, REBALANCE_MS, SESSION_MS, START_MS, Member, Table
+from tests.coordinator.server_harness import CONFIG, REBALANCE_MS, SESSION_MS, START_MS, Member, Table
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 from zkconsumer.wire.group_records import value_version

@@ -9,7 +9,7 @@ import pytest
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.events import CoordinatorRecord
 from bridge.coordinator.records import StoredOffsetValue, offset_record
-from tests.coordinator.server_table import Member, Table, commit_errors
+from tests.coordinator.server_harness import Member, Table, commit_errors
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 

@@ -6,9 +6,9 @@ import pytest
 
 from bridge.coordinator.group_metadata import STABLE
 from tests.coordinator.server_invariants import require
-from tests.coordinator.server_member import PARTITIONS, SESSION_MS, Process
-from tests.coordinator.server_world import World
-from tests.fix_seeds import Seeds
+from tests.coordinator.server_simulation import World
+from tests.coordinator.simulated_member import PARTITIONS, SESSION_MS, Process
+from tests.simulation_seeds import Seeds
 
 FAULTS_MS = 30_000
 CALM_MS = 60_000

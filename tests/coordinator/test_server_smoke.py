@@ -1,6 +1,6 @@
 """The whole way of a group, once."""
 
-from tests.coordinator.server_table import Table
+from tests.coordinator.server_harness import Table
 
 
 def test_a_group_joins_syncs_commits_leaves_and_is_deleted() -> None:

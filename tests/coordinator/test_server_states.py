@@ -9,7 +9,7 @@ import pytest
 
 from bridge.coordinator.behaviour import behaviour_of
 from bridge.coordinator.events import GroupTimerFired
-from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, Member, Table
+from tests.coordinator.server_harness import DELAY_MS, REBALANCE_MS, Member, Table
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 LONG_MS = 600_000

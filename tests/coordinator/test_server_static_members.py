@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.server_table import DELAY_MS, REBALANCE_MS, SESSION_MS, Member, Table
+from tests.coordinator.server_harness import DELAY_MS, REBALANCE_MS, SESSION_MS, Member, Table
 
 BOTH = (("range", b"1"), ("roundrobin", b"2"))
 TURNED = (("roundrobin", b"2"), ("range", b"1"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.coordinator.server_table import REBALANCE_MS, SESSION_MS, Member, Table
+from tests.coordinator.server_harness import REBALANCE_MS, SESSION_MS, Member, Table
 
 LONG_MS = 5_000
 OTHER = (("range", b"other"),)

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import psutil
 
-from tests.hostile.frames import Frames
+from tests.hostile.fuzzed_frames import Frames
 from tests.interop.probe import CHECKS, Probe, Server
-from tests.interop.probe.target import PARTITIONS, SETTINGS, wait_coordinating
+from tests.interop.probe.probed_broker import PARTITIONS, SETTINGS, wait_coordinating
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox.waiting import HOST
-from zkconsumer.wire.frames import SIZE_BYTES, decode_request_header, decode_response
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request_header, decode_response
 from zkconsumer.wire.schemas import API_VERSIONS, APIS
 
 SEED = int(os.environ.get("ZKCONSUMER_FUZZ_SEED", "20160523"))

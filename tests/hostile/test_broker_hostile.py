@@ -22,14 +22,14 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from bridge.broker import accepting
-from bridge.broker.accepting import (
+from bridge.broker import acceptor
+from bridge.broker.acceptor import (
     SHORTAGE_LOG_INTERVAL_S,
     SHORTAGE_OVER_AFTER_S,
     DescriptorShortageLogger,
     connections_max,
 )
-from bridge.broker.log.produced import (
+from bridge.broker.log.log_validator import (
     EXPANDED_BYTES_MAX,
     EXPANDED_ITEMS_MAX,
     ProduceRejected,
@@ -38,12 +38,12 @@ from bridge.broker.log.produced import (
     validate_records,
 )
 from bridge.testing import EmbeddedBroker
-from tests.broker.fix_talk import RawClient
-from tests.fix_work import calls_of
+from tests.broker.raw_client import RawClient
+from tests.call_counter import calls_of
 from zkconsumer.types import BrokerAddress
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 from zkconsumer.wire.schemas import METADATA, PRODUCE
 from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataRequestTopic
 from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -275,7 +275,7 @@ def test_accept_that_fails_pauses_the_port_and_nothing_else(monkeypatch: pytest.
             raise OSError(fails.pop(0), "Too many open files")
         return accept(listener)
 
-    monkeypatch.setattr(accepting, "ACCEPT_RETRY_S", 0.05)
+    monkeypatch.setattr(acceptor, "ACCEPT_RETRY_S", 0.05)
     with EmbeddedBroker() as broker:
         broker.create_topic("t")
         monkeypatch.setattr(socket.socket, "accept", failing)
@@ -285,7 +285,7 @@ def test_accept_that_fails_pauses_the_port_and_nothing_else(monkeypatch: pytest.
 
 
 def test_a_shortage_is_reported_once_a_period_and_once_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "bridge.broker.accepting")
+    caplog.set_level(logging.INFO, "bridge.broker.acceptor")
     shortage = DescriptorShortageLogger()
     for second in range(int(2.5 * SHORTAGE_LOG_INTERVAL_S)):
         shortage.record_pause("Too many open files", 10, float(second))

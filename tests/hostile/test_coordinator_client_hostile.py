@@ -17,12 +17,12 @@ from bridge.client import events as ev
 from bridge.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor
 from bridge.client.config import GroupMemberConfig
 from bridge.client.consumer_coordinator import ConsumerCoordinator
-from tests.hostile.frames import Frames
+from tests.hostile.fuzzed_frames import Frames
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol
-from zkconsumer.wire.frames import encode_request
+from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import APIS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, SYNC_GROUP, Api
 from zkconsumer.wire.schemas.find_coordinator import Coordinator, FindCoordinatorResponse
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

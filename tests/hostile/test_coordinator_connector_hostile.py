@@ -20,7 +20,7 @@ from zkconsumer import ConsumerConfig
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import ConsumerTimeoutException, InternalError, ZkConsumerError
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.transport import SocketTransport
 
 SEED = int(os.environ.get("ZKCONSUMER_FUZZ_SEED", "20160523"))

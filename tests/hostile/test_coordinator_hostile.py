@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.attackers import ATTACKERS, SEED, Target, attack, broker_process, exactly
-from tests.hostile.frames import Frames
-from zkconsumer.wire.frames import SIZE_BYTES, decode_request_header, decode_response, encode_request
+from tests.hostile.fuzzed_frames import Frames
 from zkconsumer.wire.primitives import MalformedMessage
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request_header, decode_response, encode_request
 from zkconsumer.wire.schemas import API_VERSIONS, APIS
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.migration import plan_file
-from bridge.migration.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes
-from tests.migration.seen_groups import rich_plan
+from bridge.migration.plan import plan_file
+from bridge.migration.plan.plan_file import InvalidPlanFileError, plan_from_bytes, plan_to_bytes
+from tests.migration.group_snapshots import rich_plan
 
 GOOD = plan_to_bytes(rich_plan())
 HEAD, *ROWS = (json.loads(line) for line in GOOD.splitlines())

@@ -14,9 +14,9 @@ import google_crc32c
 import pytest
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import compress, decompress
 from zkconsumer.wire.entries import OFFSET_MAX
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 from zkconsumer.wire.records import Record, iter_records, scan_record_set
 from zkconsumer.wire.records_v2 import HEADERS_MAX
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_security import PASSWORD, TLS, USER
+from tests.broker_security_cases import PASSWORD, TLS, USER
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError, SaslAuthenticationException, ZkConsumerError
-from zkconsumer.kafka.login import CHALLENGES_MAX
-from zkconsumer.kafka.sasl import BROKER_MESSAGE_CHARS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.sasl_mechanisms import BROKER_MESSAGE_CHARS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
+from zkconsumer.kafka.sasl_transport import CHALLENGES_MAX
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.kafka.transport import fill_by_receiving
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_security import FakeSecurity
-from zkconsumer.wire.frames import encode_response
+from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import SASL_AUTHENTICATE
 from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse
 

@@ -11,13 +11,13 @@ import pytest
 
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
-from bridge.spark.arrow import SCHEMA
-from tests.fix_decoder import batches_of, decoder, target  # noqa: F401
+from bridge.spark.decode.arrow_schema import SCHEMA
+from tests.spark_decoder_fixtures import batches_of, decoder, target  # noqa: F401
 
 HEADERS_TOO = target(SCHEMA)
 SMALL_RECORDS, HEADERS, RECORDS_WITH_HEADERS = 200_000, 20_000, 30

@@ -12,14 +12,22 @@ from typing import Any
 
 import pytest
 
-from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, filled
+from tests.wire_message_samples import EVERY_VERSION, EVERY_VERSION_IDS, filled
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
-from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol, group_records
-from zkconsumer.wire.frames import (
+from zkconsumer.wire.field_types import ArrayFieldType
+from zkconsumer.wire.primitives import (
+    ITEMS_MAX,
+    OBJECT_BYTES_FREE,
+    OBJECT_BYTES_PER_BYTE,
+    MalformedMessage,
+    MessageReader,
+)
+from zkconsumer.wire.request_frames import (
     SIZE_BYTES,
     correlation_id_of,
     decode_request,
@@ -29,18 +37,10 @@ from zkconsumer.wire.frames import (
     encode_response,
     frame_size,
 )
-from zkconsumer.wire.kinds import ArrayFieldType
-from zkconsumer.wire.primitives import (
-    ITEMS_MAX,
-    OBJECT_BYTES_FREE,
-    OBJECT_BYTES_PER_BYTE,
-    MalformedMessage,
-    MessageReader,
-)
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
+from zkconsumer.wire.schemas.message_schema import NestedMessageFieldType, fields
 from zkconsumer.wire.schemas.metadata import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
-from zkconsumer.wire.schemas.table import NestedMessageFieldType, fields
 
 TIMEOUT_MS = 5_000
 SHORT_MS = 100

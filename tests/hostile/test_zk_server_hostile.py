@@ -16,7 +16,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ForkedError, UnavailableError, ZkTimeoutException
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.zk import kazoo_connection
-from zkconsumer.zk.frames import FrameBuffer
+from zkconsumer.zk.frame_buffer import FrameBuffer
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.pipeline import WINDOW_PACKETS
 from zkconsumer.zk.requests import (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.zk.znodes import (
+from zkconsumer.zk.znode_formats import (
     Registration,
     parse_broker,
     parse_control,

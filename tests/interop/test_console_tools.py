@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from bridge.testing.embedded_broker import EmbeddedBroker
-from tests.fix_sandbox import require_releases
 from tests.interop.probe.member import Member, subscription_to
-from tests.interop.probe.target import Probe, Server, wait_coordinating
+from tests.interop.probe.probed_broker import Probe, Server, wait_coordinating
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.tools import ToolResult
 from zkconsumer.types import TopicPartition

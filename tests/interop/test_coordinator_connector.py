@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_modern import ModernClusters
-from tests.fix_sandbox import require_releases
-from tests.interop.test_modern_groups import settings_of
+from tests.coordinator_group_fixtures import ModernClusters
+from tests.interop.test_coordinator_group_clients import settings_of
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.lab import CoordinatorGroupLab
-from zkconsumer.testing.sandbox.modern_member import JAVA, OURS
+from zkconsumer.testing.sandbox.coordinator_member import JAVA, OURS
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
 

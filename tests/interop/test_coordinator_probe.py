@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fix_modern import ProbedServers, ServerKind
+from tests.coordinator_group_fixtures import ProbedServers, ServerKind
 from tests.interop.probe import CHECKS, Check, Probe, Server, checks_of
 
 RELEASES = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.9.1", "4.1.1")

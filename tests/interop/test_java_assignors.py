@@ -6,8 +6,8 @@ import datetime
 
 import pytest
 
-from tests.assignor_groups import answers, groups, is_followed, shares_of
-from tests.fix_sandbox import require_releases
+from tests.java_assignment_cases import answers, groups, is_followed, shares_of
+from tests.sandbox_fixtures import require_releases
 
 GROUPS = 3_000
 

@@ -12,7 +12,7 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.testing.sandbox.modern_member import OURS, CoordinatorMember
+from zkconsumer.testing.sandbox.coordinator_member import OURS, CoordinatorMember
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

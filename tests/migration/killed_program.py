@@ -19,12 +19,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridge.migration.performers import ApplyExecutor
-from bridge.migration.step import MigrationStep
-from tests.migration.fix_cuts import is_write
-from tests.migration.fix_move import KAFKA_WRITES
+from bridge.migration.steps.step import MigrationStep
+from bridge.migration.steps.step_executors import ApplyExecutor
+from tests.migration.migration_write_faults import KAFKA_WRITES
+from tests.migration.step_write_faults import is_write
 from zkconsumer.cli.main import main
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.wire.schemas import Api
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import Request, Result

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.migration.member.acknowledgement import (
+from bridge.migration.dual.machine.acknowledgement import (
     BYTES_MAX,
     INT64_MAX,
     Acknowledgement,
@@ -15,7 +15,7 @@ from bridge.migration.member.acknowledgement import (
     parse_acknowledgement,
 )
 from zkconsumer.errors import InvalidNameError, MalformedZnode
-from zkconsumer.zk.znodes import ControlRecord
+from zkconsumer.zk.znode_formats import ControlRecord
 
 SAID = Acknowledgement("m1", 3, "locked", 7, 2)
 DATA = b'{"id":"m1","epoch":3,"phase":"locked","generation":7,"behind":2}'

@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.control import acl_piece_name
-from bridge.migration.control_steps import AcquireLock
+from bridge.migration.control.control_layout import acl_piece_name
+from bridge.migration.control.control_pieces import pack
+from bridge.migration.control.control_steps import AcquireLock
+from bridge.migration.control.phases import Phase
 from bridge.migration.errors import PartiallyDoneError, VerificationError
-from bridge.migration.fences import late_lists
-from bridge.migration.fences.acls import RestoreAcls, SetFenceAcls
-from bridge.migration.fences.late_lists import read_late_acls, store_late_acls
-from bridge.migration.fences.lifting import RemoveOwnerFences
-from bridge.migration.fences.lists import READ_AND_DELETE, READ_ONLY, AccessList, is_fence
-from bridge.migration.fences.rights import CheckAclPermissions, CheckPermissions, paths_without_admin
-from bridge.migration.login import GENERATED_USER, fence_security, open_fence_session
-from bridge.migration.look_rights import unwritable
-from bridge.migration.needed_rights import GroupZnodes
-from bridge.migration.phases import Phase
-from bridge.migration.pieces import pack
-from bridge.migration.step import StepDone, StepPending, StepWaiting
-from tests.migration.fix_cuts import ADDRESS, GROUP, WHO, Cut, Group, Killed, at_every_cut, carry_out
-from tests.migration.fix_fences import (
+from bridge.migration.fences import late_acls
+from bridge.migration.fences.fence_acl_steps import RestoreAcls, SetFenceAcls
+from bridge.migration.fences.fence_acls import READ_AND_DELETE, READ_ONLY, AccessList, is_fence
+from bridge.migration.fences.fence_login import GENERATED_USER, fence_security, open_fence_session
+from bridge.migration.fences.fence_permissions import CheckAclPermissions, CheckPermissions, paths_without_admin
+from bridge.migration.fences.fence_removal import RemoveOwnerFences
+from bridge.migration.fences.late_acls import read_late_acls, store_late_acls
+from bridge.migration.inspect.acl_inspection import unwritable
+from bridge.migration.inspect.required_permissions import GroupZnodes
+from bridge.migration.steps.step import StepDone, StepPending, StepWaiting
+from tests.migration.fence_fixtures import (
     FENCING,
     TOPICS,
     UNDOING,
@@ -37,7 +36,8 @@ from tests.migration.fix_fences import (
     stood,
     to,
 )
-from zkconsumer.admin.session import AdminDependencies, tools_config
+from tests.migration.step_write_faults import ADDRESS, GROUP, WHO, Cut, Group, Killed, at_every_cut, carry_out
+from zkconsumer.admin.admin_session import AdminDependencies, tools_config
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InvalidConfigException, PreconditionFailed, UsageError, ZkTimeoutException
 from zkconsumer.testing.fake_zk_store import FakeZkStore
@@ -60,8 +60,8 @@ from zkconsumer.zk.requests import (
     SetAcl,
     SetData,
 )
-from zkconsumer.zk.security import DigestLogin, SaslDigestMd5Login, ZkSecurity
 from zkconsumer.zk.store import ZkStore, submit_and_wait
+from zkconsumer.zk.zk_security import DigestLogin, SaslDigestMd5Login, ZkSecurity
 
 IDS = paths.ids(GROUP)
 OFFSET_0 = paths.offset(GROUP, TopicPartition("clicks", 0))
@@ -532,13 +532,13 @@ def test_a_node_with_a_login_that_came_after_the_plan_stops_a_run_without_one(tm
 @pytest.mark.parametrize("acl", [(), OPEN_ACL, (Acl(31, "x509", 'CN="a"'), Acl(1, "sasl", "kafka/é@REALM"), READABLE)])
 def test_lists_come_back_from_their_pieces(path: str, acl: tuple[Acl, ...]) -> None:
     lists = {path: acl, "/other": (READABLE,)}
-    [piece] = late_lists._pieces(lists)
-    assert late_lists._parse(piece) == lists
-    assert list(late_lists._pieces({})) == []
+    [piece] = late_acls._pieces(lists)
+    assert late_acls._parse(piece) == lists
+    assert list(late_acls._pieces({})) == []
 
 
 def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_lists, "LISTS_MAX", 3)
+    monkeypatch.setattr(late_acls, "LISTS_MAX", 3)
     group = moved(*FENCING)
     many = {f"/n{number}": (READABLE,) for number in range(10)}
     with group.process() as authority:
@@ -550,7 +550,7 @@ def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeyp
 
 @pytest.mark.parametrize("data", [
     b"", b"x", pack(b"[]")[0], pack(b"{}")[0], pack(b'{"schema":"zkconsumer.migration.acls/2","lists":{}}')[0],
-    pack(json.dumps({"schema": late_lists.SCHEMA, "lists": {"/a": [["1", "a", "b"]]}}).encode())[0],
+    pack(json.dumps({"schema": late_acls.SCHEMA, "lists": {"/a": [["1", "a", "b"]]}}).encode())[0],
 ])  # fmt: skip
 def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
     group = fenced()

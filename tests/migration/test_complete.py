@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.authority import ControlZnode
-from bridge.migration.complete import complete_steps
-from bridge.migration.decisions import Decisions, ExistingOffsetPolicy
+from bridge.migration.control.control_znode import ControlZnode
+from bridge.migration.control.phases import Phase
 from bridge.migration.errors import StalePlanError
-from bridge.migration.fences.late_lists import read_late_acls
-from bridge.migration.phases import Phase
-from bridge.migration.plan import MigrationPlan
-from bridge.migration.preflight import next_command
-from tests.migration.fix_access import MALLORY, OPERATOR, PROTECTED, lists_below, log_in, protected_ground
-from tests.migration.fix_cuts import How, Killed
-from tests.migration.fix_kill import GROUP, KillScenario
-from tests.migration.fix_move import DECISIONS, EXPECTED, Cuts, Lab, lab
-from tests.migration.fix_shell import Shell, shell
+from bridge.migration.fences.late_acls import read_late_acls
+from bridge.migration.plan.decisions import Decisions, ExistingOffsetPolicy
+from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.plan_checks import next_command
+from bridge.migration.steps.complete import complete_steps
+from tests.migration.acl_fixtures import MALLORY, OPERATOR, PROTECTED, lists_below, log_in, protected_ground
+from tests.migration.kill_cases import GROUP, KillScenario
+from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Cuts, Lab, lab
+from tests.migration.operator_shell import Shell, shell
+from tests.migration.step_write_faults import How, Killed
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition

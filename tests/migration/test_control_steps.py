@@ -9,18 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.migration import control as ctl
-from bridge.migration import pieces as pieces_module
-from bridge.migration.authority import ControlZnode, format_lock
-from bridge.migration.control_steps import LOCK_WAIT_MS, AcquireLock, AdvancePhase, CreateControlZnode, request_abort
-from bridge.migration.errors import (
-    EXIT_PARTIAL,
-    MigrationLockLostError,
-    PartiallyDoneError,
-    VerificationError,
-    WaitTimeoutError,
+from bridge.migration.control import control_layout as ctl
+from bridge.migration.control import control_pieces as pieces_module
+from bridge.migration.control.control_pieces import (
+    DamagedPiecesError,
+    StorePlan,
+    pack,
+    read_plan_text,
+    store_child,
+    unpack,
 )
-from bridge.migration.journal import (
+from bridge.migration.control.control_steps import (
+    LOCK_WAIT_MS,
+    AcquireLock,
+    AdvancePhase,
+    CreateControlZnode,
+    request_abort,
+)
+from bridge.migration.control.control_znode import ControlZnode, format_lock
+from bridge.migration.control.journal import (
     ENTRIES_MAX,
     Journal,
     JournalContents,
@@ -29,16 +36,32 @@ from bridge.migration.journal import (
     parse_journal,
     read_journal,
 )
-from bridge.migration.phases import Phase
-from bridge.migration.pieces import DamagedPiecesError, StorePlan, pack, read_plan_text, store_child, unpack
-from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepWaiting
-from tests.migration.fix_cuts import GROUP, MIGRATION, WHO, Cut, CutStore, Group, Killed, at_every_cut, carry_out
+from bridge.migration.control.phases import Phase
+from bridge.migration.errors import (
+    EXIT_PARTIAL,
+    MigrationLockLostError,
+    PartiallyDoneError,
+    VerificationError,
+    WaitTimeoutError,
+)
+from bridge.migration.steps.step import MigrationStep, StepDone, StepPending, StepRefused, StepWaiting
+from tests.migration.step_write_faults import (
+    GROUP,
+    MIGRATION,
+    WHO,
+    Cut,
+    CutStore,
+    Group,
+    Killed,
+    at_every_cut,
+    carry_out,
+)
 from zkconsumer.errors import InternalError, PreconditionFailed, ZkConsumerError, ZkReadNotAuthorized
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete, Exists, MultiOk, NoAuth, SetData
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import ControlRecord, format_control, parse_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control, parse_control
 
 CONTROL = paths.control(GROUP)
 PLAN = b'{"schema":"zkconsumer.migration.plan/1"}'

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.migration.authority import ControlZnode
-from bridge.migration.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
-from bridge.migration.fences.acls import RestoreAcls
-from bridge.migration.fences.lifting import RemoveOwnerFences
-from bridge.migration.fences.nudge import TriggerRebalance
-from bridge.migration.fences.rights import CheckAclPermissions
-from bridge.migration.fences.standing import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
-from bridge.migration.phases import Phase
-from bridge.migration.pieces import StorePlan
-from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner, StepWaiting
-from tests.migration.fix_cuts import GROUP, WHO, Group
-from tests.migration.fix_fences import FENCING, PLANNED, TOPICS, UNDOING, fence_all, lists_of, moved, stood
+from bridge.migration.control.control_pieces import StorePlan
+from bridge.migration.control.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
+from bridge.migration.control.control_znode import ControlZnode
+from bridge.migration.control.phases import Phase
+from bridge.migration.fences.fence_acl_steps import RestoreAcls
+from bridge.migration.fences.fence_checks import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
+from bridge.migration.fences.fence_permissions import CheckAclPermissions
+from bridge.migration.fences.fence_removal import RemoveOwnerFences
+from bridge.migration.fences.rebalance_trigger import TriggerRebalance
+from bridge.migration.steps.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner, StepWaiting
+from tests.migration.fence_fixtures import FENCING, PLANNED, TOPICS, UNDOING, fence_all, lists_of, moved, stood
+from tests.migration.step_write_faults import GROUP, WHO, Group
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

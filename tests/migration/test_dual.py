@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.archive import read_archive
-from bridge.migration.complete import complete_steps
-from bridge.migration.control_steps import request_abort
-from bridge.migration.decisions import Decisions, OffsetConvention, OffsetFallback
-from bridge.migration.dual.comparing import CompareStores
-from bridge.migration.dual.steps import DualOptions, dual_steps
+from bridge.migration.control.control_steps import request_abort
+from bridge.migration.control.phases import Phase
+from bridge.migration.dual.dual_strategy import DualOptions, dual_steps
+from bridge.migration.dual.non_acknowledging_members import non_acknowledging_name
+from bridge.migration.dual.store_comparison import CompareStores
 from bridge.migration.errors import (
     HookVetoError,
     PartiallyDoneError,
@@ -21,25 +20,26 @@ from bridge.migration.errors import (
     VerificationError,
     WaitTimeoutError,
 )
-from bridge.migration.fences.mark import parse_fence_record
-from bridge.migration.guests import non_acknowledging_name
-from bridge.migration.performers import DryRunExecutor
-from bridge.migration.phases import Phase
-from bridge.migration.plan import MigrationPlan
-from bridge.migration.plan_file import plan_to_bytes
-from bridge.migration.plan_json import digest_of_plan
-from bridge.migration.provenance import parse_provenance
-from bridge.migration.rollback import RollbackOptions, rollback_steps
-from bridge.migration.status import MigrationStatus, read_migration_status
-from bridge.migration.step import StepRunner
-from tests.broker.fix_talk import RawClient
-from tests.migration.fix_crowd import LOG_END, PARTITIONS, DualLab, DualMembers, dual, lab
-from tests.migration.fix_move import Cuts
-from tests.migration.fix_order import judge_order
+from bridge.migration.fences.fence_record import parse_fence_record
+from bridge.migration.inspect.migration_status import MigrationStatus, read_migration_status
+from bridge.migration.offsets.provenance import parse_provenance
+from bridge.migration.plan.decisions import Decisions, OffsetConvention, OffsetFallback
+from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.plan_file import plan_to_bytes
+from bridge.migration.plan.plan_json import digest_of_plan
+from bridge.migration.steps.complete import complete_steps
+from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
+from bridge.migration.steps.step import StepRunner
+from bridge.migration.steps.step_executors import DryRunExecutor
+from bridge.migration.steps.znode_archive import read_archive
+from tests.broker.raw_client import RawClient
+from tests.migration.dual_members import LOG_END, PARTITIONS, DualLab, DualMembers, dual, lab
+from tests.migration.dual_order_checker import judge_order
+from tests.migration.migration_write_faults import Cuts
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.member_registration import Registration, format_registration
 from zkconsumer.zk.requests import Create, Delete
 from zkconsumer.zk.store import submit_and_wait
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.migration.fix_crowd import PARTITIONS, DualLab, DualMembers, dual, lab
-from tests.migration.test_migrate_moves import migrate, next_of
+from tests.migration.dual_members import PARTITIONS, DualLab, DualMembers, dual, lab
+from tests.migration.test_migrate_apply import migrate, next_of
 from zkconsumer.zk import paths
 
 __all__ = ["dual", "lab", "migrate"]

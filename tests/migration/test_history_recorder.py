@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.migration.fences.mark import FenceRecord, format_fence_record
+from bridge.migration.fences.fence_record import FenceRecord, format_fence_record
 from bridge.testing import HistoryRecorder
-from tests.broker.fix_talk import RawClient
-from tests.migration.fix_seat import GROUP, PlaceholderFixture
+from tests.broker.raw_client import RawClient
+from tests.migration.placeholder_fixtures import GROUP, PlaceholderFixture
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.testing.checker import (
     ControlWritten,
@@ -26,7 +26,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import CheckOp, Create, CreateOp, Delete, Multi, SetData, SetOp
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 T0 = TopicPartition("t", 0)
 

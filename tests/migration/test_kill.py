@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bridge.migration.decisions import Decisions
 from bridge.migration.errors import VerificationError
-from bridge.migration.seat_rules import PLACEHOLDER_SESSION_TIMEOUTS_MS
-from tests.migration.fix_cuts import WAYS, How, Killed
-from tests.migration.fix_dual_kill import WAYS_OF_DUAL
-from tests.migration.fix_kill import GROUP, PLAIN, T0, WAYS_OF, Apply, KillCase, KillScenario, Life
-from tests.migration.fix_move import DECISIONS
+from bridge.migration.placeholder.placeholder_rules import PLACEHOLDER_SESSION_TIMEOUTS_MS
+from bridge.migration.plan.decisions import Decisions
+from tests.migration.dual_kill_cases import WAYS_OF_DUAL
+from tests.migration.kill_cases import GROUP, PLAIN, T0, WAYS_OF, Apply, KillCase, KillScenario, Life
+from tests.migration.migration_write_faults import DECISIONS
+from tests.migration.step_write_faults import WAYS, How, Killed
 from zkconsumer.cli.check import check
 from zkconsumer.testing import checker as h
 

@@ -7,13 +7,17 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignments import validate_cooperative_assignment
-from bridge.client.assignor import Assignment, Subscription
 from bridge.client.assignors import RangeAssignor
 from bridge.client.commands import Callback
 from bridge.client.events import Offset
-from bridge.migration.connector.keeping import DowngradingConsumerCoordinator
-from bridge.migration.connector.private import MigrationAssignor, consumer_id_of_user_data, migration_protocol_name
-from tests.coordinator.client_member import Member, T
+from bridge.client.partition_assignor import Assignment, Subscription
+from bridge.migration.dual.connector.migration_assignor import (
+    MigrationAssignor,
+    consumer_id_of_user_data,
+    migration_protocol_name,
+)
+from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
+from tests.coordinator.client_harness import Member, T
 from zkconsumer.errors import InvalidNameError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription

@@ -12,19 +12,19 @@ from click.testing import CliRunner, Result
 
 from bridge.commands.migrate import migrate
 from bridge.commands.migrate_apply import apply
-from bridge.migration.plan_file import read_plan_file
+from bridge.migration.plan.plan_file import read_plan_file
 from bridge.testing import EmbeddedBroker
-from tests.migration.seen_groups import tp
+from tests.migration.group_snapshots import tp
+from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.admin.describe import COLUMNS
-from zkconsumer.admin.session import AdminDependencies
-from zkconsumer.cli.hints import complete_commands
+from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.main import main
+from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
-from zkconsumer.testing.world import ADDRESS
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 PLANNED = [*COLUMNS, "TARGET-OFFSET", "REMARK"]
 

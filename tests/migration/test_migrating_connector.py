@@ -12,18 +12,17 @@ import pytest
 from bridge import CoordinatorConsumerConfig
 from bridge.client.commands import Send
 from bridge.client.errors import GroupAuthorizationException
-from bridge.migration.connector import readings
-from bridge.migration.connector.connector import MigratingConsumerConnector
-from bridge.migration.member.duty import CommitOrder
-from bridge.migration.provenance import parse_provenance
-from tests.broker.fix_talk import RawClient
+from bridge.migration.dual.connector import committed_offset_reader
+from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
+from bridge.migration.dual.machine.phase_rules import CommitOrder
+from bridge.migration.offsets.provenance import parse_provenance
+from tests.broker.raw_client import RawClient
 from tests.generate_docs import kafkas_keys
-from tests.migration.fix_dual import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
+from tests.migration.migrating_connectors import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
 from zkconsumer import ConsumerConfig, TopicPartition, Whitelist
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.commits import NOT_OWNER
-from zkconsumer.core.stores import CommitFailure
+from zkconsumer.config_def import SettingStatus
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidConfigException,
@@ -34,14 +33,15 @@ from zkconsumer.errors import (
     ZkTimeoutException,
 )
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
-from zkconsumer.settings import SettingStatus
+from zkconsumer.member.offset_committer import NOT_OWNER
+from zkconsumer.member.offset_stores import CommitFailure
+from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.testing.world import ADDRESS
 from zkconsumer.types import Hooks
 from zkconsumer.wire.schemas import LEAVE_GROUP, OFFSET_FETCH
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
-from zkconsumer.zk.security import NO_SECURITY
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.zk_security import NO_SECURITY
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 __all__ = ["dual"]
 
@@ -167,7 +167,7 @@ def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has
     monkeypatch.setattr(membership._mirror, "add", lambda _: None)
     member.commit_offsets()
     assert dual.in_zookeeper() != dict.fromkeys(ALL, 10)
-    monkeypatch.setattr(readings, "RESPONSE_TIMEOUT_MS", 100)
+    monkeypatch.setattr(committed_offset_reader, "RESPONSE_TIMEOUT_MS", 100)
     perform, lost = side._network.perform, list[object]()
 
     def lose(command: Send) -> None:

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.copied import CopiedOffsetsStatus
-from bridge.migration.decisions import Decisions
-from bridge.migration.phases import Phase
-from bridge.migration.plan_file import plan_from_bytes, plan_to_bytes
-from bridge.migration.retention import DEFAULT_RETENTION_MS
-from bridge.migration.status import MigrationStatus, read_migration_status
-from tests.migration.fix_kill import GROUP, LOG_END, PARTITIONS, T0, KillScenario
-from tests.migration.fix_move import DECISIONS, EXPECTED, Lab, lab
-from tests.migration.fix_shell import Shell, shell
-from tests.migration.seen_groups import plan
-from zkconsumer.kafka import versions
+from bridge.migration.control.phases import Phase
+from bridge.migration.inspect.copied_offsets import CopiedOffsetsStatus
+from bridge.migration.inspect.migration_status import MigrationStatus, read_migration_status
+from bridge.migration.plan.decisions import Decisions
+from bridge.migration.plan.offset_retention import DEFAULT_RETENTION_MS
+from bridge.migration.plan.plan_file import plan_from_bytes, plan_to_bytes
+from tests.migration.group_snapshots import plan
+from tests.migration.kill_cases import GROUP, LOG_END, PARTITIONS, T0, KillScenario
+from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
+from tests.migration.operator_shell import Shell, shell
+from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
-from zkconsumer.kafka.releases import RELEASES
-from zkconsumer.kafka.versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
-from zkconsumer.testing.world import ADDRESS
-from zkconsumer.wire.frames import encode_request
+from zkconsumer.kafka.release_features import RELEASES
+from zkconsumer.kafka.version_negotiation import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
+from zkconsumer.testing.fake_environment import ADDRESS
+from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_commit import (
     OffsetCommitPartition,
@@ -90,7 +90,7 @@ def test_a_broker_of_0_8_is_sent_the_version_that_it_knows() -> None:
 @pytest.fixture(autouse=True)
 def quick_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker of 0.9 is silent on the question what it speaks; this clock does not wait."""
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)
 
 
 def copied(folder: Path, release: str, decisions: Decisions = DECISIONS) -> KillScenario:

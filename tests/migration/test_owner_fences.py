@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.migration.authority import ControlZnode
-from bridge.migration.control_steps import AcquireLock
+from bridge.migration.control.control_steps import AcquireLock
+from bridge.migration.control.control_znode import ControlZnode
+from bridge.migration.control.phases import Phase
 from bridge.migration.errors import PartiallyDoneError, VerificationError
-from bridge.migration.fences.lifting import RemoveOwnerFences
-from bridge.migration.fences.mark import FenceRecord, format_fence_record, parse_fence_record
-from bridge.migration.fences.owner_nodes import read_group_partitions
-from bridge.migration.fences.owners import (
+from bridge.migration.fences.fence_checks import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
+from bridge.migration.fences.fence_record import FenceRecord, format_fence_record, parse_fence_record
+from bridge.migration.fences.fence_removal import RemoveOwnerFences
+from bridge.migration.fences.owner_fences import (
     CHUNK_PARTITIONS_MAX,
     CreateLateOwnerFences,
     CreateOwnerFences,
     owner_fence_steps,
 )
-from bridge.migration.fences.standing import CheckFences, WaitForMembersToLeave, WaitForOwnershipRelease
-from bridge.migration.phases import Phase
-from bridge.migration.step import StepDone, StepPending, StepRefused, StepWaiting
-from tests.migration.fix_cuts import GROUP, WHO, Group, at_every_cut, carry_out
-from tests.migration.fix_fences import FENCING, PLANNED, UNDOING, lists_of, moved, run_of, stood, to
+from bridge.migration.fences.owner_nodes import read_group_partitions
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepWaiting
+from tests.migration.fence_fixtures import FENCING, PLANNED, UNDOING, lists_of, moved, run_of, stood, to
+from tests.migration.step_write_faults import GROUP, WHO, Group, at_every_cut, carry_out
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
@@ -40,7 +40,7 @@ from zkconsumer.zk.requests import (
     SetOp,
 )
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import consumer_of
+from zkconsumer.zk.znode_formats import consumer_of
 
 CLICKS_0 = TopicPartition("clicks", 0)
 MARK = b"zkconsumer-migrate:1:m1:2"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.plan import MigrationPlan
-from tests.migration.fix_dual_kill import DualBackAfter, DualBackBefore, DualComplete, Forth
-from tests.migration.fix_kill import GROUP, Apply, BackAfter, BackBefore, Complete, KillCase, KillScenario, Life
-from tests.migration.fix_pause import (
+from bridge.migration.plan.migration_plan import MigrationPlan
+from tests.migration.dual_kill_cases import DualBackAfter, DualBackBefore, DualComplete, Forth
+from tests.migration.kill_cases import GROUP, Apply, BackAfter, BackBefore, Complete, KillCase, KillScenario, Life
+from tests.migration.pause_cases import (
     GONE,
     OPERATORS,
     Act,

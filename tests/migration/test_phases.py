@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.migration import control as ctl
-from bridge.migration.phases import ENDED, FORWARD, Phase, authority_of, has_reached, next_phases
-from bridge.migration.provenance import Provenance, format_provenance, parse_provenance
+from bridge.migration.control import control_layout as ctl
+from bridge.migration.control.phases import ENDED, FORWARD, Phase, authority_of, has_reached, next_phases
+from bridge.migration.offsets.provenance import Provenance, format_provenance, parse_provenance
 from zkconsumer.errors import InternalError, InvalidNameError
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import ControlRecord, format_control, parse_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control, parse_control
 
 STRATEGIES = list(FORWARD)
 

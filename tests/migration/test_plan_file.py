@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.plan_file import (
+from bridge.migration.plan.plan_file import (
     InvalidPlanFileError,
     PlanNotWrittenError,
     check_plan_file_target,
@@ -21,9 +21,9 @@ from bridge.migration.plan_file import (
     plan_to_bytes,
     read_plan_file,
 )
-from bridge.migration.plan_file import write_plan_file as write
-from bridge.migration.plan_json import digest_of_plan
-from tests.migration.seen_groups import at_end, partition, plan, rich_plan, tp
+from bridge.migration.plan.plan_file import write_plan_file as write
+from bridge.migration.plan.plan_json import digest_of_plan
+from tests.migration.group_snapshots import at_end, partition, plan, rich_plan, tp
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 

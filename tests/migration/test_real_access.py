@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.control import ABORT_CHILD, MEMBERS_CHILD, accepted_piece_name, acl_piece_name, plan_piece_name
-from bridge.migration.fences.lists import is_fence_acl_entry
-from bridge.migration.look_rights import unwritable
-from tests.fix_sandbox import Clusters
-from tests.migration.fix_access import ALICE, MALLORY, OPERATOR, WORLD_READS, all_of, hash_of, login_file
-from tests.migration.fix_real import RealGroup
-from zkconsumer.admin.session import AdminSession
+from bridge.migration.control.control_layout import (
+    ABORT_CHILD,
+    MEMBERS_CHILD,
+    accepted_piece_name,
+    acl_piece_name,
+    plan_piece_name,
+)
+from bridge.migration.fences.fence_acls import is_fence_acl_entry
+from bridge.migration.inspect.acl_inspection import unwritable
+from tests.migration.acl_fixtures import ALICE, MALLORY, OPERATOR, WORLD_READS, all_of, hash_of, login_file
+from tests.migration.real_group import RealGroup
+from tests.sandbox_fixtures import Clusters
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
@@ -33,8 +39,8 @@ from zkconsumer.zk.requests import (
     Stat,
     StoreError,
 )
-from zkconsumer.zk.security import ZkLogin, ZkSecurity
 from zkconsumer.zk.store import submit_and_wait
+from zkconsumer.zk.zk_security import ZkLogin, ZkSecurity
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(200)]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.fix_sandbox import Clusters, require_releases
-from tests.migration.fix_real import RealGroup
+from tests.migration.real_group import RealGroup
+from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.sandbox import wait_until
 
 pytestmark = [pytest.mark.real]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Clusters
 from tests.migration.test_real_dual import STAGE, Flips, group
+from tests.sandbox_fixtures import Clusters
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.testing.sandbox import wait_until
 

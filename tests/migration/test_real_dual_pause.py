@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Clusters, require_releases
-from tests.migration.fix_real import RealGroup
+from tests.migration.real_group import RealGroup
 from tests.migration.test_real_dual import QUICK, STAGE
 from tests.migration.test_real_pause import PAUSE_S, is_stopped
+from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(1800)]

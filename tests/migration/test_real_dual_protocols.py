@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.migration.fix_real import RealGroup
+from tests.migration.real_group import RealGroup
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import Sandbox, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(280)]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.fix_sandbox import Clusters
-from tests.migration.fix_real import PROGRAM, nodes_below
+from tests.migration.real_group import PROGRAM, nodes_below
+from tests.sandbox_fixtures import Clusters
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
-from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.zk import paths
 

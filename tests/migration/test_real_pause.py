@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.fix_sandbox import require_releases
 from tests.migration.test_real_kill import COMMITTED, DECISIONS, EXPECTED, STORED, KilledMoves, side_by_side
+from tests.sandbox_fixtures import require_releases
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
-from zkconsumer.admin.session import AdminSession
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(900)]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.migration.fix_real import RealGroup
+from tests.migration.real_group import RealGroup
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
-from zkconsumer.admin.stores import StoreWriteReport
+from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
 

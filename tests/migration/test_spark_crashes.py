@@ -13,10 +13,10 @@ from itertools import product
 
 import pytest
 
-from bridge.migration.phases import Phase
-from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, OutputRow
-from tests.migration.fix_move import EXPECTED, Lab, lab
-from tests.migration.fix_spark import Query, modern_member, move, move_back, old_member, query_of, records
+from bridge.migration.control.phases import Phase
+from bridge.testing.micro_batch_engine import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, OutputRow
+from tests.migration.migrating_spark_query import Query, modern_member, move, move_back, old_member, query_of, records
+from tests.migration.migration_write_faults import EXPECTED, Lab, lab
 
 __all__ = ["lab"]
 

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from bridge.migration.dual.roster import SPARK_QUERY_HINT
-from bridge.migration.status import read_migration_status
-from tests.migration.fix_dual import GROUP, Dual, dual
-from tests.migration.fix_spark import Query
-from tests.migration.fix_spark_dual import DualSparkGroup, company
-from tests.migration.test_dual_whole import stands, tool
+from bridge.migration.dual.participants import SPARK_QUERY_HINT
+from bridge.migration.inspect.migration_status import read_migration_status
+from tests.migration.dual_spark_query import DualSparkGroup, company
+from tests.migration.migrating_connectors import GROUP, Dual, dual
+from tests.migration.migrating_spark_query import Query
+from tests.migration.test_dual_end_to_end import stands, tool
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 
 __all__ = ["dual"]

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from bridge.migration.errors import PartiallyDoneError, WaitTimeoutError
-from bridge.migration.performers import ApplyExecutor
-from bridge.migration.step import MigrationStep, StepDone, StepPending, StepRefused, StepRunner, StepStatus, StepWaiting
+from bridge.migration.steps.step import (
+    MigrationStep,
+    StepDone,
+    StepPending,
+    StepRefused,
+    StepRunner,
+    StepStatus,
+    StepWaiting,
+)
+from bridge.migration.steps.step_executors import ApplyExecutor
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError, ZkReadNotAuthorized
 from zkconsumer.testing.manual_clock import ManualClock
 

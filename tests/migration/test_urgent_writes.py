@@ -7,7 +7,7 @@ import pytest
 from bridge.client.commands import CommitDone
 from bridge.client.errors import GroupAuthorizationException, RebalanceInProgressException
 from bridge.client.events import Offset
-from bridge.migration.connector.urgent_writes import UrgentWrites
+from bridge.migration.dual.connector.urgent_writes import UrgentWrites
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 

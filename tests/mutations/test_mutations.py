@@ -36,60 +36,60 @@ class Mutation:
 MUTATIONS = [
     Mutation(
         "an owner node of our session counts as ours at any data version",
-        "zkconsumer/zk/writes.py",
+        "zkconsumer/zk/conditional_writes.py",
         "if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:",
         "if owner.stat.ephemeral_owner != self._session_id:",
-        "tests/unit/test_writes.py::test_an_owner_node_of_our_session_that_was_set_again_is_not_ours",
+        "tests/unit/test_conditional_writes.py::test_an_owner_node_of_our_session_that_was_set_again_is_not_ours",
     ),
     Mutation(
         "a commit accepts any data version of the owner node",
-        "zkconsumer/zk/writes.py",
+        "zkconsumer/zk/conditional_writes.py",
         "return [CheckOp(owner, OUR_OWNER_VERSION), *ops]",
         "return [CheckOp(owner, -1), *ops]",
-        "tests/unit/test_writes.py::test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours",
+        "tests/unit/test_conditional_writes.py::test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours",
     ),
     Mutation(
         "a release deletes an owner node at any data version",
-        "zkconsumer/zk/writes.py",
+        "zkconsumer/zk/conditional_writes.py",
         "ops.append(DeleteOp(owner, OUR_OWNER_VERSION))",
         "ops.append(DeleteOp(owner, -1))",
-        "tests/unit/test_writes.py::test_a_release_looks_at_sessions_when_its_multi_fails",
+        "tests/unit/test_conditional_writes.py::test_a_release_looks_at_sessions_when_its_multi_fails",
     ),
     Mutation(
         "a phase is written over a control znode that changed",
-        "bridge/migration/authority.py",
+        "bridge/migration/control/control_znode.py",
         "SetData(path, format_control(control), held.version)",
         "SetData(path, format_control(control), -1)",
-        "tests/migration/test_move_steps.py::"
+        "tests/migration/test_authority_steps.py::"
         "test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_read",
     ),
     Mutation(
         "a write of a run is sent in any session",
-        "bridge/migration/authority.py",
+        "bridge/migration/control/control_znode.py",
         "answers = self.session.ask(requests, self._run_session_id)",
         "answers = self.session.ask(requests)",
-        "tests/migration/test_move_steps.py::test_a_write_of_a_run_whose_session_has_ended_is_never_made",
+        "tests/migration/test_authority_steps.py::test_a_write_of_a_run_whose_session_has_ended_is_never_made",
     ),
     Mutation(
         "a copy trusts what was read in an older generation",
-        "bridge/migration/mover.py",
+        "bridge/migration/offsets/offset_copy_steps.py",
         "looked is None or looked[:2] != (seat.sitting.generation, epoch)",
         "looked is None or looked[1] != epoch",
-        "tests/migration/test_mover.py::test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
+        "tests/migration/test_offset_copy_steps.py::test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
     ),
     Mutation(
         "offsets that Kafka refused are written to ZooKeeper by a member that migrates",
-        "bridge/migration/connector/commits.py",
+        "bridge/migration/dual/connector/migrating_commits.py",
         "for tp, at in ours.items() if tp not in refused and tp in call.locked}",
         "for tp, at in ours.items() if tp in call.locked}",
-        "tests/migration/test_commit_desk.py::test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
+        "tests/migration/test_migrating_commits.py::test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
     ),
     Mutation(
         "offsets of lost partitions are committed to Kafka",
-        "bridge/migration/connector/commits.py",
+        "bridge/migration/dual/connector/migrating_commits.py",
         "ours = {tp: at for tp, at in call.positions.items() if tp in call.ours}",
         "ours = dict(call.positions)",
-        "tests/migration/test_commit_desk.py::test_a_partition_that_was_lost_is_told_to_neither_store",
+        "tests/migration/test_migrating_commits.py::test_a_partition_that_was_lost_is_told_to_neither_store",
     ),
     Mutation(
         "the answer of a cancelled job is delivered",
@@ -115,10 +115,10 @@ MUTATIONS = [
     ),
     Mutation(
         "the iterating thread reads is_live before it writes in_hand",
-        "zkconsumer/base/handout_state.py",
+        "zkconsumer/base/delivery_state.py",
         "        self.in_hand = offset\n        if self.is_live:\n            return True\n",
         "        is_live = self.is_live\n        self.in_hand = offset\n        if is_live:\n            return True\n",
-        "tests/unit/test_handshake.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
+        "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
         "stop reads in_hand before it writes is_live",
@@ -127,7 +127,7 @@ MUTATIONS = [
         "        if self.in_hand == NOTHING_IN_HAND:\n",
         "        in_hand = self.in_hand\n        self.is_live = False\n        self.kept = self.queue.take_back(self)\n"
         "        if in_hand == NOTHING_IN_HAND:\n",
-        "tests/unit/test_handshake.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
+        "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
         "the compiled hand-out reads is_live before it writes in_hand",
@@ -136,7 +136,7 @@ MUTATIONS = [
         "    bool is_live = atomic_load(&self->is_live);\n",
         "    bool is_live = atomic_load(&self->is_live);\n    step(self->state);\n"
         "    atomic_store(&self->in_hand, offset);\n",
-        "tests/unit/test_handshake.py::"
+        "tests/unit/test_partition_stop_interleavings.py::"
         "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),
     Mutation(
@@ -144,7 +144,7 @@ MUTATIONS = [
         "zkconsumer/base/_delivery.c",
         "    if (is_live) return 1;\n",
         "    if (is_live || offset >= 0) return 1;\n",
-        "tests/unit/test_handshake.py::"
+        "tests/unit/test_partition_stop_interleavings.py::"
         "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),
 ]

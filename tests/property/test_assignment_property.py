@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkconsumer.core.assignment import (
+from zkconsumer.member.group_assignment import (
     AssignmentContext,
     AssignmentError,
     AssignorVariant,
@@ -18,10 +18,10 @@ from zkconsumer.core.assignment import (
     detect_variants,
     explain_mismatch,
 )
-from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
-from zkconsumer.core.subscription import construct_topic_count
+from zkconsumer.member.scala_maps import immutable_map_order, mutable_map_order
+from zkconsumer.member.topic_count import construct_topic_count
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
 
 NAME = st.text("abAB01._-", min_size=1, max_size=4)
 COLLIDING = st.sampled_from(["Aa", "BB", "AaAa", "AaBB", "BBAa", "BBBB"])

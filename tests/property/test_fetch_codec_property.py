@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fix_wire import messages
+from tests.wire_message_samples import messages
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import (
     CORRUPT_HEADERS,
@@ -25,9 +24,10 @@ from zkconsumer.wire.fetch_codec import (
     partition_encoder,
     response_body_of,
 )
-from zkconsumer.wire.frames import SIZE_BYTES, decode_response, encode_request, encode_response
 from zkconsumer.wire.primitives import MalformedMessage
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import scan_record_set
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_response, encode_request, encode_response
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,

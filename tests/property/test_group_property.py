@@ -1,18 +1,18 @@
 """Whole groups in a model world, one history a seed: safety after every step, and a quick end when the faults are over.
 
 ``group_model/world.py`` says what the world is and what is checked while it runs.  A seed that fails prints the end of
-its history; ``tests/fix_seeds.py`` says where seeds come from and how to replay one.
+its history; ``tests/simulation_seeds.py`` says where seeds come from and how to replay one.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.fix_seeds import Seeds, is_one_seed
-from tests.property.group_model.process import SESSION_TIMEOUT_MS
-from tests.property.group_model.weather import CALM, FaultProfile, storm
-from tests.property.group_model.world import World
-from zkconsumer.core.stores import OffsetStoreSelection
+from tests.property.group_model.fault_profile import CALM, FaultProfile, storm
+from tests.property.group_model.model_process import SESSION_TIMEOUT_MS
+from tests.property.group_model.simulation import World
+from tests.simulation_seeds import Seeds, is_one_seed
+from zkconsumer.member.offset_stores import OffsetStoreSelection
 
 STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 2_000
 KAFKA_SEEDS, CALM_KAFKA_SEEDS = 60, 10

@@ -12,10 +12,10 @@ import google_crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.fix_codecs import INSTALLED, decoding_with
+from tests.codec_fixtures import INSTALLED, decoding_with
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.compression import compress, decompress
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 from zkconsumer.wire.records import Record, iter_records, scan_record_set
 
 DECLARED = InvalidMessageException, UnsupportedCodec

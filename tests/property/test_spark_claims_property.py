@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.spark.claims import OnRewind, claim, next_position
-from bridge.spark.membership import NO_OFFSET, ClaimedRange, RangeToClaim
-from tests.fix_claims import GROUP, claimant, epochs, run_stands
-from tests.fix_procedures import ProcedureSession
+from bridge.spark.group_membership import NO_OFFSET, ClaimedRange, RangeToClaim
+from tests.spark_claim_sessions import GROUP, claimant, epochs, run_stands
+from tests.zk_procedure_fixtures import ProcedureSession
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition

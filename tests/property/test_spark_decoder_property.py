@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tests.property.test_records_property import batches, record_sets
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import NO_END
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 from zkconsumer.wire.records import Record, iter_records
 
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
-from bridge.spark.arrow_records import MS_MAX
-from tests.fix_decoder import batches_of, decoder, rows_of, target  # noqa: F401
+from bridge.spark.decode.arrow_records import MS_MAX
+from tests.spark_decoder_fixtures import batches_of, decoder, rows_of, target  # noqa: F401
 
 DECLARED = InvalidMessageException, UnsupportedCodec
 RUNS = settings(deadline=None, max_examples=200)

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.spark.doors import SourceDependencies
-from bridge.spark.faults import FaultPoint
-from bridge.spark.membership import CommitMode
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.options import read_options
-from bridge.spark.plan import LogBounds
-from bridge.spark.stream import ZkConsumerStreamReader
-from bridge.testing.fake_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
-from bridge.testing.micro_batches import CRASH_POINTS, FakeSparkCheckpoint, MicroBatchEngine
+from bridge.spark.source.dependencies import SourceDependencies
+from bridge.spark.source.fault_injection import FaultPoint
+from bridge.spark.source.micro_batch_plan import LogBounds
+from bridge.spark.source.stream_reader import ZkConsumerStreamReader
+from bridge.testing.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from bridge.testing.micro_batch_engine import CRASH_POINTS, FakeSparkCheckpoint, MicroBatchEngine
 from zkconsumer.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

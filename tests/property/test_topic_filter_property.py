@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.core.topic_filter import PatternNotEvaluable, Whitelist, normalise
 from zkconsumer.errors import InvalidTopicFilter
+from zkconsumer.member.topic_filter import PatternNotEvaluable, Whitelist, normalise
 
 LETTERS = "abAkKsS1_-"
 NAME = st.text(LETTERS + "." + "\u212a\u017f\u00e9", max_size=8)

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
-from tests.fix_wire import EVERY_VERSION, EVERY_VERSION_IDS, messages
+from tests.wire_message_samples import EVERY_VERSION, EVERY_VERSION_IDS, messages
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import group_records
 from zkconsumer.wire.consumer_protocol import (
@@ -38,7 +38,9 @@ from zkconsumer.wire.consumer_protocol import (
     encode_subscription,
     subscribed_topics,
 )
-from zkconsumer.wire.frames import (
+from zkconsumer.wire.field_types import NO_UUID
+from zkconsumer.wire.primitives import MessageReader, put_uvarint
+from zkconsumer.wire.request_frames import (
     SIZE_BYTES,
     UNSUPPORTED_VERSION,
     decode_request,
@@ -48,10 +50,8 @@ from zkconsumer.wire.frames import (
     request_header_version,
     response_header_version,
 )
-from zkconsumer.wire.kinds import NO_UUID
-from zkconsumer.wire.primitives import MessageReader, put_uvarint
 from zkconsumer.wire.schemas import API_VERSIONS, Api
-from zkconsumer.wire.schemas.table import encoder, fields
+from zkconsumer.wire.schemas.message_schema import encoder, fields
 
 every_version = pytest.mark.parametrize(("api", "version"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
 both_directions = pytest.mark.parametrize("direction", ["request", "response"])

@@ -15,7 +15,7 @@ from zkconsumer.errors import InvalidNameError, MalformedZnode
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.java_json import JavaJsonError, read_jackson_json, read_scala_json
-from zkconsumer.zk.znodes import (
+from zkconsumer.zk.znode_formats import (
     ControlRecord,
     Registration,
     consumer_of,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_sandbox import require_zookeeper
+from tests.sandbox_fixtures import require_zookeeper
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
 from zkconsumer.zk.kazoo_store import KazooStore

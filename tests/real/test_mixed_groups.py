@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Clusters, require_releases
+from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.lab import GroupLab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]

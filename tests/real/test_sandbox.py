@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases, require_zookeeper
+from tests.sandbox_fixtures import require_releases, require_zookeeper
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox import Sandbox, ScalaHost, runs, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, ScalaHost, sandbox_runs, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.probe import zookeeper_version
 from zkconsumer.testing.sandbox.waiting import free_port
 
@@ -275,7 +275,7 @@ def test_a_port_that_somebody_took_is_replaced(sandbox: Sandbox, monkeypatch: py
         taken.listen()
         ports = [taken.getsockname()[1]]
         monkeypatch.setattr(
-            "zkconsumer.testing.sandbox.server.free_port", lambda: ports.pop() if ports else free_port()
+            "zkconsumer.testing.sandbox.server_process.free_port", lambda: ports.pop() if ports else free_port()
         )
         zookeeper = sandbox.start_zookeeper()
         assert not ports
@@ -339,10 +339,10 @@ def killed_run(kind: str) -> int:
 def test_a_killed_run_is_reaped_by_the_next_start(own_cache: Path) -> None:
     require_zookeeper()
     pid = killed_run("unguarded")
-    assert runs.start_time(pid) is not None
+    assert sandbox_runs.start_time(pid) is not None
     with Sandbox() as sandbox:
         assert [record.pid for record in sandbox.reaped] == [pid]
-        assert runs.start_time(pid) is None
+        assert sandbox_runs.start_time(pid) is None
         assert list((own_cache / "runs").iterdir()) == [sandbox.run.folder]
     assert list((own_cache / "runs").iterdir()) == []
 
@@ -350,7 +350,7 @@ def test_a_killed_run_is_reaped_by_the_next_start(own_cache: Path) -> None:
 def test_servers_end_with_the_process_that_started_them(own_cache: Path) -> None:
     require_zookeeper()
     pid = killed_run("guarded")
-    wait_until(lambda: runs.start_time(pid) is None, "ZooKeeper ends by itself", 60_000)
+    wait_until(lambda: sandbox_runs.start_time(pid) is None, "ZooKeeper ends by itself", 60_000)
 
 
 def test_closing_leaves_no_process_and_no_file(own_cache: Path) -> None:
@@ -364,7 +364,7 @@ def test_closing_leaves_no_process_and_no_file(own_cache: Path) -> None:
         sandbox.brokers[0].pause()
         pids = [record.pid for record in sandbox.run.records()]
         assert len(pids) == 4
-    assert [pid for pid in pids if runs.start_time(pid) is not None] == []
+    assert [pid for pid in pids if sandbox_runs.start_time(pid) is not None] == []
     assert list((own_cache / "runs").iterdir()) == []
 
 
@@ -479,11 +479,11 @@ def test_the_status_of_a_sandbox_that_does_not_work_says_so_and_fails(lines_of_u
     finally:
         os.kill(pids["broker-0"], signal.SIGCONT)
     os.kill(pids["broker-0"], signal.SIGKILL)
-    wait_until(lambda: runs.start_time(pids["broker-0"]) is None, "the process ends", 60_000)
+    wait_until(lambda: sandbox_runs.start_time(pids["broker-0"]) is None, "the process ends", 60_000)
     assert states() == {"broker-0": "dead"}
     refused = run_command("sandbox produce t --count 1")
     assert refused.returncode == 1
     assert "the sandbox does not work (broker-0: dead)" in refused.stderr
     os.kill(pids["zookeeper"], signal.SIGKILL)
-    wait_until(lambda: runs.start_time(pids["zookeeper"]) is None, "the process ends", 60_000)
+    wait_until(lambda: sandbox_runs.start_time(pids["zookeeper"]) is None, "the process ends", 60_000)
     assert states() == {"broker-0": "dead", "zookeeper": "dead"}

@@ -13,14 +13,14 @@ import sys
 import threading
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.streams import KafkaStream
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 PARTITIONS = 4
 RECORDS = 500

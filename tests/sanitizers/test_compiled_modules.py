@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_compiled import ROOT, build, compiler
+from tests.extension_builder import ROOT, build, compiler
 from zkconsumer import extensions
 
 COPIED = ("bridge", "zkconsumer", "pyspark_zkconsumer", "tests", "pyproject.toml")
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="LD_PRELOAD is Linux's")
 
-IN_CI = ["tests/hostile/test_records_hostile.py", "tests/unit/test_batches.py", "tests/unit/test_messages.py"]
+IN_CI = ["tests/hostile/test_records_hostile.py", "tests/unit/test_stream_batches.py", "tests/unit/test_messages.py"]
 ALL = [*IN_CI, "tests/unit/test_streams.py", "tests/property/test_records_property.py", "tests/unit/test_records.py"]
 """Test files that use every function of the compiled modules."""
 

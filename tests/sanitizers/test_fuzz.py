@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_compiled import build
-from zkconsumer.wire.build import build_record_set
+from tests.extension_builder import build
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.frames import SIZE_BYTES, encode_response
+from zkconsumer.wire.record_set_builder import build_record_set
+from zkconsumer.wire.request_frames import SIZE_BYTES, encode_response
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 

@@ -114,7 +114,7 @@ def decoders(spark: Any, _: dict[str, Any]) -> list[str]:
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from bridge.spark.decoder import python_decoder_reason
+        from bridge.spark.decode.arrow_decoder import python_decoder_reason
         from zkconsumer import extensions
 
         status = "in use" if python_decoder_reason() is None else "not in use"

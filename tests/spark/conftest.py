@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_spark import TEST_TIMEOUT_S
+from tests.spark_session_fixtures import TEST_TIMEOUT_S
 
 HERE = Path(__file__).parent
 

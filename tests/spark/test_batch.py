@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bridge.spark import register
-from tests.fix_sandbox import require_releases
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, zookeeper_release
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

@@ -13,12 +13,12 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient
 
-from bridge.spark.cluster import ClusterConnectionPool
-from bridge.spark.ranges import DataLost
-from bridge.spark.read import read_partition
-from tests.fix_sandbox import ClusterConnectionPool as Servers
-from tests.fix_sandbox import require_releases
-from tests.spark.reading import QUICK, TIMEOUT_S, ours, produce, task, theirs
+from bridge.spark.decode.cluster_connections import ClusterConnectionPool
+from bridge.spark.decode.offset_ranges import DataLost
+from bridge.spark.decode.range_partition import read_partition
+from tests.sandbox_fixtures import ClusterConnectionPool as Servers
+from tests.sandbox_fixtures import require_releases
+from tests.spark.reference_reader import QUICK, TIMEOUT_S, ours, produce, task, theirs
 from zkconsumer.testing.sandbox import Sandbox, wait_until, zookeeper_release
 
 pytestmark = pytest.mark.real

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bridge.spark
-from bridge.spark.decoder import python_decoder_reason
-from tests.fix_spark import spark_environment
+from bridge.spark.decode.arrow_decoder import python_decoder_reason
+from tests.spark_session_fixtures import spark_environment
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_what_is_sent_with_add_py_file_counts_as_present(
     """The planner's Python is asked with the files that Spark will give it."""
     from pyspark import SparkFiles
 
-    from bridge.spark.environment import _added_files
+    from bridge.spark.source.environment_check import _added_files
 
     sent = tmp_path / "sent_by_a_test.py"
     sent.write_text("")

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from bridge.spark import GroupOffsetProjector, ZkConsumerListener, lag, run_available_now
 from bridge.spark import starting_offsets as offsets_of_group
-from tests.fix_spark import checkpoint_of, sunk
+from tests.spark_session_fixtures import checkpoint_of, sunk
 from zkconsumer.cli import main
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.testing.sandbox import Sandbox, ScalaMember

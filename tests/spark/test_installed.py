@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_package import OURS
-from tests.fix_spark import ROOT, require_spark, spark_settings
-from tests.fix_spark_clusters import History, run_driver, spark_home, standalone
+from tests.package_zip import OURS
+from tests.spark_cluster_fixtures import History, run_driver, spark_home, standalone
+from tests.spark_session_fixtures import ROOT, require_spark, spark_settings
 from zkconsumer import extensions
 
 pytestmark = [pytest.mark.nightly, pytest.mark.real, pytest.mark.timeout(900)]

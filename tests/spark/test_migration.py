@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bridge.spark import lag, register
-from tests.fix_sandbox import Clusters
-from tests.fix_spark import start_query, sunk
-from tests.migration.fix_real import RealGroup
+from tests.migration.real_group import RealGroup
+from tests.sandbox_fixtures import Clusters
+from tests.spark_session_fixtures import start_query, sunk
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 
 if TYPE_CHECKING:

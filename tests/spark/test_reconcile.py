@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bridge.spark
-from tests.fix_spark import checkpoint_of, run_available_now, sunk
+from tests.spark_session_fixtures import checkpoint_of, run_available_now, sunk
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import TopicPartition

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fix_spark import ROOT, checkpoint_of, run_available_now, sunk
+from tests.spark_session_fixtures import ROOT, checkpoint_of, run_available_now, sunk
 
 if TYPE_CHECKING:
     import pyarrow as pa

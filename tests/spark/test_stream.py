@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from bridge.spark import lag
-from tests.fix_spark import checkpoint_of, run_available_now, start_query, sunk
+from tests.spark_session_fixtures import checkpoint_of, run_available_now, start_query, sunk
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import iter_entries
@@ -124,7 +124,7 @@ def test_a_topic_that_grows_is_read_on_in_the_running_query(
 def test_spark_takes_neither_metrics_nor_a_description_of_a_stream_from_python(source: SparkSession) -> None:
     """Its progress has ``toString()`` and ``ReportsSourceMetrics`` of the stream, and no class for Python has them.
 
-    Where this fails, Spark has learnt it: ``bridge.spark.progress`` need not make them any more.
+    Where this fails, Spark has learnt it: ``bridge.spark.monitoring.query_lag`` need not make them any more.
     """
     jvm = source._jvm
     assert jvm is not None

@@ -18,11 +18,11 @@ from confluent_kafka import TopicPartition as Theirs
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 
-from tests.fix_sandbox import require_releases
-from tests.fix_spark import checkpoint_of, run_available_now, start_query, started, sunk
+from tests.sandbox_fixtures import require_releases
+from tests.spark_session_fixtures import checkpoint_of, run_available_now, start_query, started, sunk
 from tests.whole_consumer.kafka_store import KafkaStore
 from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
-from zkconsumer.testing.sandbox.security import USER_PASSWORD
+from zkconsumer.testing.sandbox.sandbox_security import USER_PASSWORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,7 +140,7 @@ def test_a_stream_over_sasl_ssl_whose_password_stands_nowhere(
         try:
             wait_until(lambda: rows_of(query) == PARTITIONS * RECORDS, "all is read", WAIT_MS)
             words = [word for each in psutil.process_iter(["cmdline"]) for word in each.info["cmdline"] or ()]
-            assert any("bridge.spark.keeper" in word for word in words)
+            assert any("bridge.spark.membership" in word for word in words)
             assert not [word for word in words if USER_PASSWORD in word]
         finally:
             query.stop()

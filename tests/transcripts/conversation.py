@@ -20,10 +20,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from zkconsumer.core import commands as do
-from zkconsumer.core import events as ev
-from zkconsumer.core import invariants
-from zkconsumer.core.events import (
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member import invariants
+from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
+from zkconsumer.member.events import (
     AcquireResult,
     KafkaCommitResult,
     MemberTimer,
@@ -31,10 +32,9 @@ from zkconsumer.core.events import (
     WriteOutcome,
     ZooKeeperWriteResult,
 )
-from zkconsumer.core.group import GroupSettings, MemberStateMachine
-from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
-from zkconsumer.core.stores import OffsetStoreSelection
-from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
+from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.types import TopicPartition
 
 HERE = Path(__file__).parent

@@ -18,13 +18,13 @@ from typing import Any
 import psutil
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.lease import Lease
-from zkconsumer.kafka.any_broker import BootstrapClient
+from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.kafka.bootstrap_client import BootstrapClient
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
-from zkconsumer.kafka.connection import BlockingConnection
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.runtime.brokers import NO_BROKER_REGISTERED
+from zkconsumer.runtime.broker_access import NO_BROKER_REGISTERED
 from zkconsumer.streams import KafkaStream
 from zkconsumer.types import BrokerAddress, TopicPartition
 

@@ -16,15 +16,15 @@ import sys
 from types import FrameType
 from typing import Any
 
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 RECORDS = 100_000 if table_delivery.AVAILABLE else 2_000
 """So many take some ten milliseconds."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zkconsumer.admin.brokers import BROKER_TIMEOUT_MS_MIN, CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS, BrokerClient
+from zkconsumer.admin.broker_client import BROKER_TIMEOUT_MS_MIN, CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS, BrokerClient
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.connection import BlockingConnection, Connection
-from zkconsumer.kafka.metadata import fetch_cluster_id
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
+from zkconsumer.kafka.metadata_client import fetch_cluster_id
 from zkconsumer.kafka.transport import Transport, fill_by_receiving
 from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock

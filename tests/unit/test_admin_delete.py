@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fix_admin import RunTool
-from tests.fix_world import MakeConnector
-from zkconsumer.admin import delete as deleting
-from zkconsumer.admin.delete import execute_deletion, plan_group_deletion
-from zkconsumer.admin.session import AdminSession
+from tests.admin_fixtures import RunTool
+from tests.in_memory_fixtures import MakeConnector
+from zkconsumer.admin import delete_zookeeper_group as deleting
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.delete_zookeeper_group import execute_deletion, plan_group_deletion
 from zkconsumer.errors import PreconditionFailed, UnavailableError
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
+from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
 
 def dead_group(world: FakeEnvironment, group: str, *topics: str, ids: bool = True, partitions: int = 2) -> None:

@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.fix_admin import RunTool, doors
-from tests.fix_world import MakeConnector, take
+from tests.admin_fixtures import RunTool, doors
+from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
-from zkconsumer.admin import coordinators
+from zkconsumer.admin import coordinator_lookups
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.coordinator_group_snapshot import CoordinatorGroupSnapshot
 from zkconsumer.admin.describe import COLUMNS, current_offset
-from zkconsumer.admin.listing import list_groups
-from zkconsumer.admin.modern import CoordinatorGroupSnapshot
-from zkconsumer.admin.session import AdminSession
+from zkconsumer.admin.zookeeper_group_list import list_groups
 from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
+from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
-from zkconsumer.kafka.modern_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.testing import fake_groups
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_groups import COORDINATOR_MEMBER
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
+from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
 LIST = f"zkconsumer groups list --zookeeper {ADDRESS}"
 HEADER = (
@@ -413,7 +413,7 @@ def test_a_coordinator_that_does_not_answer_is_a_word_and_no_hang(
     world.create_topic("clicks", 1)
     offset(world, "clicks/0", 7)
     in_kafka(world, 12)
-    monkeypatch.setattr(coordinators, "COORDINATOR_RETRY_BACKOFF_MS", 1)
+    monkeypatch.setattr(coordinator_lookups, "COORDINATOR_RETRY_BACKOFF_MS", 1)
     world.cluster.inject(GroupError("g1", COORDINATOR_NOT_AVAILABLE.code), times=None)
     result = tool("groups", "describe", "g1")
     assert result.exit_code == 1

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.fix_admin import doors
-from tests.fix_world import MakeConnector, take
+from tests.admin_fixtures import doors
+from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
 from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
+from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.doctor import CHECK_MODULES, run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
-from zkconsumer.admin.doctor.owners import owned_by_registered_threads
-from zkconsumer.admin.session import AdminDependencies, AdminSession
+from zkconsumer.admin.doctor.owner_findings import owned_by_registered_threads
 from zkconsumer.cli.main import main
-from zkconsumer.core.assignment import AssignmentContext, create_instance
-from zkconsumer.core.subscription import StaticTopicCount
 from zkconsumer.errors import MalformedZnode
+from zkconsumer.member.group_assignment import AssignmentContext, create_instance
+from zkconsumer.member.topic_count import StaticTopicCount
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.wire import compression
-from zkconsumer.zk.registration import incompatible_releases
+from zkconsumer.zk.member_registration import incompatible_releases
 from zkconsumer.zk.requests import Create, Multi, SetOp
 from zkconsumer.zk.store import submit_and_wait
 

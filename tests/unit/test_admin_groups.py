@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tests.fix_world import MakeConnector, take
-from zkconsumer.admin.groups import host_of_id, read_group
-from zkconsumer.admin.session import AdminSession
+from tests.in_memory_fixtures import MakeConnector, take
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.zookeeper_group import host_of_id, read_group
 from zkconsumer.errors import BrokerUnreachable, InvalidNameError
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.requests import ConnectionLost, Create
 from zkconsumer.zk.store import submit_and_wait

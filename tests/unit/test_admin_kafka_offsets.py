@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from tests.fix_admin import doors
+from tests.admin_fixtures import doors
 from zkconsumer.admin import kafka_offsets as module
-from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS
-from zkconsumer.admin.coordinator_line import CoordinatorRetryPolicy
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.group_stores import GroupOffsetStores
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
+from zkconsumer.admin.coordinator_client import CoordinatorRetryPolicy
+from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
+from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.stores import StoreWriteReport
+from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.errors import BrokerUnreachable, KafkaException
-from zkconsumer.kafka import asked_ahead
+from zkconsumer.kafka import pipelining
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 
@@ -76,7 +76,7 @@ def test_everything_is_read_also_from_brokers_that_cannot_list(release: str) -> 
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "1.1.1", "3.9.1"])
 def test_many_partitions_are_asked_for_in_several_questions(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_ahead, "PARTITIONS_BYTES_MAX", 20)
+    monkeypatch.setattr(pipelining, "PARTITIONS_BYTES_MAX", 20)
     desk = Desk(release)
     try:
         desk.write_offsets({T1: 5}, {T1: None})
@@ -92,7 +92,7 @@ def test_many_partitions_are_asked_for_in_several_questions(release: str, monkey
 def test_what_one_of_several_answers_says_of_the_group_is_what_counts(
     desk: Desk, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_ahead, "PARTITIONS_BYTES_MAX", 1)
+    monkeypatch.setattr(pipelining, "PARTITIONS_BYTES_MAX", 1)
     desk.cluster.inject(GroupError("g1", code), api=OFFSET_FETCH, times=1)
     assert desk.store.read_some([T0, T1, V0]).keys() == {T0}
     assert len(desk.pauses) == 1

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.fix_admin import doors
-from tests.fix_world import MakeWorld
-from zkconsumer.admin.session import (
+from tests.admin_fixtures import doors
+from tests.in_memory_fixtures import MakeWorld
+from zkconsumer.admin.admin_session import (
     CACHED_ACL_DATA_BYTES_MAX,
     READ_TRIES_MAX,
     ROUND_READS_MAX,
     AdminDependencies,
     AdminSession,
 )
-from zkconsumer.base.garbage import GC_THRESHOLD, infrequent_gc
+from zkconsumer.base.gc_tuning import GC_THRESHOLD, infrequent_gc
 from zkconsumer.errors import ZkReadNotAuthorized, ZkTimeoutException
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk.requests import (
     OPEN_ACL,
     PERM_ADMIN,

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.core import assignment
-from zkconsumer.core.assignment import (
+from zkconsumer.errors import MalformedZnode, PeerError, UsageError
+from zkconsumer.member import group_assignment
+from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
+from zkconsumer.member.group_assignment import (
     AssignmentContext,
     AssignmentError,
     AssignorVariant,
@@ -24,14 +26,12 @@ from zkconsumer.core.assignment import (
     score_variants,
     topics_with_equal_hash,
 )
-from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
-from zkconsumer.core.scala_maps import immutable_map_order, mutable_map_order
-from zkconsumer.core.subscription import ConsumerThreadId, construct_topic_count
-from zkconsumer.core.view import GroupView, TopicSubscription
-from zkconsumer.errors import MalformedZnode, PeerError, UsageError
+from zkconsumer.member.group_view import GroupView, TopicSubscription
+from zkconsumer.member.scala_maps import immutable_map_order, mutable_map_order
+from zkconsumer.member.topic_count import ConsumerThreadId, construct_topic_count
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.hashing import java_hash
-from zkconsumer.zk.registration import Registration, format_registration, parse_registration
+from zkconsumer.wire.java_hash import java_hash
+from zkconsumer.zk.member_registration import Registration, format_registration, parse_registration
 
 VECTORS = json.loads((Path(__file__).parent.parent / "data" / "assignment-vectors.json").read_text())
 FORM_OF_KEY = {
@@ -481,7 +481,7 @@ def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monke
     """A member that does not know the form yet asks for each of them several times in each rebalance."""
     orders: list[str] = []
     deals: list[int] = []
-    in_order, deal = assignment._in_hash_order, assignment._assign_in_turn
+    in_order, deal = group_assignment._in_hash_order, group_assignment._assign_in_turn
 
     def counted_order(topics: Any, partitions: Any, before: str, between: str, after: str) -> Any:
         orders.append(f"{before}t{between}p{after}")
@@ -491,8 +491,8 @@ def test_all_forms_of_one_view_cost_two_orders_of_hashes_and_one_deal_each(monke
         deals.append(1)
         return deal(context, tps)
 
-    monkeypatch.setattr(assignment, "_in_hash_order", counted_order)
-    monkeypatch.setattr(assignment, "_assign_in_turn", counted_deal)
+    monkeypatch.setattr(group_assignment, "_in_hash_order", counted_order)
+    monkeypatch.setattr(group_assignment, "_assign_in_turn", counted_deal)
     view = GroupView(
         {f"m{number}": TopicSubscription("static", {"t": 1}) for number in range(16)},
         {"t": tuple(range(512))},

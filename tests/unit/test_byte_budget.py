@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, run_in_thread, take, wait_until
 from tests.unit.test_fetcher import TOPIC, Bench, MakeBench, bench
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 __all__ = ["bench"]
 

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.broker.data_folder import DataFolder
+from bridge.broker.emulated_releases import EMULATED_RELEASES as FROM_OLD_TO_NEW
 from bridge.broker.listeners import BrokerListener, bootstrap_servers, read_listener, with_advertised
-from bridge.broker.releases import EMULATED_RELEASES as FROM_OLD_TO_NEW
-from bridge.commands.broker import RELEASES_HELP, broker
+from bridge.commands.broker_command import RELEASES_HELP, broker
 from zkconsumer.cli.main import RootCommand
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import BrokerAddress
@@ -25,7 +25,7 @@ from zkconsumer.types import BrokerAddress
 TLS = Path(__file__).parent.parent / "data" / "tls"
 
 PROGRAM = (
-    "import click; from zkconsumer.cli.main import RootCommand; from bridge.commands.broker import broker\n"
+    "import click; from zkconsumer.cli.main import RootCommand; from bridge.commands.broker_command import broker\n"
     "class Only(RootCommand):\n"
     "    def get_command(self, ctx, name): return broker\n"
     "    def resolve_command(self, ctx, args): return 'broker', broker, args[1:]\n"
@@ -189,5 +189,5 @@ def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:
 
 def test_the_commands_of_the_program_have_it_by_entry_point() -> None:
     text = (Path(__file__).parent.parent.parent / "setup.py").read_text()
-    assert '"broker=bridge.commands.broker:broker"' in text
+    assert '"broker=bridge.commands.broker_command:broker"' in text
     assert issubclass(RootCommand, object)

@@ -13,12 +13,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_admin import doors, fill_clicks, join
+from tests.admin_fixtures import doors, fill_clicks, join
 from zkconsumer.cli import main
-from zkconsumer.cli.hints import commands_in, complete_commands
+from zkconsumer.cli.command_hints import commands_in, complete_commands
 from zkconsumer.cli.lag import lag
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -135,7 +135,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 PAGES = ("zkconsumer/config_tables/", "bridge/broker/reference_page.py", "bridge/migration/phases_page.py",
-         "bridge/commands/migrate_exit_codes.py", "zkconsumer/foreign_keys.py")  # fmt: skip
+         "bridge/commands/migrate_exit_codes.py", "zkconsumer/other_client_keys.py")  # fmt: skip
 NAMED = re.compile(r"(?<!['`\"\w./-])zkconsumer (consume|groups|lag|log-ends|offsets|migrate|spark|perf|health) ?")
 
 

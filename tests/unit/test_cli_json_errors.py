@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.fix_admin import RunTool
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from tests.admin_fixtures import RunTool
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 
 @pytest.mark.parametrize(

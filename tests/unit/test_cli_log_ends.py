@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_admin import doors
-from tests.fix_world import MakeWorld
-from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS
-from zkconsumer.admin.session import AdminDependencies
+from tests.admin_fixtures import doors
+from tests.in_memory_fixtures import MakeWorld
+from zkconsumer.admin.admin_session import AdminDependencies
+from zkconsumer.admin.broker_client import SEARCH_TIMEOUT_MS
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka import versions
-from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka import version_negotiation
+from zkconsumer.kafka.broker_connection import Connection
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import PartitionError
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)
 
 
 @pytest.fixture

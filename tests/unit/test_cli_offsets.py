@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_admin import RunTool, doors, fill_clicks, join, put
-from zkconsumer.admin import stores
+from tests.admin_fixtures import RunTool, doors, fill_clicks, join, put
+from zkconsumer.admin import zookeeper_offset_writes
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
-from zkconsumer.admin.stores import StoreWriteReport
+from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
 from zkconsumer.testing import fake_groups
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import GroupError, PartitionError
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
-from zkconsumer.zk import procedures
+from zkconsumer.zk import group_procedures
 from zkconsumer.zk.requests import PERM_READ, Acl, Multi
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 HEADS = ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "LOG-START", "LOG-END", "STORE", "REMARK"]
 
@@ -334,8 +334,8 @@ def test_a_json_file_goes_back_to_the_store_that_it_came_from(
 @pytest.fixture
 def second_write_fails(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """One offset a multi; somebody else writes partition 1 before it is written."""
-    monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
-    real, multis = stores.multi_of, []
+    monkeypatch.setattr(group_procedures, "MULTI_OPS_MAX", 1)
+    real, multis = zookeeper_offset_writes.multi_of, []
 
     def disturbed(*arguments: object) -> Multi:
         multis.append(arguments)
@@ -343,7 +343,7 @@ def second_write_fails(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) 
             put(world, {1: 77})
         return real(*arguments)
 
-    monkeypatch.setattr(stores, "multi_of", disturbed)
+    monkeypatch.setattr(zookeeper_offset_writes, "multi_of", disturbed)
 
 
 @pytest.mark.usefixtures("second_write_fails")
@@ -397,7 +397,7 @@ def test_json_says_of_each_offset_whether_it_was_written(offsets: RunTool, tmp_p
 def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_the_next(
     kafka: FakeEnvironment, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before: int
 ) -> None:
-    monkeypatch.setattr(procedures, "MULTI_OPS_MAX", 1)
+    monkeypatch.setattr(group_procedures, "MULTI_OPS_MAX", 1)
     monkeypatch.setattr("zkconsumer.admin.kafka_offsets.OFFSETS_PER_COMMIT_MAX", 1)
     wanted = {0: 20, 1: 21, 2: 22}
     text = "".join(f"clicks,{partition},{offset}\n" for partition, offset in wanted.items())
@@ -417,7 +417,7 @@ def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_th
         return called
 
     with monkeypatch.context() as patched:
-        patched.setattr(stores, "multi_of", dying(stores.multi_of))
+        patched.setattr(zookeeper_offset_writes, "multi_of", dying(zookeeper_offset_writes.multi_of))
         patched.setattr("zkconsumer.admin.kafka_offsets.commit_offsets", dying(commit_offsets))
         words = ["--group", "g1", "--store", "both", "--execute"]
         first = imported(offsets, tmp_path, text, *words)
@@ -439,7 +439,7 @@ def test_an_interruption_says_what_was_written(
         report.unknown = [TopicPartition("clicks", 1)]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zkconsumer.admin.group_stores.write_offsets", interrupted)
+    monkeypatch.setattr("zkconsumer.admin.group_offset_stores.write_offsets", interrupted)
     result = imported(offsets, tmp_path, "clicks,0,20\nclicks,1,21\n", "--group", "g1", "--execute")
     assert result.exit_code == 130
     assert "1 of 2 offsets written, because it was interrupted" in result.stderr

@@ -9,11 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from bridge.commands import broker as broker_command
-from tests.fix_admin import doors, fill_clicks
+from bridge.commands import broker_command as broker_command
+from tests.admin_fixtures import doors, fill_clicks
 from zkconsumer.cli import main
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 ELSEWHERE = "elsewhere.invalid:2181"
 NO_ADDRESS = "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT"

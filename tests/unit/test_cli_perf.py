@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_world import MakeWorld, take
+from tests.in_memory_fixtures import MakeWorld, take
 from zkconsumer.cli import perf as module
 from zkconsumer.cli.java_dates import compile_date_format
 from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import UsageError
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import CorruptRecords
 from zkconsumer.testing.fake_releases import NEWEST
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 TOPIC = "t"

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 
 from zkconsumer.cli import main
 from zkconsumer.cli.sandbox import sandbox_next_steps
-from zkconsumer.testing.sandbox import background, runs
-from zkconsumer.testing.sandbox.background import BackgroundCluster, ClusterProcess
-from zkconsumer.testing.sandbox.background_data import RECORDS_AT_ONCE, BackgroundClusterClient
-from zkconsumer.testing.sandbox.load import ProducedRange
-from zkconsumer.testing.sandbox.topics import assign_replicas
+from zkconsumer.testing.sandbox import background_cluster, sandbox_runs
+from zkconsumer.testing.sandbox.background_client import RECORDS_AT_ONCE, BackgroundClusterClient
+from zkconsumer.testing.sandbox.background_cluster import BackgroundCluster, ClusterProcess
+from zkconsumer.testing.sandbox.producer_process import ProducedRange
+from zkconsumer.testing.sandbox.topic_setup import assign_replicas
 
 CLUSTER = BackgroundCluster(
     run="/no/run",
@@ -62,8 +62,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sent:
         topic_replicas=lambda name: assign_replicas(3, [0]) if name == "clicks" else {}, close=lambda: None
     )
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(background, "current", lambda: CLUSTER)
-    monkeypatch.setattr(BackgroundCluster, "states", lambda _: {"broker-0": background.RUNNING})
+    monkeypatch.setattr(background_cluster, "current", lambda: CLUSTER)
+    monkeypatch.setattr(BackgroundCluster, "states", lambda _: {"broker-0": background_cluster.RUNNING})
     monkeypatch.setattr(BackgroundClusterClient, "_admin", admin)
     monkeypatch.setattr(BackgroundClusterClient, "_load", made)
     return made
@@ -143,9 +143,9 @@ def test_without_a_sandbox_every_command_says_so(
 
 def test_a_part_is_running_dead_or_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BackgroundCluster, "running", lambda _: {11})
-    monkeypatch.setattr(background, "zookeeper_version", lambda _: "Zookeeper version: 3.8")
+    monkeypatch.setattr(background_cluster, "zookeeper_version", lambda _: "Zookeeper version: 3.8")
     assert CLUSTER.states() == {"zookeeper": "running", "broker-0": "dead"}
-    monkeypatch.setattr(background, "zookeeper_version", lambda _: None)
+    monkeypatch.setattr(background_cluster, "zookeeper_version", lambda _: None)
     assert CLUSTER.states(timeout_ms=1) == {"zookeeper": "does not answer", "broker-0": "dead"}
 
 
@@ -153,7 +153,7 @@ def test_a_process_id_that_another_program_has_is_no_part_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
-    run_ = runs.SandboxRun.create()
+    run_ = sandbox_runs.SandboxRun.create()
     run_.record(os.getpid(), "broker", "broker-0")
     fields: dict[str, Any] = {name: getattr(CLUSTER, name) for name in CLUSTER.__slots__}
     parts = (CLUSTER.parts[0], ClusterProcess("broker-0", "Kafka 1.1.1", "127.0.0.1:2", os.getpid()))
@@ -182,7 +182,7 @@ def test_a_release_that_there_is_not_is_a_wrong_call_before_anything_is_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(background, "up", lambda *_: pytest.fail("nothing is to be started"))
+    monkeypatch.setattr(background_cluster, "up", lambda *_: pytest.fail("nothing is to be started"))
     for words in (("--kafka", "5.5.5"), ("--zookeeper", "3.9")):
         done = run("up", *words)
         assert (done.exit_code, done.stdout) == (2, "")
@@ -192,7 +192,7 @@ def test_a_release_that_there_is_not_is_a_wrong_call_before_anything_is_started(
 
 def test_a_first_start_says_that_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(background, "up", lambda *_: CLUSTER)
+    monkeypatch.setattr(background_cluster, "up", lambda *_: CLUSTER)
     assert f"Maven fetches what is not in {tmp_path} yet" in run("up").stderr
     monkeypatch.setattr("zkconsumer.testing.sandbox.artifacts.is_complete", lambda *_: True)
     assert "Maven" not in run("up").stderr

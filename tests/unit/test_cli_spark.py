@@ -13,20 +13,20 @@ import pytest
 from click.testing import Result
 
 from bridge.commands.spark_claims import CLAIM_COLUMNS
-from bridge.spark.checkpoint import BadCheckpoint
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record, parse_record
-from bridge.spark.reconcile import reconcile
-from tests.fix_admin import RunTool, doors, join, put
-from tests.fix_checkpoints import QUERY, CheckpointFolder, envelope, kafka
+from bridge.spark.handoff.checkpoint_files import BadCheckpoint
+from bridge.spark.handoff.reconcile import reconcile
+from tests.admin_fixtures import RunTool, doors, join, put
+from tests.spark_checkpoint_files import QUERY, CheckpointFolder, envelope, kafka
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.errors import PreconditionFailed
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Multi, SetOp
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 P0, P1, P2 = (TopicPartition("clicks", number) for number in range(3))
 OTHER_QUERY = "0"
@@ -534,7 +534,7 @@ def test_the_commands_need_no_pyspark() -> None:
     """Each is loaded with pyspark, pyarrow and numpy out of reach."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('pyspark', 'pyarrow', 'numpy')))\n"
-        "from zkconsumer.cli.lazy import load_command\n"
+        "from zkconsumer.cli.lazy_commands import load_command\n"
         "from bridge.commands.spark import SPARK_COMMANDS\n"
         "print(*[load_command(target).name for target in SPARK_COMMANDS.values()])\n"
     )

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import MakeConnector, Stream, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.view import TopicSubscription
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.member.group_view import TopicSubscription
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.zk import paths
-from zkconsumer.zk.registration import format_registration, registration_of
+from zkconsumer.zk.member_registration import format_registration, registration_of
 from zkconsumer.zk.requests import Children, DeleteOp, Multi, Request, SetOp
 
 TOPIC, GROUP = "topic1", "group1"

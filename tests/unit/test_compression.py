@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import cramjam
 import pytest
 
-from tests.fix_codecs import codecs_in_use  # noqa: F401
+from tests.codec_fixtures import codecs_in_use  # noqa: F401
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire import compression
 from zkconsumer.wire.compression import (

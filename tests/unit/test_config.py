@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zkconsumer.config import SETTINGS, TABLES, ConsumerConfig
+from zkconsumer.config_def import Origin, SameAsSetting, secret
 from zkconsumer.errors import InvalidConfigException, UsageError
 from zkconsumer.properties import decode_properties, parse_properties
-from zkconsumer.settings import Origin, SameAsSetting, secret
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "zk1:2181"}
 
@@ -375,7 +375,7 @@ def test_a_key_of_the_original_without_effect_here_is_set_aside_and_named(key: s
 
 
 def test_no_key_of_ours_is_taken_for_foreign() -> None:
-    from zkconsumer.foreign_keys import replacement_key, why_ignored
+    from zkconsumer.other_client_keys import replacement_key, why_ignored
 
     assert [key for key in SETTINGS if why_ignored(key)] == []
     assert [key for key in SETTINGS if replacement_key(key)] == []

@@ -14,7 +14,7 @@ import pytest
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import WorkerThread, live_threads, spawn
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
-from zkconsumer.kafka.connection import (
+from zkconsumer.kafka.broker_connection import (
     CORRELATION_ID_MAX,
     BlockingConnection,
     BrokerConnectionError,
@@ -25,8 +25,8 @@ from zkconsumer.kafka.connection import (
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, WrongCorrelationId
-from zkconsumer.wire.frames import encode_response
 from zkconsumer.wire.primitives import MalformedMessage
+from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, METADATA, PRODUCE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic

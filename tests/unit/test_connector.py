@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConnector, MigratingConsumerConnector
-from tests.fix_world import (
+from tests.in_memory_fixtures import (
     MakeConnector,
     MakeWorld,
     Stream,
@@ -25,7 +25,6 @@ from tests.fix_world import (
 from zkconsumer import ConsumerConfig
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.stores import CommitFailure
 from zkconsumer.errors import (
     ChrootMissing,
     ConnectorClosed,
@@ -40,19 +39,20 @@ from zkconsumer.errors import (
     UsageError,
     ZkTimeoutException,
 )
-from zkconsumer.kafka import versions
+from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.chunks import PartitionTopicInfo
+from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.streams import string_decoder
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import OPEN_ACL, CheckOp, ChildNames, Create, CreateOp, DeleteOp, Multi, NoAuth, Request
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 TOPIC = "topic1"
 GROUP = "group1"
@@ -200,7 +200,7 @@ CODECS = {"gzip": compression.GZIP, "snappy": compression.SNAPPY, "lz4": compres
 def test_compression(
     release: str, codec: str, make_world: MakeWorld, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 30)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 30)
     world = make_world(brokers=2, release=release)
     world.create_topic(TOPIC, 2)
     basic(world, connect, CODECS[codec])
@@ -348,7 +348,7 @@ def test_a_machine_without_a_name_of_its_own_starts_all_the_same(
     name: str, world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is resolved, and what cannot stand in a path is replaced."""
-    monkeypatch.setattr("zkconsumer.runtime.from_config.socket.gethostname", lambda: name)
+    monkeypatch.setattr("zkconsumer.runtime.membership_config.socket.gethostname", lambda: name)
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP)
     streams_of(connector)

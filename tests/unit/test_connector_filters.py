@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import MakeConnector, Stream, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer import Blacklist, Whitelist, javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.topic_filter import PatternNotEvaluable
 from zkconsumer.errors import InvalidTopicFilter, MessageStreamsExistException, UsageError
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.member.topic_filter import PatternNotEvaluable
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.member_registration import Registration, format_registration
 from zkconsumer.zk.requests import ChildNames
 
 GROUP = "g1"

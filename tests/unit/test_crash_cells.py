@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import astuple, fields
 
-from tests.spark.crash.cells import BROKERS, COVERING, MODES, PEERS, POINTS, Cell, cell_of
+from tests.spark.crash.crash_cases import BROKERS, COVERING, MODES, PEERS, POINTS, Cell, cell_of
 
 SEEDS = 200
 

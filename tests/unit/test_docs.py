@@ -21,8 +21,7 @@ import pytest
 from bridge.client import errors as group_errors
 from bridge.client.config import GROUP_SETTINGS as MODERN
 from bridge.coordinator.config import GroupCoordinatorConfig as BrokersGroupConfig
-from bridge.migration.authority import format_lock
-from bridge.migration.control import (
+from bridge.migration.control.control_layout import (
     ABORT_CHILD,
     JOURNAL_CHILD,
     LEAVE_CHILD,
@@ -33,12 +32,13 @@ from bridge.migration.control import (
     plan_piece_name,
     returned_piece_name,
 )
-from bridge.migration.fences.mark import FenceRecord, format_fence_record
-from bridge.migration.member.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
+from bridge.migration.control.control_znode import format_lock
+from bridge.migration.dual.machine.acknowledgement import Acknowledgement, acknowledgement_path, format_acknowledgement
+from bridge.migration.fences.fence_record import FenceRecord, format_fence_record
+from bridge.spark.claims.query_runs import format_runs
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record
-from bridge.spark.claims.runs import format_runs
 from bridge.spark.option_table import BROKER_OPTIONS, GROUP_OPTIONS, SOURCE_OPTIONS
-from tests.fix_cited import Row, ported_problems
+from tests.doc_citations import Row, ported_problems
 from tests.generate_docs import (
     BASE,
     PAGES,
@@ -58,10 +58,10 @@ from tests.generate_docs import (
 from zkconsumer import errors as own_errors
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.foreign_keys import java_client_keys
+from zkconsumer.other_client_keys import java_client_keys
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import (
+from zkconsumer.zk.znode_formats import (
     ControlRecord,
     Registration,
     format_control,
@@ -339,7 +339,7 @@ def test_a_row_of_the_parity_page_names_what_there_is(name: str) -> None:
 @cache
 def every_setting() -> frozenset[str]:
     """Those that act, and those of the original and of other programs that are set aside."""
-    tables = ("zkconsumer/config_tables/", "zkconsumer/foreign_keys.py")
+    tables = ("zkconsumer/config_tables/", "zkconsumer/other_client_keys.py")
     rows = parity_rows().items()
     return frozenset(known_keys() | {name for name, (_, here, _) in rows if any(table in here for table in tables)})
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_package import compiled_files, make_zip
+from tests.package_zip import compiled_files, make_zip
 from zkconsumer import extensions
 
 RUN_TIMEOUT_S = 60

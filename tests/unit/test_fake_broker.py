@@ -13,7 +13,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads, spawn
 from zkconsumer.errors import InvalidMessageException, UsageError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
+from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
 from zkconsumer.testing.fake_cluster import AppendedRange, FakeCluster
 from zkconsumer.testing.fake_faults import (
     CloseConnection,
@@ -26,10 +26,10 @@ from zkconsumer.testing.fake_faults import (
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import iter_entries
-from zkconsumer.wire.frames import SIZE_BYTES, encode_request
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import Record, iter_records, scan_record_set
+from zkconsumer.wire.request_frames import SIZE_BYTES, encode_request
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.wire.schemas.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

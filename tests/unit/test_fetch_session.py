@@ -25,7 +25,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, FetchSessionRequest
 from zkconsumer.kafka.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.field_types import NO_UUID
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
     FetchPartitionResponse,

@@ -12,9 +12,18 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, Stream, our_threads, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import (
+    DEADLINE_MS,
+    MakeConnector,
+    MakeWorld,
+    Stream,
+    our_threads,
+    run_in_thread,
+    take,
+    wait_until,
+)
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
     AuthenticationException,
@@ -25,11 +34,11 @@ from zkconsumer.errors import (
     UnavailableError,
 )
 from zkconsumer.kafka import fetcher_manager, fetcher_thread
-from zkconsumer.kafka.any_broker import BootstrapClient
+from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
 from zkconsumer.kafka.fetcher_thread import COPY_BELOW_FRACTION, FULL_QUEUE_WAIT_MS, FetchSettings
-from zkconsumer.runtime.brokers import NO_BROKER_REGISTERED
+from zkconsumer.runtime.broker_access import NO_BROKER_REGISTERED
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import (
@@ -46,10 +55,10 @@ from zkconsumer.testing.fake_faults import (
 from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compiled, compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import FetchedPartition
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Api
 

@@ -8,8 +8,8 @@ import pytest
 
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka import versions
-from zkconsumer.kafka.connection import BrokerConnectionError, Connection
+from zkconsumer.kafka import version_negotiation
+from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
     COORDINATOR_LOADING_ERRORS,
@@ -20,7 +20,7 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.versions import SupportedVersions, VersionRange, negotiate
+from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange, negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_releases import RELEASES
@@ -38,7 +38,7 @@ every_release = pytest.mark.parametrize("release", WITH_GROUPS)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)
 
 
 def a_cluster(release: str, brokers: int = 2) -> FakeCluster:

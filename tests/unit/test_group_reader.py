@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
-from tests.fix_procedures import GROUP, ProcedureSession
-from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
+from tests.zk_procedure_fixtures import GROUP, ProcedureSession
+from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
+from zkconsumer.zk.group_procedures import AwaitExternal, Procedure
 from zkconsumer.zk.group_reader import GroupReader
-from zkconsumer.zk.procedures import AwaitExternal, Procedure
-from zkconsumer.zk.registration import Registration, format_registration
+from zkconsumer.zk.member_registration import Registration, format_registration
 from zkconsumer.zk.requests import (
     Children,
     ConnectionLost,
@@ -29,8 +29,8 @@ from zkconsumer.zk.requests import (
     StoreEvent,
     WatchFired,
 )
-from zkconsumer.zk.znodes import ControlRecord as ControlZnode
-from zkconsumer.zk.znodes import format_control
+from zkconsumer.zk.znode_formats import ControlRecord as ControlZnode
+from zkconsumer.zk.znode_formats import format_control
 
 TOPIC = "clicks"
 

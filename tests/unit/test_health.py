@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fix_world import MakeConnector, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import MakeConnector, run_in_thread, take, wait_until
 from zkconsumer.base.threads import live_threads
 from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import HealthUnavailable, InvalidConfigException, UsageError
-from zkconsumer.observe.health import MEMBERS_SHOWN_MAX, MemberHealth, MemberHealthSnapshot, process_health
-from zkconsumer.runtime import health as server_module
+from zkconsumer.observe.member_health import MEMBERS_SHOWN_MAX, MemberHealth, MemberHealthSnapshot, process_health
+from zkconsumer.runtime import health_server as server_module
 from zkconsumer.runtime.health_socket import (
     ANSWER_BYTES_MAX,
     open_listening_socket,
@@ -31,7 +31,7 @@ from zkconsumer.runtime.health_socket import (
     query_process_health,
     socket_path,
 )
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.testing.fake_environment import FakeEnvironment
 
 TOPIC = "t"
 SHORT_SESSION_MS = 300

@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import run_in_thread
+from tests.in_memory_fixtures import run_in_thread
 from zkconsumer import javaapi
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
 from zkconsumer.javaapi_simple import ByteBufferMessageSet, MessageAndOffset, MessageSetIterator
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
@@ -35,8 +35,8 @@ from zkconsumer.streams import KafkaStream
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import scan_record_set
 
 BASES = {0: 1_000_000, 1: 5}

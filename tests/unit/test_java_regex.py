@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from tests.java_regex_tables import INVALID, PAGE, examples, recorded
-from zkconsumer.core.java_characters import GROUP_DEPTH_MAX
-from zkconsumer.core.java_regex import parse_java_regex
-from zkconsumer.core.position_sets import NAME_CHARS_MAX, STEPS_MAX, full_match, steps_max
-from zkconsumer.core.regex_tree import NODES_MAX
-from zkconsumer.core.topic_filter import PATTERN_CHARS_MAX, PatternNotEvaluable, Whitelist, normalise
+from tests.java_regex_cases import INVALID, PAGE, examples, recorded
 from zkconsumer.errors import InvalidTopicFilter
+from zkconsumer.member.java_character_parser import GROUP_DEPTH_MAX
+from zkconsumer.member.java_regex import parse_java_regex
+from zkconsumer.member.lookaround_matcher import NAME_CHARS_MAX, STEPS_MAX, full_match, steps_max
+from zkconsumer.member.regex_tree import NODES_MAX
+from zkconsumer.member.topic_filter import PATTERN_CHARS_MAX, PatternNotEvaluable, Whitelist, normalise
 
 ANSWERS = {pattern: (said, of) for pattern, said, of in recorded()}
 EXAMPLES = examples()

@@ -10,8 +10,8 @@ import pytest
 import zkconsumer.connector
 from zkconsumer import errors, javaapi
 from zkconsumer.javaapi import Consumer, ConsumerConfig, IntegerDecoder, LongDecoder, StringDecoder, TopicPartition
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 PROPS = {
     "group.id": "g1",
@@ -29,7 +29,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEnvironment]:
         made.create_topic("t", 1)
         monkeypatch.setattr(zkconsumer.connector, "KazooStore", made.store)
         monkeypatch.setattr(
-            "zkconsumer.runtime.brokers.connection_factory_from_config",
+            "zkconsumer.runtime.broker_access.connection_factory_from_config",
             lambda *_: SecureConnectionFactory(BrokerSecurity(), socket=made.cluster.transport),
         )
         yield made

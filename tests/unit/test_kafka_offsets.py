@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, run_in_thread, take, take_all, wait_until
+from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, MakeWorld, run_in_thread, take, take_all, wait_until
 from zkconsumer.connector import Position, ZookeeperConsumerConnector
-from zkconsumer.core.stores import OffsetSource
 from zkconsumer.errors import OffsetsInKafkaUnsupported, OffsetsNotCommitted
+from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 GROUP = "g1"
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, our_threads, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, our_threads, run_in_thread, take, wait_until
 from zkconsumer import javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core import commands as do
-from zkconsumer.core.subscription import ConsumerThreadId
 from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, OffsetsNotCommitted, UsageError
-from zkconsumer.runtime import membership
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.member import commands as do
+from zkconsumer.member.topic_count import ConsumerThreadId
+from zkconsumer.runtime import zookeeper_membership
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
@@ -459,7 +459,7 @@ def test_the_loss_is_reported_also_when_the_program_closes_at_once(
     world: FakeEnvironment, connect: MakeConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a program does whose ``with`` block the error leaves."""
-    monkeypatch.setattr(membership, "CLOSE_STEP_MS", DEADLINE_MS)
+    monkeypatch.setattr(zookeeper_membership, "CLOSE_STEP_MS", DEADLINE_MS)
     world.create_topic(TOPIC, 2)
     recorder = LossRecorder()
     connector = listening(connect, recorder)

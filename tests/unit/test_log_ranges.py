@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.fix_admin import doors
-from tests.fix_world import MakeWorld
+from tests.admin_fixtures import doors
+from tests.in_memory_fixtures import MakeWorld
 from zkconsumer.admin import log_ranges as module
-from zkconsumer.admin.brokers import SEARCH_TIMEOUT_MS, BrokerClient
+from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
+from zkconsumer.admin.broker_client import SEARCH_TIMEOUT_MS, BrokerClient
 from zkconsumer.admin.log_ranges import LogRange, OffsetForTime, log_ranges
-from zkconsumer.admin.session import AdminDependencies, AdminSession
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_faults import CloseConnection, PartitionError
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 

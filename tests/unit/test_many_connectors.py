@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from tests.many_connectors import check, run
+from tests.connector_leak_program import check, run
 from zkconsumer.base.threads import live_threads
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_world import MakeConnector, MakeWorld, run_in_thread, wait_until
+from tests.in_memory_fixtures import MakeConnector, MakeWorld, run_in_thread, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.streams import MessageAndMetadata
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.zk.requests import Multi
-from zkconsumer.zk.znodes import consumer_of
+from zkconsumer.zk.znode_formats import consumer_of
 
 TOPIC = "clicks"
 GROUP = "g1"

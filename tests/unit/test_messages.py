@@ -16,14 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.fix_world import take
+from tests.in_memory_fixtures import take
 from tests.unit.test_streams import Lane, records_of
 from zkconsumer.errors import ConsumerTimeoutException, ForkedError
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunks import FetchedDataChunk
 from zkconsumer.streams import MessageAndMetadata, string_decoder
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 compiled_only = pytest.mark.skipif(not table_delivery.AVAILABLE, reason="the compiled modules are missing")
 

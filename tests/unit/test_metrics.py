@@ -14,20 +14,20 @@ from typing import Any
 import prometheus_client
 import pytest
 
-from tests.fix_world import MakeConnector, run_in_thread, take, wait_until
-from zkconsumer.base.lease import Lease
+from tests.in_memory_fixtures import MakeConnector, run_in_thread, take, wait_until
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
 from zkconsumer.observe import metric_names as names
-from zkconsumer.observe.dump import write_metrics
 from zkconsumer.observe.metric_names import ROWS, MetricKind
 from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, TimerMetric
+from zkconsumer.observe.metrics_file import write_metrics
 from zkconsumer.observe.prometheus import COUNTERS_SHOWN_AS_ZERO, ConnectorCollector
 from zkconsumer.runtime.metrics import LAG_VALID_MS, MemberMetrics
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import RecordCounter, TopicPartition
-from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import Record, iter_records
 from zkconsumer.wire.records_v2 import TALLY_STEP
 

@@ -17,19 +17,19 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.broker.listeners import BrokerListener, read_listener, with_advertised
-from bridge.broker.settings import BrokerServerSettings
+from bridge.broker.server_settings import BrokerServerSettings
 from bridge.client.config import GROUP_SETTINGS as GROUP_SETTINGS
 from bridge.client.config import CoordinatorConsumerConfig, GroupMemberConfig
 from bridge.spark.option_table import SOURCE_OPTIONS as SPARK_SETTINGS
 from bridge.spark.options import read_options
-from zkconsumer.admin.session import tools_config
+from zkconsumer.admin.admin_session import tools_config
 from zkconsumer.cli.main import main
 from zkconsumer.config import SETTINGS, ConsumerConfig
+from zkconsumer.config_def import Setting, mask_user, unmasked
 from zkconsumer.config_tables.jaas import PLAIN_MODULE
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.kafka.security import connection_factory_from_config
-from zkconsumer.settings import Setting, mask_user, unmasked
-from zkconsumer.zk.security import zk_security_of
+from zkconsumer.kafka.broker_security import connection_factory_from_config
+from zkconsumer.zk.zk_security import zk_security_of
 
 S = "hunter2secret"
 BASE = {"group.id": "g", "zookeeper.connect": "z:2181"}

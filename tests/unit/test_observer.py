@@ -9,8 +9,8 @@ import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.checker import HistoryWriter
-from zkconsumer.testing.lab import observer as module
-from zkconsumer.testing.lab.observer import GroupObserver
+from zkconsumer.testing.lab import group_observer as module
+from zkconsumer.testing.lab.group_observer import GroupObserver
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.testing.sandbox.zookeeper_admin import ZnodeSnapshot
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import wait_until
+from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
-from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.errors import UnavailableError
-from zkconsumer.kafka import versions
-from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
+from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel, OffsetsChannelJob
+from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
+from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
 from zkconsumer.testing.fake_releases import RELEASES
@@ -83,7 +83,7 @@ class Talk:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fix_world import MakeConnector, MakeWorld, wait_until
+from tests.in_memory_fixtures import MakeConnector, MakeWorld, wait_until
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 

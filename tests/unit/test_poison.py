@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import zkconsumer.connector_base
-from tests.fix_world import MakeConnector, MakeWorld, take
+from tests.in_memory_fixtures import MakeConnector, MakeWorld, take
 from zkconsumer.errors import InvalidMessageException, MessageSizeTooLargeException
 from zkconsumer.kafka.fetcher_thread import FetchSettings
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 TOPIC = "clicks"
 

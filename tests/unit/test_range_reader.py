@@ -17,9 +17,9 @@ from zkconsumer.errors import (
     MessageSizeTooLargeException,
     UnsupportedCodec,
 )
+from zkconsumer.kafka.broker_security import BrokerSecurity
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.sasl import SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.kafka.sasl_mechanisms import SaslSettings
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_faults import (
@@ -35,22 +35,29 @@ from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS, METADATA
 
 pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spark]")
 
 import pyarrow as pa
 
-from bridge.spark import range_reader
-from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
-from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
-from bridge.spark.decoder import ArrowDecoder
-from bridge.spark.positions import parse_skip_offsets
-from bridge.spark.range_reader import read_range
-from bridge.spark.ranges import DataLost, FetchStalled, OffsetRange, ReadSettings, SkipOffsets, without_skipped
-from tests.fix_decoder import decoder  # noqa: F401
+from bridge.spark.decode import range_reader
+from bridge.spark.decode.arrow_decoder import ArrowDecoder
+from bridge.spark.decode.arrow_schema import SCHEMA, ArrowBatchSpec
+from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.offset_ranges import (
+    DataLost,
+    FetchStalled,
+    OffsetRange,
+    ReadSettings,
+    SkipOffsets,
+    without_skipped,
+)
+from bridge.spark.decode.range_reader import read_range
+from bridge.spark.offset_range_limits import parse_skip_offsets
+from tests.spark_decoder_fixtures import decoder  # noqa: F401
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)

@@ -11,7 +11,7 @@ import pytest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
-from zkconsumer.wire.build import build_record_set
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import Record, RecordSetScan, iter_records, scan_record_set
 
 START_MS = 1_500_000_000_000

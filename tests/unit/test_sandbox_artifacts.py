@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import tests.fix_sandbox
+import tests.sandbox_fixtures
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import (
     SandboxRun,
@@ -22,13 +22,13 @@ from zkconsumer.testing.sandbox import (
     missing_requirement,
     missing_spark_requirement,
     reap,
-    runs,
+    sandbox_runs,
     wait_until,
 )
-from zkconsumer.testing.sandbox.broker import _listening
-from zkconsumer.testing.sandbox.events import EventFile
-from zkconsumer.testing.sandbox.process import write_properties
+from zkconsumer.testing.sandbox.child_process import write_properties
+from zkconsumer.testing.sandbox.event_file import EventFile
 from zkconsumer.testing.sandbox.spark_jars import COORDINATES
+from zkconsumer.testing.sandbox.zookeeper_mode_broker import _listening
 
 RELEASE = "1.1.1"
 JARS = artifacts.ARTIFACT_SETS[RELEASE].jars
@@ -285,10 +285,10 @@ def test_maven_is_not_missed_when_the_set_is_there(tools: Tools) -> None:
 def test_nothing_real_is_skipped_in_ci(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=r"in CI nothing real is skipped: .*no 'java'"):
-        tests.fix_sandbox.require_releases(RELEASE)
+        tests.sandbox_fixtures.require_releases(RELEASE)
     monkeypatch.delenv("CI")
     with pytest.raises(pytest.skip.Exception, match="no 'java'"):
-        tests.fix_sandbox.require_releases(RELEASE)
+        tests.sandbox_fixtures.require_releases(RELEASE)
 
 
 # --- runs ---
@@ -326,8 +326,8 @@ def abandoned(
     if started is not None:
         path = run.folder / "processes" / str(sleeper.pid)
         path.write_text(json.dumps({**json.loads(path.read_text()), "started": started}))
-    owner = {"machine": machine or runs.machine(), "pid": os.getpid(), "started": "long ago"}
-    (run.folder / runs.OWNER_FILE).write_text(json.dumps({"owner": owner}))
+    owner = {"machine": machine or sandbox_runs.machine(), "pid": os.getpid(), "started": "long ago"}
+    (run.folder / sandbox_runs.OWNER_FILE).write_text(json.dumps({"owner": owner}))
     return run
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_security import CASES, PASSWORD, TLS, TOKEN, USER, Case, Place, attempt, judge
+from tests.broker_security_cases import CASES, PASSWORD, TLS, TOKEN, USER, Case, Place, attempt, judge
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.errors import (
@@ -24,16 +24,16 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SslAuthenticationException,
 )
-from zkconsumer.kafka import login, sasl
+from zkconsumer.kafka import sasl_mechanisms, sasl_transport
 from zkconsumer.kafka import tls as tls_module
-from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError
-from zkconsumer.kafka.connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
-from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.sasl import KafkaGssapi, SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError
+from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.sasl_mechanisms import KafkaGssapi, SaslSettings
 from zkconsumer.kafka.tls import TlsSettings, TlsTransport
 from zkconsumer.kafka.transport import SocketTransport
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.manual_clock import ManualClock
@@ -264,7 +264,7 @@ def test_each_login_asks_for_a_token_of_its_own() -> None:
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nend", 5, None])
 def test_what_is_no_token_is_not_sent(token: Any) -> None:
     with pytest.raises(SaslAuthenticationException, match="gave no token"):
-        sasl.OAuthBearer(lambda: token).initial_response()
+        sasl_mechanisms.OAuthBearer(lambda: token).initial_response()
 
 
 # --- nothing waits for ever ------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_the_layers_below_openssl_are_the_two_versions() -> None:
     context = TlsSettings(versions=("TLSv1.2",)).context()
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
     assert TlsSettings().context().minimum_version is ssl.TLSVersion.TLSv1_2
-    assert tls_module.HANDSHAKE_TIMEOUT_MS == login.LOGIN_TIMEOUT_MS == 10_000
+    assert tls_module.HANDSHAKE_TIMEOUT_MS == sasl_transport.LOGIN_TIMEOUT_MS == 10_000
 
 
 # --- Kerberos, without a KDC -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_security import PASSWORD, TLS, USER
+from tests.broker_security_cases import PASSWORD, TLS, USER
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import (
@@ -18,12 +18,12 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SecurityProtocolMismatch,
 )
-from zkconsumer.kafka.security import SecureConnectionFactory, broker_security_from_config
-from zkconsumer.runtime import brokers as runtime_brokers
+from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
+from zkconsumer.runtime import broker_access as runtime_brokers
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.fake_transport import HOST
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 
 DEADLINE_MS = 30_000

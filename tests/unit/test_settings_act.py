@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import MakeConnector, take, wait_until
+from tests.in_memory_fixtures import MakeConnector, take, wait_until
 from zkconsumer.base.threads import live_threads
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.kafka.coordinator_lookup import OffsetsChannelSettings
 from zkconsumer.kafka.fetcher_manager import fetcher_number
-from zkconsumer.runtime.from_config import channel_settings_of
-from zkconsumer.testing.world import FakeEnvironment
+from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
+from zkconsumer.runtime.membership_config import channel_settings_of
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FETCH, METADATA
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.fix_broker import BrokerUnderTest, fake
+from tests.conformance.brokers_under_test import BrokerUnderTest, fake
 from tests.simple_consumer_cases import CASES, CODECS, what_was_produced_in_every_version
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
@@ -20,8 +20,8 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UsageError,
 )
-from zkconsumer.kafka import versions
-from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka import version_negotiation
+from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
@@ -46,7 +46,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "NO_RESPONSE_MS", 20)
+    monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)
 
 
 @pytest.fixture(params=list(RELEASES))

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from tests.fix_admin import doors
-from zkconsumer.admin.session import AdminDependencies
+from tests.admin_fixtures import doors
+from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.errors import PreconditionFailed, UsageError
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 from pyspark.sql.datasource import InputPartition
 
-from bridge.spark.batch import ZkConsumerBatchReader, plan_batch
-from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.offset_ranges import OffsetRange
+from bridge.spark.decode.range_partition import RangePartition, read_partition
 from bridge.spark.options import read_options
-from bridge.spark.ranges import OffsetRange
-from bridge.spark.read import RangePartition, read_partition
-from bridge.spark.tasks import cut_into_tasks
+from bridge.spark.source.batch_reader import ZkConsumerBatchReader, plan_batch
+from bridge.spark.source.tasks import cut_into_tasks
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.zk import paths
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark.checkpoint import BadCheckpoint, read_checkpoint
-from tests.fix_checkpoints import METADATA, QUERY, CheckpointFolder, envelope, kafka
+from bridge.spark.handoff.checkpoint_files import BadCheckpoint, read_checkpoint
+from tests.spark_checkpoint_files import METADATA, QUERY, CheckpointFolder, envelope, kafka
 from zkconsumer.types import TopicPartition
 
 P0, P1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)

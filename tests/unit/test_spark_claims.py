@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from bridge.spark.claims import OnRewind
-from bridge.spark.claims.procedure import MIGRATION_STARTED
+from bridge.spark.claims.claim_procedure import MIGRATION_STARTED
+from bridge.spark.claims.query_runs import format_runs
 from bridge.spark.claims.records import parse_record
-from bridge.spark.claims.runs import format_runs
-from bridge.spark.membership import NO_OFFSET, ClaimedRange, ClaimRefused, GroupOffset
-from tests.fix_claims import GROUP, QUERY, RUN, TOPIC, WALL_MS, epochs, run_claim, run_stands
-from tests.fix_procedures import ProcedureSession, party, server, stat_of
-from zkconsumer.core.events import StoredOffset
+from bridge.spark.group_membership import NO_OFFSET, ClaimedRange, ClaimRefused, GroupOffset
+from tests.spark_claim_sessions import GROUP, QUERY, RUN, TOPIC, WALL_MS, epochs, run_claim, run_stands
+from tests.zk_procedure_fixtures import ProcedureSession, party, server, stat_of
 from zkconsumer.errors import GroupRewound, MalformedZnode, UnavailableError, ZkNotAuthorized, ZkTimeoutException
+from zkconsumer.member.events import StoredOffset
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import ROUNDS_MAX
+from zkconsumer.zk.group_procedures import ROUNDS_MAX
 from zkconsumer.zk.requests import PERM_ALL, PERM_READ, Acl, GetMany, Multi, OtherError, Request, SetData, paths_of
 
 __all__ = ["party", "server"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.spark.crash.table import table
+from tests.spark.crash.results_table import table
 
 
 def result(point: str, mode: str, overlap: int = 0) -> dict[str, Any]:

@@ -12,16 +12,16 @@ import pytest
 
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set, varint
 from zkconsumer.wire.entries import NO_END, Record, iter_entries
+from zkconsumer.wire.record_set_builder import build_record_set, varint
 from zkconsumer.wire.records import iter_records
 
 pytest.importorskip("pyarrow", reason="the Spark source needs the extra [spark]")
 
-from bridge.spark import arrow_records
-from bridge.spark.arrow import BATCH_BYTES, SCHEMA
-from tests.fix_decoder import COMPILED, PYTHON, batches_of, decoder, only_fast, rows_of, target  # noqa: F401
-from tests.fix_work import calls_of
+from bridge.spark.decode import arrow_records
+from bridge.spark.decode.arrow_schema import BATCH_BYTES, SCHEMA
+from tests.call_counter import calls_of
+from tests.spark_decoder_fixtures import COMPILED, PYTHON, batches_of, decoder, only_fast, rows_of, target  # noqa: F401
 
 HEADERS = (("a", b"1"), ("b", None), ("", b""))
 KEYS = [b"key", None, b"", b"k" * 70]

@@ -11,29 +11,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.fix_admin import doors
+from tests.admin_fixtures import doors
 from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
-from bridge.spark import decoder, environment
-from bridge.spark.batch import plan_batch
-from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
-from bridge.spark.environment import PythonWorker, check_environment
+from bridge.spark.decode import arrow_decoder
+from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.offset_ranges import OffsetRange
+from bridge.spark.decode.range_partition import RangePartition, read_partition
+from bridge.spark.monitoring.query_lag import lag
 from bridge.spark.options import read_options
-from bridge.spark.progress import lag
-from bridge.spark.ranges import OffsetRange
-from bridge.spark.read import RangePartition, read_partition
+from bridge.spark.source import environment_check
+from bridge.spark.source.batch_reader import plan_batch
+from bridge.spark.source.environment_check import PythonWorker, check_environment
 from tests.unit.test_spark_stream import A, Query
 from zkconsumer import extensions
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 TP = TopicPartition("clicks", 0)
 WHY = "it cannot be loaded: there is none"
-TOLD = f"decoder-not-compiled why={WHY!r}: records are decoded in Python, which is slow: see {decoder.PAGE}"
+TOLD = f"decoder-not-compiled why={WHY!r}: records are decoded in Python, which is slow: see {arrow_decoder.PAGE}"
 RUN_TIMEOUT_S = 60
 
 
@@ -41,7 +42,7 @@ RUN_TIMEOUT_S = 60
 def _missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "RECORD_DECODER", None)
     monkeypatch.setitem(extensions._missing, compiled.MODULE_NAME, WHY)
-    monkeypatch.setattr(decoder, "_is_logged", False)
+    monkeypatch.setattr(arrow_decoder, "_is_logged", False)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_an_executor_logs_it_at_its_first_task(
 def test_where_it_is_there_nothing_is_logged(
     clusters: tuple[ClusterConnectionPool, RangePartition], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert decoder.python_decoder_reason() is None
+    assert arrow_decoder.python_decoder_reason() is None
     list(read_partition(clusters[1], clusters[0]))
     assert "decoder" not in caplog.text
 
@@ -114,7 +115,7 @@ def test_check_environment_logs_which_executors_lack_it(
 ) -> None:
     version = ".".join(map(str, sys.version_info[:3]))
     workers = [PythonWorker("n1", "/opt/python", version, (), ""), PythonWorker("n2", "/opt/python", version, (), WHY)]
-    monkeypatch.setattr(environment, "_ask_executors", lambda _: workers)
+    monkeypatch.setattr(environment_check, "_ask_executors", lambda _: workers)
     session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(pythonExec=sys.executable))
     assert check_environment(session) == workers
     [told] = caplog.messages
@@ -127,7 +128,7 @@ def test_a_worker_says_why_it_decodes_in_python(switch: str) -> None:
     if not switch and compiled.RECORD_DECODER is None:
         pytest.skip("installed without a compiler, or told not to use it")
     program = (
-        "from bridge.spark.by_value import describe_interpreter\n"
+        "from bridge.spark.source.pickled_by_value import describe_interpreter\n"
         "print(describe_interpreter(['bridge.spark'])['decoder'], describe_interpreter(['no_such_module', "
         "'bridge.spark'])['decoder'])"
     )

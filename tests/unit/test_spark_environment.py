@@ -24,14 +24,14 @@ import pytest
 from pyspark import cloudpickle
 
 import pyspark_zkconsumer
-from bridge.spark import by_value, environment, registration
-from bridge.spark.by_value import load_in_worker
-from bridge.spark.datasource import ZkConsumerDataSource
-from bridge.spark.environment import DRIVER_MODULES, check_release, check_session
-from bridge.spark.registration import UnavailableDataSource, default_source, register
-from bridge.spark.shipping import LoaderPickledMeta
+from bridge.spark.source import datasource_registration, environment_check, pickled_by_value
+from bridge.spark.source.datasource import ZkConsumerDataSource
+from bridge.spark.source.datasource_registration import UnavailableDataSource, default_source, register
+from bridge.spark.source.environment_check import DRIVER_MODULES, check_release, check_session
+from bridge.spark.source.pickled_by_value import load_in_worker
+from bridge.spark.source.pickling import LoaderPickledMeta
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.versions import CLIENT_SOFTWARE_VERSION
+from zkconsumer.kafka.version_negotiation import CLIENT_SOFTWARE_VERSION
 
 RUN_TIMEOUT_S = 60
 
@@ -51,7 +51,7 @@ class Session:
 
 @pytest.fixture(autouse=True)
 def _no_files_were_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_added_files", list)
+    monkeypatch.setattr(environment_check, "_added_files", list)
 
 
 def program(tmp_path: Path, text: str) -> str:
@@ -91,7 +91,7 @@ def test_a_later_spark_is_not_refused(version: str) -> None:
 
 
 def test_the_drivers_own_python_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_ask", lambda *_: pytest.fail("a process costs half a second"))
+    monkeypatch.setattr(environment_check, "_ask", lambda *_: pytest.fail("a process costs half a second"))
     check_session(Session(Context(sys.executable)))
 
 
@@ -139,7 +139,7 @@ def test_a_program_that_is_no_python_is_refused(tmp_path: Path, answer: str) -> 
 
 
 def test_a_python_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "PROBE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(environment_check, "PROBE_TIMEOUT_S", 0.2)
     assert "which cannot be run" in check(program(tmp_path, "exec sleep 30"))
 
 
@@ -192,7 +192,7 @@ class Call:
 def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Path, archive: str, found: str) -> None:
     with zipfile.ZipFile(tmp_path / "sent.zip", "w") as made:
         made.writestr("bridge/reads.py", "class Reader: pass")
-        made.writestr("zkconsumer/kafka/versions.py", "CLIENT_SOFTWARE_VERSION = '7.1'")
+        made.writestr("zkconsumer/kafka/version_negotiation.py", "CLIENT_SOFTWARE_VERSION = '7.1'")
         for folder in ("bridge", "zkconsumer", "zkconsumer/kafka"):
             made.writestr(f"{folder}/__init__.py", "")
     call = Call("bridge.reads", "Reader", "7.1", str(tmp_path / archive))
@@ -203,13 +203,13 @@ def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Pa
 
 def test_another_version_on_a_worker_is_refused() -> None:
     with pytest.raises(ImportError, match=rf"has zkconsumer {CLIENT_SOFTWARE_VERSION}, and the driver has 9\.9"):
-        load_in_worker("bridge.spark.shipping", "LoaderPickledMeta", "9.9")
+        load_in_worker("bridge.spark.source.pickling", "LoaderPickledMeta", "9.9")
     with pytest.raises(ImportError, match=r"has zkconsumer another version, and the driver has 9\.9"):
-        load_in_worker("bridge.spark.shipping", "OfLaterReleases", "9.9")
+        load_in_worker("bridge.spark.source.pickling", "OfLaterReleases", "9.9")
 
 
 def test_the_functions_that_are_sent_use_nothing_of_their_file() -> None:
-    for function in (by_value.load_in_worker, by_value.describe_interpreter):
+    for function in (pickled_by_value.load_in_worker, pickled_by_value.describe_interpreter):
         used = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
         assert used - set(dir(builtins)) == set()
 
@@ -230,7 +230,7 @@ def test_register_gives_the_session_the_source() -> None:
 
 
 def test_register_refuses_an_old_pyspark_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "pyspark_version", "4.1.2")
+    monkeypatch.setattr(datasource_registration, "pyspark_version", "4.1.2")
     with pytest.raises(UsageError, match=r"^pyspark is 4\.1\.2, and"):
         register(SimpleNamespace())
 
@@ -238,9 +238,9 @@ def test_register_refuses_an_old_pyspark_before_anything_else(monkeypatch: pytes
 def test_a_spark_without_sources_in_python_is_refused_in_the_same_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
     monkeypatch.setattr("pyspark.version.__version__", "3.5.6")
-    monkeypatch.delitem(sys.modules, "bridge.spark.registration")
+    monkeypatch.delitem(sys.modules, "bridge.spark.source.datasource_registration")
     with pytest.raises(UsageError, match=r"^pyspark is 3\.5\.6, and"):
-        importlib.import_module("bridge.spark.registration")
+        importlib.import_module("bridge.spark.source.datasource_registration")
 
 
 def test_spark_finds_the_source_by_itself() -> None:
@@ -250,18 +250,18 @@ def test_spark_finds_the_source_by_itself() -> None:
 
 
 def test_a_source_that_cannot_be_loaded_says_so_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bridge.spark.datasource", None)
+    monkeypatch.setitem(sys.modules, "bridge.spark.source.datasource", None)
     source = default_source()
     assert source is UnavailableDataSource
     assert source.name() == ZkConsumerDataSource.name()
     with pytest.raises(UsageError, match=re.escape("pip install '.[spark]' in a clone")):
         source({})
-    monkeypatch.setattr(registration, "pyspark_version", "4.0.1")
+    monkeypatch.setattr(datasource_registration, "pyspark_version", "4.0.1")
     with pytest.raises(UsageError, match=r"pyspark is 4\.0\.1, and"):
         source({})
 
 
 def test_the_page_that_errors_name_has_the_heading_that_they_name() -> None:
-    page = Path(__file__).parents[2] / environment.PAGE
+    page = Path(__file__).parents[2] / environment_check.PAGE
     assert "\n## What must be where\n" in page.read_text("utf-8")
-    assert f"{environment.PAGE}, 'What must be where'" in inspect.getsource(by_value)
+    assert f"{environment_check.PAGE}, 'What must be where'" in inspect.getsource(pickled_by_value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark.faults import (
+from bridge.spark.source.fault_injection import (
     AFTER_CLAIM,
     AFTER_COMMIT_LOG,
     AFTER_WAL,

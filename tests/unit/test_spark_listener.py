@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
-from bridge.spark.listener import QUERIES_MAX, ZkConsumerListener
-from bridge.spark.progress import Lag
-from bridge.spark.prometheus import LagCollector
-from tests.fix_spark_events import QUERY, RUN, ended, progressed, source_of
+from bridge.spark.monitoring.lag_collector import LagCollector
+from bridge.spark.monitoring.lag_listener import QUERIES_MAX, ZkConsumerListener
+from bridge.spark.monitoring.query_lag import Lag
+from tests.spark_listener_events import QUERY, RUN, ended, progressed, source_of
 from zkconsumer.testing.manual_clock import ManualClock
 
 LINE = (

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.membership import CommitMode
-from bridge.spark.offsets import INITIAL_OFFSET, BatchOffsets, ForeignCheckpoint, Stats, check_mode, decode, encode
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.source.stream_offset import (
+    INITIAL_OFFSET,
+    BatchOffsets,
+    ForeignCheckpoint,
+    Stats,
+    check_mode,
+    decode,
+    encode,
+)
 from zkconsumer.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("u.v-w", 10)

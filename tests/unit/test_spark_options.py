@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark.datasource import COLUMNS, ZkConsumerDataSource, columns_of
-from bridge.spark.membership import CommitMode
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.offset_range_limits import (
+    EarliestOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    check_all_partitions_named,
+)
 from bridge.spark.option_page import render_options
 from bridge.spark.option_table import (
     BROKER_OPTIONS,
@@ -19,18 +27,10 @@ from bridge.spark.option_table import (
     UNSUPPORTED_OPTIONS,
 )
 from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics, read_options
-from bridge.spark.positions import (
-    EarliestOffsetRangeLimit,
-    GlobalTimestampRangeLimit,
-    GroupOffsetRangeLimit,
-    LatestOffsetRangeLimit,
-    SpecificOffsetRangeLimit,
-    SpecificTimestampRangeLimit,
-    check_all_partitions_named,
-)
+from bridge.spark.source.datasource import COLUMNS, ZkConsumerDataSource, columns_of
 from tests.generate_docs import kafkas_keys
-from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.member.topic_filter import Blacklist, Whitelist
 from zkconsumer.types import TopicPartition
 
 PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "spark-options.md"
@@ -283,7 +283,7 @@ def source(**more: str) -> ZkConsumerDataSource:
 
 
 def test_the_schema_is_that_of_format_kafka() -> None:
-    from bridge.spark.arrow import SCHEMA
+    from bridge.spark.decode.arrow_schema import SCHEMA
 
     assert source().schema().simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.offsets import Stats
-from bridge.spark.progress import lag
+from bridge.spark.monitoring.query_lag import lag
+from bridge.spark.source.stream_offset import Stats
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.offset_sink import GroupOffsetWriter
-from bridge.spark.projector import GroupOffsetProjector
-from tests.fix_admin import doors
-from tests.fix_spark_events import progressed, source_of
-from tests.fix_world import wait_until
+from bridge.spark.handoff.group_offset_writer import GroupOffsetWriter
+from bridge.spark.handoff.offset_projector import GroupOffsetProjector
+from tests.admin_fixtures import doors
+from tests.in_memory_fixtures import wait_until
+from tests.spark_listener_events import progressed, source_of
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import (
@@ -22,13 +22,13 @@ from zkconsumer.errors import (
     UsageError,
     ZkConsumerError,
 )
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Create, Delete
 from zkconsumer.zk.store import submit_and_wait
-from zkconsumer.zk.znodes import Authority, ControlRecord, format_control
+from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 DEADLINE_MS = 30_000

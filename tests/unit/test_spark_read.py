@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
-from zkconsumer.kafka.sasl import SaslSettings
-from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.kafka.broker_security import BrokerSecurity
+from zkconsumer.kafka.sasl_mechanisms import SaslSettings
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.types import TopicPartition
@@ -27,10 +27,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bridge.spark.arrow import BATCH_ROWS, SCHEMA
-from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
-from bridge.spark.ranges import OffsetRange, ReadSettings
-from bridge.spark.read import RangePartition, read_partition, schema_of
+from bridge.spark.decode.arrow_schema import BATCH_ROWS, SCHEMA
+from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.offset_ranges import OffsetRange, ReadSettings
+from bridge.spark.decode.range_partition import RangePartition, read_partition, schema_of
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 TP = TopicPartition("clicks", 0)

@@ -11,20 +11,26 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
-from bridge.spark import range_reader
-from bridge.spark.arrow import SCHEMA, ArrowBatchSpec
-from bridge.spark.cluster import ClusterConnections
-from bridge.spark.decoder import ArrowDecoder
-from bridge.spark.membership import CommitMode
+from bridge.spark.decode import range_reader
+from bridge.spark.decode.arrow_decoder import ArrowDecoder
+from bridge.spark.decode.arrow_schema import SCHEMA, ArrowBatchSpec
+from bridge.spark.decode.cluster_connections import ClusterConnections
+from bridge.spark.decode.offset_ranges import (
+    FetchStalled,
+    OffsetRange,
+    merge_offset_ranges,
+    skip_option,
+    without_skipped,
+)
+from bridge.spark.decode.range_partition import RangePartition
+from bridge.spark.decode.range_reader import read_range
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.monitoring.query_lag import lag
+from bridge.spark.offset_range_limits import parse_skip_offsets
 from bridge.spark.options import read_options
-from bridge.spark.plan import LogBounds
-from bridge.spark.positions import parse_skip_offsets
-from bridge.spark.progress import lag
-from bridge.spark.range_reader import read_range
-from bridge.spark.ranges import FetchStalled, OffsetRange, merge_offset_ranges, skip_option, without_skipped
-from bridge.spark.read import RangePartition
-from bridge.testing.fake_group import FakeScalaMember
-from bridge.testing.micro_batches import AFTER_CLAIM, AFTER_WAL, MicroBatchEngine
+from bridge.spark.source.micro_batch_plan import LogBounds
+from bridge.testing.fake_spark_group import FakeScalaMember
+from bridge.testing.micro_batch_engine import AFTER_CLAIM, AFTER_WAL, MicroBatchEngine
 from tests.unit.test_spark_stream import A, B, Query, rows_of
 from zkconsumer.errors import InvalidConfigException, InvalidMessageException
 from zkconsumer.testing.fake_cluster import FakeCluster

@@ -16,21 +16,22 @@ import pytest
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 
 import pyarrow as pa
 
-from bridge.spark import batch, rest
-from bridge.spark.arrow import POOL, SCHEMA
-from bridge.spark.cluster import ClusterAddress, ClusterConnectionPool, ClusterConnections
-from bridge.spark.datasource import ZkConsumerDataSource
-from bridge.spark.ranges import OffsetRange, ReadSettings
-from bridge.spark.read import RangePartition, read_partition
-from tests.fix_decoder import COMPILED, batches_of, decoder, only_fast, target  # noqa: F401
+from bridge.spark.decode import gc_freeze
+from bridge.spark.decode.arrow_schema import POOL, SCHEMA
+from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.offset_ranges import OffsetRange, ReadSettings
+from bridge.spark.decode.range_partition import RangePartition, read_partition
+from bridge.spark.source import batch_reader
+from bridge.spark.source.datasource import ZkConsumerDataSource
+from tests.spark_decoder_fixtures import COMPILED, batches_of, decoder, only_fast, target  # noqa: F401
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 TP = TopicPartition("clicks", 0)
@@ -107,7 +108,7 @@ def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_
     """Outside of a process that Spark keeps nothing is changed."""
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    monkeypatch.setattr(batch, "plan_batch", lambda *_: [])
+    monkeypatch.setattr(batch_reader, "plan_batch", lambda *_: [])
     options = {"subscribe": "clicks", "kafka.bootstrap.servers": "nobody:1", "startingOffsets": "earliest"}
     options |= {"endingOffsets": "latest"}
     source = ZkConsumerDataSource(options)
@@ -119,11 +120,11 @@ def test_a_worker_does_not_look_through_what_is_loaded_after_each_task_and_each_
         list(read_partition(task(fake, 0, 10), connects[0]))
 
     for number, work in enumerate((plan, read)):
-        monkeypatch.delenv(rest.WORKER_IS_KEPT, raising=False)
-        monkeypatch.setattr(rest, "_loaded", 0)
+        monkeypatch.delenv(gc_freeze.WORKER_IS_KEPT, raising=False)
+        monkeypatch.setattr(gc_freeze, "_loaded", 0)
         work()
         assert not frozen
-        monkeypatch.setenv(rest.WORKER_IS_KEPT, "1")
+        monkeypatch.setenv(gc_freeze.WORKER_IS_KEPT, "1")
         for _ in range(3):
             work()
         assert len(frozen) == 1
@@ -187,7 +188,7 @@ def test_what_was_fetched_is_not_copied_before_it_is_arrow(magic: int) -> None:
 
 FAULTS = """
 import resource
-import bridge.spark.decoder
+import bridge.spark.decode.arrow_decoder
 one = b"x"
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

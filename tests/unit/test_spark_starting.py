@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bridge.spark.starting import read_starts, starting_offsets
-from bridge.spark.starts import topic_names
-from tests.fix_admin import doors, fill_clicks, join, put
+from bridge.spark.handoff.starting_offsets import read_starts, starting_offsets
+from bridge.spark.source.offset_selection import topic_names
+from tests.admin_fixtures import doors, fill_clicks, join, put
+from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
-from zkconsumer.admin.session import AdminSession
 from zkconsumer.errors import InvalidNameError, PreconditionFailed, UnavailableError, UsageError
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import ControlRecord, format_control
+from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 
 @pytest.fixture

@@ -12,20 +12,31 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from bridge.spark.doors import SourceDependencies, membership_process_settings
-from bridge.spark.faults import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_WAL, WAIT_MS, FaultPoint, fault_point_of
-from bridge.spark.keeper.settings import ALL_THREADS
-from bridge.spark.membership import BatchAssignment, BatchEnd, CommitMode
-from bridge.spark.offsets import INITIAL_OFFSET, ForeignCheckpoint
+from bridge.spark.decode.offset_ranges import DataLost
+from bridge.spark.group_membership import BatchAssignment, BatchEnd, CommitMode
+from bridge.spark.membership.process_settings import ALL_THREADS
 from bridge.spark.options import SourceOptions, read_options
-from bridge.spark.patience import UNREACHABLE_MAX_MS
-from bridge.spark.plan import LogBounds
-from bridge.spark.planning import AVAILABLE_NOW_ASSIGNMENT_WAIT_MS, BEYOND_END_TRIES, FIRST_ASSIGNMENT_WAIT_MS
-from bridge.spark.ranges import DataLost
-from bridge.spark.stream import ZkConsumerStreamReader
-from bridge.testing.fake_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
-from bridge.testing.micro_batches import AFTER_SINK, FakeSparkCheckpoint, MicroBatchEngine
-from bridge.testing.micro_batches import AFTER_WAL as WAL_WRITTEN
+from bridge.spark.source.dependencies import SourceDependencies, membership_process_settings
+from bridge.spark.source.fault_injection import (
+    AFTER_CLAIM,
+    AFTER_COMMIT_LOG,
+    AFTER_WAL,
+    WAIT_MS,
+    FaultPoint,
+    fault_point_of,
+)
+from bridge.spark.source.micro_batch_plan import LogBounds
+from bridge.spark.source.retrying_log_reader import UNREACHABLE_MAX_MS
+from bridge.spark.source.stream_offset import INITIAL_OFFSET, ForeignCheckpoint
+from bridge.spark.source.stream_planner import (
+    AVAILABLE_NOW_ASSIGNMENT_WAIT_MS,
+    BEYOND_END_TRIES,
+    FIRST_ASSIGNMENT_WAIT_MS,
+)
+from bridge.spark.source.stream_reader import ZkConsumerStreamReader
+from bridge.testing.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from bridge.testing.micro_batch_engine import AFTER_SINK, FakeSparkCheckpoint, MicroBatchEngine
+from bridge.testing.micro_batch_engine import AFTER_WAL as WAL_WRITTEN
 from zkconsumer.errors import BrokerUnreachable, GroupRewound, UnavailableError, UsageError
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition

@@ -16,8 +16,8 @@ import pytest
 
 from tests.unit import test_docs
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import iter_records
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import google_crc32c
 import pytest
 
-from tests.fix_world import DEADLINE_MS, Stream, run_in_thread, take, wait_until
+from tests.in_memory_fixtures import DEADLINE_MS, Stream, run_in_thread, take, wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.lease import Lease
+from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidMessageException,
@@ -27,8 +27,8 @@ from zkconsumer.streams import Decoder, KafkaStream, default_decoder, string_dec
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import scan_record_set
 
 TP = TopicPartition("clicks", 0)

@@ -9,10 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from tests.fix_work import calls_of
-from zkconsumer.core import java_regex, topic_filter
-from zkconsumer.core.java_characters import GROUP_DEPTH_MAX
-from zkconsumer.core.topic_filter import (
+from tests.call_counter import calls_of
+from zkconsumer.errors import InvalidTopicFilter, UsageError
+from zkconsumer.member import java_regex, topic_filter
+from zkconsumer.member.java_character_parser import GROUP_DEPTH_MAX
+from zkconsumer.member.topic_filter import (
     INTERNAL_TOPICS,
     PATTERN_CHARS_MAX,
     Blacklist,
@@ -20,7 +21,6 @@ from zkconsumer.core.topic_filter import (
     Whitelist,
     normalise,
 )
-from zkconsumer.errors import InvalidTopicFilter, UsageError
 
 OFFSETS = "__consumer_offsets"
 
@@ -288,7 +288,7 @@ BOMBS_TIMEOUT_S = 60
 
 DEFUSE = """
 import json, sys
-from zkconsumer.core.topic_filter import PatternNotEvaluable, Whitelist
+from zkconsumer.member.topic_filter import PatternNotEvaluable, Whitelist
 answers = []
 for pattern, name in json.load(sys.stdin).items():
     try:

@@ -10,21 +10,21 @@ import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.topic_filter import Whitelist
 from zkconsumer.errors import AuthenticationException, BrokerUnreachable, ConnectorClosed, RemoteProtocolError
 from zkconsumer.kafka import topic_finder
-from zkconsumer.kafka.any_broker import BootstrapClient
-from zkconsumer.kafka.bootstrap import BootstrapBrokers
-from zkconsumer.kafka.connection import Connection
-from zkconsumer.kafka.metadata import TopicDescription, fetch_topics
+from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
+from zkconsumer.kafka.bootstrap_client import BootstrapClient
+from zkconsumer.kafka.broker_connection import Connection
+from zkconsumer.kafka.metadata_client import TopicDescription, fetch_topics
 from zkconsumer.kafka.topic_finder import MISSING_RESPONSES_MIN, TopicFinder
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.version_negotiation import negotiate
+from zkconsumer.member.topic_filter import Whitelist
 from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import BrokerAddress, TopicPartition
-from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.wire.field_types import NO_UUID
 from zkconsumer.wire.schemas import METADATA
 from zkconsumer.wire.schemas.metadata import MetadataRequest
 from zkconsumer.zk import paths

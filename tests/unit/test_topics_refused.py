@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.fix_world import DEADLINE_MS, MakeConnector, MakeWorld, take, wait_until
+from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, MakeWorld, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core import group as core_group
-from zkconsumer.core.reminders import LogRateLimiter
-from zkconsumer.core.topic_filter import Whitelist
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, UsageError
 from zkconsumer.kafka import fetcher_manager
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED
-from zkconsumer.kafka.metadata import fetch_leaders
-from zkconsumer.kafka.versions import negotiate
-from zkconsumer.runtime import perform, topic_refusals
-from zkconsumer.runtime.topic_refusals import topic_exception_of
+from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.version_negotiation import negotiate
+from zkconsumer.member import member_state_machine as core_group
+from zkconsumer.member.log_rate_limiter import LogRateLimiter
+from zkconsumer.member.topic_filter import Whitelist
+from zkconsumer.runtime import command_executor, topic_error_handler
+from zkconsumer.runtime.topic_error_handler import topic_exception_of
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_faults import PartitionError, TopicError
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS
 from zkconsumer.zk import paths
@@ -61,7 +61,7 @@ def test_a_topic_that_the_brokers_refuse_is_an_error_before_the_member_joins(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     registered: list[object] = []
-    monkeypatch.setattr(perform, "register_member", lambda *what: registered.append(what))
+    monkeypatch.setattr(command_executor, "register_member", lambda *what: registered.append(what))
     world.create_topic("t", 2)
     world.create_topic("open", 2)
     refuse(world, "t", code)
@@ -223,7 +223,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lasts is said again every 30 ms, instead of every minute."""
     monkeypatch.setattr(core_group, "LOG_REPEAT_MS", 30)
     monkeypatch.setattr(core_group, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
-    monkeypatch.setattr(topic_refusals, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
+    monkeypatch.setattr(topic_error_handler, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
 
 
 @pytest.mark.usefixtures("repeated")

@@ -9,11 +9,11 @@ import pytest
 
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
+from zkconsumer.wire.record_tables import ROW, read_tables
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
-from zkconsumer.wire.tables import ROW, read_tables
 from zkconsumer.wire.transactions import aborted_batches
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20

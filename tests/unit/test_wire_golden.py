@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkconsumer.wire.frames import (
+from zkconsumer.wire.records import iter_records
+from zkconsumer.wire.request_frames import (
     SIZE_BYTES,
     decode_request,
     decode_response,
@@ -12,7 +13,6 @@ from zkconsumer.wire.frames import (
     encode_response,
     request_header_version,
 )
-from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from zkconsumer.wire.schemas.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -6,7 +6,7 @@ import pytest
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.types import BrokerAddress
-from zkconsumer.zk.znodes import (
+from zkconsumer.zk.znode_formats import (
     LeaderIsrAndControllerEpoch,
     TopicZnode,
     parse_broker,

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from zkconsumer.errors import InternalError, InvalidNameError, MalformedZnode
-from zkconsumer.zk.znodes import Registration, format_registration, parse_registration
+from zkconsumer.zk.znode_formats import Registration, format_registration, parse_registration
 
 
 def static(subscription: str, rest: str = ',"pattern":"static","timestamp":"1"') -> Registration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.errors import InternalError, MalformedZnode
-from zkconsumer.zk.znodes import (
+from zkconsumer.zk.znode_formats import (
     ControlRecord,
     consumer_of,
     format_control,

@@ -16,23 +16,23 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
-from tests.fix_procedures import GROUP, ProcedureSession
-from tests.fix_world import MakeConnector, take, wait_until
+from tests.in_memory_fixtures import MakeConnector, take, wait_until
+from tests.zk_procedure_fixtures import GROUP, ProcedureSession
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.commands import OffsetToCommit, PartitionToRelease
-from zkconsumer.core.events import StoredOffset, WriteOutcome
 from zkconsumer.errors import InvalidConfigException, UsageError, ZkNotAuthorized
+from zkconsumer.member.commands import OffsetToCommit, PartitionToRelease
+from zkconsumer.member.events import StoredOffset, WriteOutcome
+from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
-from zkconsumer.testing.world import FakeEnvironment
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk import paths, writes
-from zkconsumer.zk.denials import DenialCollector
+from zkconsumer.zk import conditional_writes, paths
+from zkconsumer.zk.acl_denials import DenialCollector
+from zkconsumer.zk.group_procedures import ROUNDS_MAX, AcquireOwnershipProcedure
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.login import AUTH_XID, SASL_ROUNDS_MAX, LoginPacket, ZkLoginError, check_libraries, log_in
-from zkconsumer.zk.procedures import ROUNDS_MAX, AcquireOwnershipProcedure
 from zkconsumer.zk.requests import OPEN_ACL, Acl, Create, CreateOp, GetAcl, Multi, Request
-from zkconsumer.zk.sasl import ZkDigestMd5Mechanism, ZkSaslError
-from zkconsumer.zk.security import (
+from zkconsumer.zk.zk_login import AUTH_XID, SASL_ROUNDS_MAX, LoginPacket, ZkLoginError, check_libraries, log_in
+from zkconsumer.zk.zk_sasl import ZkDigestMd5Mechanism, ZkSaslError
+from zkconsumer.zk.zk_security import (
     NO_SECURITY,
     SECURE_ACL,
     DigestLogin,
@@ -430,10 +430,10 @@ def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_mo
         assert all(each.outcome is WriteOutcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
         sent += party.rounds
         wanted = {tp: OffsetToCommit(5, StoredOffset(), THREAD) for tp in FOUR}
-        party.run(writes.commit_partitions(GROUP, party.session_id, wanted, None, acl))
+        party.run(conditional_writes.commit_partitions(GROUP, party.session_id, wanted, None, acl))
         sent += party.rounds
         handed = {FOUR[0]: PartitionToRelease(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
-        party.run(writes.release_partitions(GROUP, party.session_id, handed, None, acl))
+        party.run(conditional_writes.release_partitions(GROUP, party.session_id, handed, None, acl))
         sent += party.rounds
         rounds.append(sent)
     assert [len(requests) for requests in rounds[0]] == [len(requests) for requests in rounds[1]]
@@ -488,7 +488,7 @@ def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
     plain.claims(*FOUR, acl=None)
     denials = DenialCollector()
     parts = {tp: PartitionToRelease(5, StoredOffset(), THREAD) for tp in FOUR}
-    results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None, None, denials))
+    results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, None, None, denials))
     assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None] * 4
     [denial] = denials.by_path.values()
@@ -501,12 +501,12 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
     alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
     alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
     parts = {tp: PartitionToRelease(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
-    results = plain.run(writes.release_partitions(GROUP, plain.session_id, parts, None))
+    results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, None))
     assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
     commits = {tp: OffsetToCommit(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
     plain.claims(*FOUR, acl=None)
-    refused = plain.run(writes.commit_partitions(GROUP, plain.session_id, commits, None))
+    refused = plain.run(conditional_writes.commit_partitions(GROUP, plain.session_id, commits, None))
     assert {each.outcome for each in refused.values()} == {WriteOutcome.FAILED}
     assert refused[FOUR[2]].why == f"NoAuth: only digest:alice may write {paths.offset(GROUP, FOUR[2])}"
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.connection import BlockingConnection, Connection
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets, fetch_offsets, find_coordinator
-from zkconsumer.kafka.versions import SupportedVersions, negotiate
+from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.types import BrokerAddress, TopicPartition

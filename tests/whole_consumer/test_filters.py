@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Clusters, require_releases
+from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import PythonMember, Sandbox, wait_until
 

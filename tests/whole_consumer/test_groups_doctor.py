@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from tests.fix_sandbox import Clusters, require_releases
+from tests.sandbox_fixtures import Clusters, require_releases
 from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.nightly, pytest.mark.timeout(180)]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from zkconsumer.admin.delete import NODES_PER_MULTI_MAX
-from zkconsumer.admin.session import AdminSession
+from tests.sandbox_fixtures import require_releases
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.delete_zookeeper_group import NODES_PER_MULTI_MAX
 from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
 from zkconsumer.zk.requests import Create, OtherError
 

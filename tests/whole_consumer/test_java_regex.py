@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.java_regex_tables import INVALID, answers, generated, names
-from zkconsumer.core.topic_filter import PatternNotEvaluable, Whitelist
+from tests.java_regex_cases import INVALID, answers, generated, names
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.errors import InvalidTopicFilter
+from zkconsumer.member.topic_filter import PatternNotEvaluable, Whitelist
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

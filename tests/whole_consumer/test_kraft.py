@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import PythonMember, Sandbox, SandboxSecurity, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

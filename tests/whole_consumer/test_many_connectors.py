@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.many_connectors import check, run
+from tests.connector_leak_program import check, run
 from zkconsumer.testing.sandbox import Sandbox
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]

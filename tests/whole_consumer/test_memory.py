@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tests.fix_sandbox import Clusters
-from tests.fix_world import take, wait_until
+from tests.in_memory_fixtures import take, wait_until
+from tests.sandbox_fixtures import Clusters
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 

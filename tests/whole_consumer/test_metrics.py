@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.fix_world import take, wait_until
+from tests.in_memory_fixtures import take, wait_until
+from tests.sandbox_fixtures import require_releases
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.testing.sandbox import Sandbox
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 
-from tests.fix_sandbox import Clusters, require_releases
-from tests.fix_secured_zookeeper import PASSWORD, USER, Secured
+from tests.sandbox_fixtures import Clusters, require_releases
+from tests.secured_zookeeper_fixtures import PASSWORD, USER, Secured
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import zkconsumer.connector_base
-from tests.fix_sandbox import Clusters
+from tests.sandbox_fixtures import Clusters
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import MessageSizeTooLargeException

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
-from zkconsumer.core.subscription import ConsumerThreadId
+from zkconsumer.member.topic_count import ConsumerThreadId
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.types import TopicPartition
 

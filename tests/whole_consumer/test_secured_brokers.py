@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.fix_security import CASES, Case, Place, attempt, judge, unsecured_token
+from tests.broker_security_cases import CASES, Case, Place, attempt, judge, unsecured_token
+from tests.sandbox_fixtures import require_releases
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector

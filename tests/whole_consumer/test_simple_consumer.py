@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from tests.conformance.fix_broker import BrokerUnderTest, RealTopics, real
-from tests.fix_sandbox import Clusters
+from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, real
+from tests.sandbox_fixtures import Clusters
 from tests.simple_consumer_cases import CASES, TIMEOUT_MS, consumer_of, what_was_produced_in_every_version
 from zkconsumer import javaapi
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.fix_sandbox import require_zookeeper
-from tests.fix_secured_zookeeper import PASSWORD, USER, Secured
 from tests.generate_docs import ROOT
+from tests.sandbox_fixtures import require_zookeeper
+from tests.secured_zookeeper_fixtures import PASSWORD, USER, Secured
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, ZkAuthenticationFailed, ZkNotAuthorized, ZkTimeoutException
 from zkconsumer.testing.sandbox import Sandbox, wait_until

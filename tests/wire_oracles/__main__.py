@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.wire_oracles import compressed, frames, layouts, traffic
+from tests.wire_oracles import layouts, recorded_frames, recorded_record_sets, traffic
 
 
 def main() -> None:
@@ -14,13 +14,13 @@ def main() -> None:
             layouts.recorded_of(release).write_text(layouts.printed_by_java(release))
     for pair in traffic.named(releases):
         recorded = traffic.record(pair)
-        kept = frames.examples(recorded)
-        frames.write(pair.path, kept, f"client {pair.client or 'ours'}, broker {pair.broker}")
+        kept = recorded_frames.examples(recorded)
+        recorded_frames.write(pair.path, kept, f"client {pair.client or 'ours'}, broker {pair.broker}")
         print(f"{pair}: {len(recorded.frames)} frames, {len(recorded.records)} records; kept {len(kept.frames)}")
-    for release in compressed.CODECS:
+    for release in recorded_record_sets.CODECS:
         if not releases or release in releases:
-            made = compressed.record(release)
-            compressed.write(release, made)
+            made = recorded_record_sets.record(release)
+            recorded_record_sets.write(release, made)
             print(f"broker {release}: {len(made)} compressed record sets")
 
 

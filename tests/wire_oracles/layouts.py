@@ -7,9 +7,9 @@ from pathlib import Path
 
 from zkconsumer.testing.sandbox import ensure_artifact_set, java
 from zkconsumer.wire import consumer_protocol, group_records
-from zkconsumer.wire.kinds import ArrayFieldType, FieldType, TextFieldType
+from zkconsumer.wire.field_types import ArrayFieldType, FieldType, TextFieldType
 from zkconsumer.wire.schemas import APIS
-from zkconsumer.wire.schemas.table import NestedMessageFieldType, fields
+from zkconsumer.wire.schemas.message_schema import NestedMessageFieldType, fields
 
 DATA = Path(__file__).parent.parent / "data" / "wire"
 RELEASES = ("3.9.1", "4.1.1")

@@ -13,9 +13,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from tests.wire_oracles.frames import Frame
+from tests.wire_oracles.recorded_frames import Frame
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.wire.frames import SIZE_BYTES, decode_request_header, decode_response, encode_response
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request_header, decode_response, encode_response
 from zkconsumer.wire.schemas import APIS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 
 HOST = "127.0.0.1"

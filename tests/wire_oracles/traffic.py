@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.wire_oracles.frames import DATA, OffsetsRecord, Recorded
 from tests.wire_oracles.proxy import RecordingProxy
-from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.kafka.versions import negotiate
+from tests.wire_oracles.recorded_frames import DATA, OffsetsRecord, Recorded
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.sandbox import KraftBroker, Sandbox, ZooKeeperModeBroker, wait_until
 from zkconsumer.testing.sandbox.artifacts import TOOLS_SUFFIX, artifact_set
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
+from zkconsumer.testing.sandbox.child_process import JavaCommand, JavaProcess, write_properties
 from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, HEARTBEAT, OFFSET_COMMIT
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zkconsumer.admin.groups import owner_display
+from zkconsumer.admin.zookeeper_group import owner_display
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import ZooKeeperGroup
+    from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
 
 OffsetStorageMode: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
 """What the members are told to store in: ``unknown`` when no file says so."""

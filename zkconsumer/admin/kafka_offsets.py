@@ -14,13 +14,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
-from zkconsumer.admin.coordinator_line import CoordinatorClient, CoordinatorRetryPolicy
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.groups import read_topics
-from zkconsumer.admin.session import AdminSession, chunks
-from zkconsumer.admin.stores import members_registered_text, registered_members
+from zkconsumer.admin.admin_session import AdminSession, chunks
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.coordinator_client import CoordinatorClient, CoordinatorRetryPolicy
+from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
+from zkconsumer.admin.zookeeper_group import read_topics
+from zkconsumer.admin.zookeeper_offset_writes import members_registered_text, registered_members
 from zkconsumer.errors import KafkaException
+from zkconsumer.kafka.coordinator_groups import DEAD, CoordinatorGroup, delete_group, describe_coordinator_group
 from zkconsumer.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NONE, ErrorCode
 from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
@@ -32,7 +33,6 @@ from zkconsumer.kafka.group_offsets import (
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.modern_groups import DEAD, CoordinatorGroup, delete_group, describe_coordinator_group
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
@@ -41,10 +41,10 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from zkconsumer.admin.session import AnySession
-    from zkconsumer.admin.stores import StoreWriteReport
-    from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import SupportedVersions
+    from zkconsumer.admin.admin_session import AnySession
+    from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
+    from zkconsumer.kafka.broker_connection import Connection
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 OFFSETS_PER_COMMIT_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""

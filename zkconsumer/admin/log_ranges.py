@@ -16,19 +16,19 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
-from zkconsumer.kafka.metadata import NO_OFFSET, list_offsets_request, parse_list_offsets
+from zkconsumer.kafka.metadata_client import NO_OFFSET, list_offsets_request, parse_list_offsets
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from zkconsumer.admin.brokers import BrokerClient, BrokerRequestError
-    from zkconsumer.kafka.connection import Connection, PendingRequest
-    from zkconsumer.kafka.versions import SupportedVersions
+    from zkconsumer.admin.broker_client import BrokerClient, BrokerRequestError
+    from zkconsumer.kafka.broker_connection import Connection, PendingRequest
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 LIST_OFFSETS_PARTITIONS_MAX = 2_000
 """Partitions in one request: an answer of about 60 kB."""

@@ -12,7 +12,7 @@ from zkconsumer.strict_json import read_json_object
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.java_json import Json
-from zkconsumer.zk.znodes import INT64_MAX
+from zkconsumer.zk.znode_formats import INT64_MAX
 
 SCHEMA = "zkconsumer/offsets/1"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zkconsumer.admin.offset_targets import ResetTarget, resolve_target
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import INT64_MAX
+from zkconsumer.zk.znode_formats import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 /* The hand-out of records to the thread that iterates a stream, compiled.
  *
- * `zkconsumer/kafka/delivery.py` has the contract, and the same in Python, for where this module is missing.  What
+ * `zkconsumer/kafka/record_delivery.py` has the contract, and the same in Python, for where this module is missing.  What
  * needs no speed (chunks, poison messages, waiting) stays in Python: `zkconsumer/kafka/table_delivery.py` fills one
  * table of rows after the other into a Delivery, and Iterator.__next__ gives one message a row.
  *
@@ -29,7 +29,7 @@
 #define NO_TIME INT64_MIN
 #define NO_THREAD 0
 
-/* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/tables.py. */
+/* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/record_tables.py. */
 typedef struct {
     int64_t offset;
     int64_t timestamp;
@@ -1563,7 +1563,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_delivery",
-    .m_doc = "The hand-out of records, compiled.  Internal: see zkconsumer.kafka.delivery.",
+    .m_doc = "The hand-out of records, compiled.  Internal: see zkconsumer.kafka.record_delivery.",
     .m_size = sizeof(module_state),
     .m_methods = module_methods,
     .m_slots = module_slots,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from zkconsumer.base.handout_state import LeaseState, OwnershipState, QueueState
+from zkconsumer.base.delivery_state import LeaseState, OwnershipState, QueueState
 
 class MessageAndMetadata:
     """See ``zkconsumer.streams.MessageAndMetadata``."""

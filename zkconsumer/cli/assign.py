@@ -12,17 +12,17 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
-from zkconsumer.core.assignment import (
+from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.member.group_assignment import (
     AssignmentContext,
     AssignmentError,
     AssignorVariant,
     GroupAssignment,
     create_instance,
 )
-from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX, TopicCount, construct_topic_count
-from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX, TopicCount, construct_topic_count
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import Registration, format_registration, parse_registration
+from zkconsumer.zk.znode_formats import Registration, format_registration, parse_registration
 
 PARTITION_MAX = 2**31 - 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from zkconsumer.admin.session import (
+from zkconsumer.admin.admin_session import (
     CONNECTION_TIMEOUT_MS,
     AdminDependencies,
     AdminSession,
@@ -20,8 +20,8 @@ from zkconsumer.admin.session import (
     BrokerAdminSession,
 )
 from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.cli.command_hints import complete_commands_in_json
 from zkconsumer.cli.console import log_to_console, print_error, print_message, printable
-from zkconsumer.cli.hints import complete_commands_in_json
 from zkconsumer.cli.json_errors import mark_json_printed
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, read_settings_file
 from zkconsumer.errors import UsageError

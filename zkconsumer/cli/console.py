@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from zkconsumer.cli.hints import complete_commands
+from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.json_errors import record_error
 
 ERROR_PREFIX = "zkconsumer: "

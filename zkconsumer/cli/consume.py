@@ -24,9 +24,9 @@ from zkconsumer.cli.console_format import console_format
 from zkconsumer.cli.options import cluster_options, group_argument
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.subscription import THREADS_PER_TOPIC_MAX
-from zkconsumer.core.topic_filter import Blacklist, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, UnavailableError, UsageError
+from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX
+from zkconsumer.member.topic_filter import Blacklist, Whitelist
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,8 +16,8 @@ import click
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.console import log_to_console
-from zkconsumer.kafka.connection import BlockingConnection
-from zkconsumer.testing.world import ADDRESS, FakeEnvironment
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 

@@ -10,12 +10,8 @@ from typing import Literal, NoReturn
 
 import click
 
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC
-from zkconsumer.admin.describe import COLUMNS, GroupDescribeRow, OffsetStorageMode, differing_offsets
-from zkconsumer.admin.group_stores import has_only_placeholder_member
-from zkconsumer.admin.listing import GroupListing, group_names, list_groups
-from zkconsumer.admin.look import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
-from zkconsumer.admin.modern import (
+from zkconsumer.admin.admin_session import AdminSession, AnySession, BrokerAdminSession
+from zkconsumer.admin.coordinator_group_snapshot import (
     COORDINATOR_KIND,
     KAFKA_AUTHORITY,
     CoordinatorGroupListing,
@@ -25,14 +21,18 @@ from zkconsumer.admin.modern import (
     list_all_coordinator_groups,
     read_coordinator_group_snapshot,
 )
-from zkconsumer.admin.session import AdminSession, AnySession, BrokerAdminSession
-from zkconsumer.admin.words import count_text
+from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
+from zkconsumer.admin.describe import COLUMNS, GroupDescribeRow, OffsetStorageMode, differing_offsets
+from zkconsumer.admin.group_offset_stores import has_only_placeholder_member
+from zkconsumer.admin.text_format import count_text
+from zkconsumer.admin.zookeeper_group_list import GroupListing, group_names, list_groups
+from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, configured_storage, read_group_snapshot
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import UnavailableError
-from zkconsumer.zk.znodes import ControlRecord
+from zkconsumer.zk.znode_formats import ControlRecord
 
 Output = Literal["table", "json"]
 

@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from zkconsumer.admin.delete import GroupDeletion, execute_deletion, plan_group_deletion, plan_topic_deletion
-from zkconsumer.admin.listing import GroupListing, group_names, is_console_group, list_groups
-from zkconsumer.admin.session import BrokerAdminSession
-from zkconsumer.admin.words import duration_text, registered_text
+from zkconsumer.admin.admin_session import BrokerAdminSession
+from zkconsumer.admin.delete_zookeeper_group import (
+    GroupDeletion,
+    execute_deletion,
+    plan_group_deletion,
+    plan_topic_deletion,
+)
+from zkconsumer.admin.text_format import duration_text, registered_text
+from zkconsumer.admin.zookeeper_group_list import GroupListing, group_names, is_console_group, list_groups
+from zkconsumer.cli.command_hints import command_text, rerun_with_execute
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
@@ -27,14 +33,13 @@ from zkconsumer.cli.common import (
 )
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.groups_delete_modern import delete_coordinator_groups, print_not_executed
-from zkconsumer.cli.hints import command_text, rerun_with_execute
+from zkconsumer.cli.groups_delete_coordinator import delete_coordinator_groups, print_not_executed
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.options import cluster_options, group_arguments, is_on_command_line, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.admin_session import AdminSession
 
 SCHEMA = "zkconsumer/groups-delete/1"
 OLDER_THAN = "7d"

@@ -11,9 +11,10 @@ from zkconsumer import extensions
 from zkconsumer.admin.doctor import DoctorFinding, GroupFacts, run_checks
 from zkconsumer.admin.doctor.collect import collect_facts
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS
-from zkconsumer.admin.doctor.owners import owned_by_registered_threads
-from zkconsumer.admin.look import configured_storage
-from zkconsumer.admin.words import count_text
+from zkconsumer.admin.doctor.owner_findings import owned_by_registered_threads
+from zkconsumer.admin.text_format import count_text
+from zkconsumer.admin.zookeeper_group_snapshot import configured_storage
+from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
@@ -24,7 +25,6 @@ from zkconsumer.cli.common import (
 )
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.hints import complete_commands
 from zkconsumer.cli.lag import LagTotal
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.wire import compression

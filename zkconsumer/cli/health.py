@@ -1,7 +1,7 @@
 """``zkconsumer health``: whether a running member works, for systemd, Kubernetes and other supervisors.
 
 Asks the socket of the setting ``health.socket``; what is healthy and what is alive stands in
-``zkconsumer.observe.health``.
+``zkconsumer.observe.member_health``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import json
 
 import click
 
-from zkconsumer.cli.hints import commands_in
+from zkconsumer.cli.command_hints import commands_in
 
 SCHEMA = "zkconsumer/error/1"
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.coordinator_group_snapshot import coordinator_group_rows, read_coordinator_group_snapshot
 from zkconsumer.admin.describe import COLUMNS, UNKNOWN, GroupDescribeRow
-from zkconsumer.admin.look import configured_storage, read_group_snapshot
-from zkconsumer.admin.modern import coordinator_group_rows, read_coordinator_group_snapshot
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import count_text
+from zkconsumer.admin.text_format import count_text
+from zkconsumer.admin.zookeeper_group_snapshot import configured_storage, read_group_snapshot
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.common import (
@@ -38,7 +38,7 @@ from zkconsumer.errors import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from zkconsumer.admin.brokers import BrokerClient
+    from zkconsumer.admin.broker_client import BrokerClient
 
 INTERVAL_S = 2.0
 SCHEMA = "zkconsumer/lag/1"

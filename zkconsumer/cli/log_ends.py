@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.admin.brokers import BrokerClient
-from zkconsumer.admin.session import AdminDependencies, tools_config
+from zkconsumer.admin.admin_session import AdminDependencies, tools_config
+from zkconsumer.admin.broker_client import BrokerClient
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session
 from zkconsumer.cli.console import log_to_console, print_error
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_on_command_line
-from zkconsumer.config_tables.brokers import check_bootstrap
+from zkconsumer.config_tables.broker_connection_settings import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UnavailableError, UsageError
-from zkconsumer.kafka.bootstrap import BootstrapBrokers
-from zkconsumer.kafka.connection import BlockingConnection
+from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.kafka.error_codes import NONE
-from zkconsumer.kafka.security import connection_factory_from_config
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import OffsetRequest, PartitionOffsetRequestInfo
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import ConnectionFactory
-    from zkconsumer.kafka.metadata import LeaderMetadata
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.kafka.metadata_client import LeaderMetadata
 
 SO_TIMEOUT_MS = 10_000
 """As in GetOffsetShell (0.8 to 1.1)."""

@@ -19,7 +19,7 @@ import click
 
 from zkconsumer.cli.console import print_error
 from zkconsumer.cli.json_errors import print_json_error
-from zkconsumer.cli.lazy import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
+from zkconsumer.cli.lazy_commands import SHORT_HELP_CHARS_MAX, LazyGroup, load_command
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.version import __version__
 

@@ -10,14 +10,14 @@ from typing import Literal
 
 import click
 
+from zkconsumer.admin.admin_session import AdminSession, AnySession
+from zkconsumer.admin.coordinator_group_snapshot import list_all_coordinator_groups
 from zkconsumer.admin.describe import UNKNOWN
-from zkconsumer.admin.group_stores import GroupOffsetStores
-from zkconsumer.admin.listing import group_names
-from zkconsumer.admin.modern import list_all_coordinator_groups
+from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetStoreName
 from zkconsumer.admin.offset_plan import offsets_of_group
-from zkconsumer.admin.session import AdminSession, AnySession
+from zkconsumer.admin.zookeeper_group_list import group_names
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
     EXIT_FAILED,
@@ -28,7 +28,7 @@ from zkconsumer.cli.common import (
     require_admin_session,
 )
 from zkconsumer.cli.console import print_error, print_message
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.cli.offsets_common import (
     as_convention,
     convention_option,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from zkconsumer.admin.group_stores import GroupOffsetsSnapshot, GroupOffsetStores, GroupWriteReports
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.group_offset_stores import GroupOffsetsSnapshot, GroupOffsetStores, GroupWriteReports
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.admin.offset_files import (
     FILE_BYTES_MAX,
@@ -22,16 +23,15 @@ from zkconsumer.admin.offset_files import (
 )
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_other_store, partitions_text
-from zkconsumer.admin.session import AdminSession
-from zkconsumer.admin.words import unseen_members_warning
+from zkconsumer.admin.text_format import unseen_members_warning
+from zkconsumer.cli.command_hints import given_arguments, rerun_with_execute
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, require_admin_session
 from zkconsumer.cli.console import print_error, print_message
-from zkconsumer.cli.hints import given_arguments, rerun_with_execute
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.errors import UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AnySession
+    from zkconsumer.admin.admin_session import AnySession
     from zkconsumer.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,12 +7,12 @@ from typing import Literal
 
 import click
 
-from zkconsumer.admin.group_stores import GroupOffsetStores
+from zkconsumer.admin.admin_session import AdminSession
+from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
-from zkconsumer.admin.session import AdminSession
+from zkconsumer.cli.command_hints import rerun_with_execute
 from zkconsumer.cli.common import open_admin_session
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.hints import rerun_with_execute
 from zkconsumer.cli.offsets_common import (
     OffsetPlanExecution,
     as_convention,

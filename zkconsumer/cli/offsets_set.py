@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import click
 
-from zkconsumer.admin.group_stores import NO_SUCH_TOPIC, GroupOffsetsSnapshot, GroupOffsetStores
+from zkconsumer.admin.group_offset_stores import NO_SUCH_TOPIC, GroupOffsetsSnapshot, GroupOffsetStores
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
 from zkconsumer.admin.offset_lines import OffsetStoreName
 from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
@@ -29,9 +29,9 @@ from zkconsumer.admin.offset_targets import (
     parse_duration,
     parse_scope,
 )
+from zkconsumer.cli.command_hints import command_text, rerun_with_execute
 from zkconsumer.cli.common import open_admin_session
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.hints import command_text, rerun_with_execute
 from zkconsumer.cli.offsets_common import (
     OffsetPlanExecution,
     execute_option,
@@ -44,7 +44,7 @@ from zkconsumer.cli.offsets_common import (
 from zkconsumer.cli.options import cluster_options, group_argument, output_option
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.znodes import INT64_MAX
+from zkconsumer.zk.znode_formats import INT64_MAX
 
 _TargetFactory: TypeAlias = "Callable[[int], ResetTarget]"
 """Makes the target, given what time it is."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from zkconsumer.cli.hints import complete_commands
+from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.json_errors import expect_json
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.properties import decode_properties, parse_properties

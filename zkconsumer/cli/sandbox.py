@@ -9,11 +9,11 @@ import click
 
 from zkconsumer.cli.common import EXIT_FAILED, print_table
 from zkconsumer.cli.console import print_error
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.errors import SandboxError
 
 if TYPE_CHECKING:
-    from zkconsumer.testing.sandbox.background import BackgroundCluster
+    from zkconsumer.testing.sandbox.background_cluster import BackgroundCluster
 
 EXIT_NOT_RUNNING = 3
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -68,7 +68,7 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
 
     The first start of a release fetches it with Maven, which can take minutes.
     """
-    from zkconsumer.testing.sandbox import artifacts, background, cache
+    from zkconsumer.testing.sandbox import artifacts, background_cluster, cache
 
     try:
         artifacts.artifact_set(kafka)
@@ -80,7 +80,7 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
     if not artifacts.are_in_cache(releases):
         click.echo(f"Maven fetches what is not in {cache.root()} yet; this can take minutes ...", err=True)
     click.echo(f"starting ZooKeeper {zookeeper} and Kafka {kafka} ...", err=True)
-    cluster = background.up(kafka, zookeeper, brokers, topics, chroot)
+    cluster = background_cluster.up(kafka, zookeeper, brokers, topics, chroot)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
     for command in sandbox_next_steps(cluster):
@@ -106,9 +106,9 @@ def sandbox_next_steps(cluster: BackgroundCluster) -> list[str]:
 @click.pass_context
 def status(context: click.Context) -> None:
     """Show what runs; exit code 1 if a part is dead or does not answer, 3 if no sandbox is up."""
-    from zkconsumer.testing.sandbox import background
+    from zkconsumer.testing.sandbox import background_cluster
 
-    cluster = background.current()
+    cluster = background_cluster.current()
     if cluster is None:
         print_error("no sandbox is up")
         context.exit(EXIT_NOT_RUNNING)
@@ -116,7 +116,7 @@ def status(context: click.Context) -> None:
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
     print_table(("NAME", "VERSION", "ADDRESS", "PID", "STATE"), rows)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}  files: {cluster.root}", err=True)
-    bad = [part for part in cluster.parts if states[part.name] != background.RUNNING]
+    bad = [part for part in cluster.parts if states[part.name] != background_cluster.RUNNING]
     for part in bad:
         print_error(f"{part.name}: {states[part.name]}; its log is {cluster.log(part)}")
     if bad:
@@ -127,7 +127,7 @@ def status(context: click.Context) -> None:
 @sandbox.command("down")
 def down() -> None:
     """Stop the cluster and remove its files."""
-    from zkconsumer.testing.sandbox import background
+    from zkconsumer.testing.sandbox import background_cluster
 
-    cluster = background.down()
+    cluster = background_cluster.down()
     click.echo("no sandbox was up" if cluster is None else f"stopped {len(cluster.parts)} processes", err=True)

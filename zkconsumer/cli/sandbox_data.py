@@ -14,14 +14,14 @@ import click
 
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_error
-from zkconsumer.cli.lazy import LazyGroup
+from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.cli.sandbox import EXIT_NOT_RUNNING, NAME, PARTITIONS_MAX
 from zkconsumer.errors import SandboxError, UsageError
 
 if TYPE_CHECKING:
     import io
 
-    from zkconsumer.testing.sandbox.background_data import BackgroundClusterClient
+    from zkconsumer.testing.sandbox.background_client import BackgroundClusterClient
 
 Pair: TypeAlias = tuple[bytes | None, bytes | None]
 
@@ -40,10 +40,10 @@ name_argument = click.argument("name", metavar="TOPIC", callback=_name)
 
 def _open_data(context: click.Context) -> BackgroundClusterClient:
     """What the commands work on; exit code 3 where no sandbox is up."""
-    from zkconsumer.testing.sandbox import background
-    from zkconsumer.testing.sandbox.background_data import BackgroundClusterClient
+    from zkconsumer.testing.sandbox import background_cluster
+    from zkconsumer.testing.sandbox.background_client import BackgroundClusterClient
 
-    cluster = background.current()
+    cluster = background_cluster.current()
     if cluster is None:
         print_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
         context.exit(EXIT_NOT_RUNNING)

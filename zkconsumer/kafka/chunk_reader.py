@@ -39,7 +39,7 @@ from zkconsumer.types import RecordSetPosition, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 
 if TYPE_CHECKING:
-    from zkconsumer.base.lease import Lease
+    from zkconsumer.base.delivery_lease import Lease
 
 LEASE_POLL_MS = 100
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.handout_state import NO_UNACKNOWLEDGED_OFFSET, OwnershipState, QueueState
+from zkconsumer.base.delivery_state import NO_UNACKNOWLEDGED_OFFSET, OwnershipState, QueueState
 from zkconsumer.base.wakeup import WakeUp
-from zkconsumer.core.stores import OffsetSource
+from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.types import RecordCounter
 
 if TYPE_CHECKING:

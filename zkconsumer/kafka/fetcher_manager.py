@@ -20,22 +20,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
-from zkconsumer.core.reminders import LogRateLimiter
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, SaslAuthenticationException, UnavailableError
-from zkconsumer.kafka.any_broker import BootstrapClient, NoBrokerAvailableError
+from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError
 from zkconsumer.kafka.byte_budget import ByteBudget
 from zkconsumer.kafka.fetcher_thread import ConsumerFetcherThread, FetchSettings
-from zkconsumer.kafka.metadata import LeaderMetadata, fetch_leaders
+from zkconsumer.kafka.metadata_client import LeaderMetadata, fetch_leaders
+from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.observe.fetch_metrics import FetchMetrics
 from zkconsumer.observe.metrics import Registry
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
-    from zkconsumer.kafka.connection import ConnectionFactory
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress, TopicPartition
 

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.base.wakeup import WakeUp
-from zkconsumer.core.commands import BEGINNING
 from zkconsumer.errors import (
     ConnectorClosed,
     InvalidMessageException,
@@ -38,9 +37,9 @@ from zkconsumer.errors import (
     RemoteProtocolError,
     UnsupportedCodec,
 )
+from zkconsumer.kafka.broker_connection import BROKER_ERRORS
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import INVALID_OFFSET, FetchedDataChunk, LastResponseTime, PartitionTopicInfo
-from zkconsumer.kafka.connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import (
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -53,8 +52,9 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.fetch_session import FetchSession
-from zkconsumer.kafka.metadata import list_offsets
-from zkconsumer.kafka.versions import negotiate
+from zkconsumer.kafka.metadata_client import list_offsets
+from zkconsumer.kafka.version_negotiation import negotiate
+from zkconsumer.member.commands import BEGINNING
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (
@@ -66,8 +66,8 @@ from zkconsumer.wire.fetch_codec import (
     FetchResponseBody,
     partition_encoder,
 )
-from zkconsumer.wire.frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.records import RecordSetScan, scan_record_set
+from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 
@@ -76,9 +76,9 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
+    from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory, PendingRequest
     from zkconsumer.kafka.chunks import ChunkQueue
-    from zkconsumer.kafka.connection import Connection, ConnectionFactory, PendingRequest
-    from zkconsumer.kafka.versions import SupportedVersions
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
     from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.asked_ahead import send_pipelined, split_partitions
-from zkconsumer.kafka.connection import Connection
+from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -27,7 +26,8 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
-from zkconsumer.kafka.versions import SupportedVersions
+from zkconsumer.kafka.pipelining import send_pipelined, split_partitions
+from zkconsumer.kafka.version_negotiation import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM

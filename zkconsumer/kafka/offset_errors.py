@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
 
 ACTIVE_GROUP_ERRORS = frozenset(
     {codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION, codes.REBALANCE_IN_PROGRESS, codes.STALE_MEMBER_EPOCH}

@@ -21,16 +21,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
-from zkconsumer.core.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.errors import ConnectorClosed
-from zkconsumer.kafka.connection import BROKER_ERRORS
-from zkconsumer.kafka.coordinator_lookup import (
-    CoordinatorUnsupportedError,
-    DeadlineExceededError,
-    GroupRejectedError,
-    OffsetsChannelSettings,
-    OffsetsCoordinatorClient,
-)
+from zkconsumer.kafka.broker_connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
 from zkconsumer.kafka.group_offsets import (
     COORDINATOR_MOVED_ERRORS,
@@ -40,12 +32,20 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
 )
 from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, commit_result, describe_error
+from zkconsumer.kafka.offsets_coordinator_client import (
+    CoordinatorUnsupportedError,
+    DeadlineExceededError,
+    GroupRejectedError,
+    OffsetsChannelSettings,
+    OffsetsCoordinatorClient,
+)
+from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.connection import ConnectionFactory
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 JOBS_MAX = 64

@@ -19,7 +19,7 @@ from zkconsumer import extensions
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.tables import ROW
+from zkconsumer.wire.record_tables import ROW
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.chunks import PartitionTopicInfo

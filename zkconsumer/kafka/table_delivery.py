@@ -19,18 +19,18 @@ from functools import partial
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from zkconsumer.base.handout_state import COMPILED_DELIVERY
+from zkconsumer.base.delivery_state import COMPILED_DELIVERY
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.record_batch import RecordBatch, TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
-from zkconsumer.wire.tables import JOINED_BYTES_MAX, ROW, RecordTable, read_tables
+from zkconsumer.wire.record_tables import JOINED_BYTES_MAX, ROW, RecordTable, read_tables
 
 if TYPE_CHECKING:
     from zkconsumer.base import _delivery
-    from zkconsumer.base.lease import Lease
+    from zkconsumer.base.delivery_lease import Lease
 else:
     _delivery = COMPILED_DELIVERY
 

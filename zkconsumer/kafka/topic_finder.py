@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError
-from zkconsumer.kafka.any_broker import NoBrokerAvailableError
-from zkconsumer.kafka.metadata import TopicDescription, fetch_topics
-from zkconsumer.wire.kinds import NO_UUID
+from zkconsumer.kafka.bootstrap_client import NoBrokerAvailableError
+from zkconsumer.kafka.metadata_client import TopicDescription, fetch_topics
+from zkconsumer.wire.field_types import NO_UUID
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.any_broker import BootstrapClient
+    from zkconsumer.kafka.bootstrap_client import BootstrapClient
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.types import BrokerAddress
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.base.lease import Lease
+    from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.kafka.chunks import ChunkQueue
     from zkconsumer.observe.metrics import Labels, Registry
 

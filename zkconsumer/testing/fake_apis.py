@@ -9,7 +9,7 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.fetch_session_cache import FetchContext
-from zkconsumer.kafka.releases import MAX_TIMESTAMP, BrokerRelease
+from zkconsumer.kafka.release_features import MAX_TIMESTAMP, BrokerRelease
 from zkconsumer.testing.fake_faults import (
     CorruptRecords,
     NullRecords,

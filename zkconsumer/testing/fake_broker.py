@@ -17,14 +17,14 @@ from typing import Any, cast
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
-from zkconsumer.kafka.gate import (
+from zkconsumer.kafka.release_features import BrokerRelease
+from zkconsumer.kafka.request_decoder import (
     DecodedRequest,
     InvalidFrameAction,
     UnsupportedVersionResponse,
     api_versions_response,
     decode_frame,
 )
-from zkconsumer.kafka.releases import BrokerRelease
 from zkconsumer.testing import fake_apis, fake_groups
 from zkconsumer.testing.fake_faults import (
     ActiveFault,
@@ -40,7 +40,7 @@ from zkconsumer.testing.fake_faults import (
 )
 from zkconsumer.testing.fake_state import ClusterState, RecordedRequest
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.frames import (
+from zkconsumer.wire.request_frames import (
     REQUEST_BYTES_MAX,
     SIZE_BYTES,
     encode_response,

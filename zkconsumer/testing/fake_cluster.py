@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
+from zkconsumer.kafka.broker_connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
 from zkconsumer.kafka.fetch_session_cache import FETCH_SESSION_SLOTS as FETCH_SESSIONS_MAX
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.testing.fake_broker import FakeBroker

@@ -57,10 +57,10 @@ from zkconsumer.wire.schemas.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import parse_offset
+from zkconsumer.zk.znode_formats import parse_offset
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.releases import BrokerRelease
+    from zkconsumer.kafka.release_features import BrokerRelease
     from zkconsumer.testing.fake_state import ClusterState
 
 METADATA_CHARS_MAX = 4096

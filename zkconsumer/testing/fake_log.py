@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from zkconsumer.errors import UsageError
 from zkconsumer.wire import compression
-from zkconsumer.wire.build import build_record_set
 from zkconsumer.wire.entries import BATCH_BYTES_MIN, ENTRY_PREFIX_BYTES, LogEntry, Record, iter_entries
+from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import iter_records, scan_record_set
 
 _CODEC_MASK = 0x07

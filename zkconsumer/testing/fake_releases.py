@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.releases import RELEASES as ALL_RELEASES
-from zkconsumer.kafka.releases import BrokerRelease
+from zkconsumer.kafka.release_features import RELEASES as ALL_RELEASES
+from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_GROUPS,

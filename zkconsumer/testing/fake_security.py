@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING, Any
 import scramp
 
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
-from zkconsumer.kafka.gate import api_versions_response
+from zkconsumer.kafka.request_decoder import api_versions_response
 from zkconsumer.kafka.transport import Transport, fill_by_receiving
 from zkconsumer.testing.fake_releases import NEWEST, release_named
-from zkconsumer.wire.frames import REQUEST_BYTES_MAX, SIZE_BYTES, decode_request, decode_request_header, encode_response
+from zkconsumer.wire.request_frames import (
+    REQUEST_BYTES_MAX,
+    SIZE_BYTES,
+    decode_request,
+    decode_request_header,
+    encode_response,
+)
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from zkconsumer.wire.schemas.api_versions import ApiVersion
 from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse

@@ -53,7 +53,7 @@ from zkconsumer.zk.requests import (
     lost_request_result,
     paths_of,
 )
-from zkconsumer.zk.security import SaslGssapiLogin, ZkLogin, identities
+from zkconsumer.zk.zk_security import SaslGssapiLogin, ZkLogin, identities
 
 if TYPE_CHECKING:
     from zkconsumer.testing.fake_zookeeper import FakeZooKeeper

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.core.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.errors import ConsumerTimeoutException, OffsetsNotCommitted, ZkConsumerError
+from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.properties import decode_properties, parse_properties
 from zkconsumer.testing.checker import (
     CommitCalled,

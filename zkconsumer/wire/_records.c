@@ -833,7 +833,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_records",
-    .m_doc = "The record decoder, compiled.  Internal: see zkconsumer.wire.tables.",
+    .m_doc = "The record decoder, compiled.  Internal: see zkconsumer.wire.record_tables.",
     .m_size = sizeof(module_state),
     .m_methods = methods,
     .m_slots = module_slots,

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.kinds import blob, int32, text
+from zkconsumer.wire.field_types import blob, int32, text
 from zkconsumer.wire.primitives import Buffer, MalformedMessage
-from zkconsumer.wire.schemas.table import array, f, message
+from zkconsumer.wire.schemas.message_schema import array, f, message
 from zkconsumer.wire.versioned import decode_body, encode_versioned, version_of
 
 PROTOCOL_TYPE = "consumer"

@@ -16,11 +16,11 @@ from typing import NamedTuple, TypeAlias
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.wire import compiled
-from zkconsumer.wire.kinds import FieldWriter, text
+from zkconsumer.wire.field_types import FieldWriter, text
 from zkconsumer.wire.primitives import MessageReader, RecordSet, put_uvarint
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
-from zkconsumer.wire.schemas.table import Api, decoder
+from zkconsumer.wire.schemas.message_schema import Api, decoder
 
 VERSION_MAX = 12
 """From 13 on topics go by id."""

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.kinds import NO_UUID, blob, int32, int64, text, uuid
+from zkconsumer.wire.field_types import NO_UUID, blob, int32, int64, text, uuid
 from zkconsumer.wire.primitives import Buffer, MalformedMessage
-from zkconsumer.wire.schemas.table import array, f, message
+from zkconsumer.wire.schemas.message_schema import array, f, message
 from zkconsumer.wire.versioned import decode_body, encode_versioned, version_of
 
 NO_EPOCH = -1

@@ -6,9 +6,9 @@ import struct
 from typing import TypeVar
 
 from zkconsumer.errors import UsageError
-from zkconsumer.wire.kinds import fixed_reader, int16
+from zkconsumer.wire.field_types import fixed_reader, int16
 from zkconsumer.wire.primitives import Buffer, FieldDecodeError, MalformedMessage, MessageReader
-from zkconsumer.wire.schemas.table import decoder, encoder
+from zkconsumer.wire.schemas.message_schema import decoder, encoder
 
 C = TypeVar("C")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.errors import MalformedZnode, UnavailableError
 from zkconsumer.zk import paths
-from zkconsumer.zk.brokers import PLAINTEXT, parse_broker
+from zkconsumer.zk.kafka_znodes import PLAINTEXT, parse_broker
 from zkconsumer.zk.requests import ChildNames, Children, GetMany, NoNode, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
 

@@ -14,22 +14,22 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.subscription import allowed_topics
-from zkconsumer.core.topic_filter import PatternNotEvaluable
-from zkconsumer.core.view import GroupControl, GroupView, TopicSubscription
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
+from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.topic_count import allowed_topics
+from zkconsumer.member.topic_filter import PatternNotEvaluable
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import Procedure, describe_result, owner_text
-from zkconsumer.zk.registration import parse_registration
+from zkconsumer.zk.group_procedures import Procedure, describe_result, owner_text
+from zkconsumer.zk.member_registration import parse_registration
 from zkconsumer.zk.requests import ChildNames, Children, Exists, Get, GetMany, NoNode, Request, StoreError, ZnodeData
-from zkconsumer.zk.topics import GroupReadError, TopicSource, ZooKeeperTopicSource, is_usable_topic_name
-from zkconsumer.zk.znodes import parse_control
+from zkconsumer.zk.topic_source import GroupReadError, TopicSource, ZooKeeperTopicSource, is_usable_topic_name
+from zkconsumer.zk.znode_formats import parse_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from zkconsumer.zk.registration import Registration
+    from zkconsumer.zk.member_registration import Registration
 
 
 class GroupReader:

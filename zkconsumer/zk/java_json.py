@@ -22,7 +22,7 @@ from itertools import takewhile
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.text import decode_like_java
+from zkconsumer.utf8 import decode_like_java
 
 NESTING_MAX = 100
 """Brackets within brackets.  The original has no such limit but its stack; nobody writes more than three."""

@@ -49,10 +49,10 @@ from kazoo.retry import KazooRetry
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.zk.frames import FRAME_BYTES_MAX, FrameBuffer
-from zkconsumer.zk.login import ZkLoginError, log_in
+from zkconsumer.zk.frame_buffer import FRAME_BYTES_MAX, FrameBuffer
 from zkconsumer.zk.packets import MalformedResponseError
-from zkconsumer.zk.security import NO_SECURITY, ZkLogin, ZkSecurity
+from zkconsumer.zk.zk_login import ZkLoginError, log_in
+from zkconsumer.zk.zk_security import NO_SECURITY, ZkLogin, ZkSecurity
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
-from zkconsumer.base.names import check_host_names
+from zkconsumer.base.host_names import check_host_names
 from zkconsumer.errors import (
     ChrootMissing,
     ForkedError,
@@ -25,9 +25,8 @@ from zkconsumer.errors import (
     ZkTimeoutException,
 )
 from zkconsumer.zk.connect_string import parse_connect
-from zkconsumer.zk.four_letters import host_of_session
+from zkconsumer.zk.four_letter_words import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, ZooKeeperConnection
-from zkconsumer.zk.login import check_libraries
 from zkconsumer.zk.packets import CODE_NO_AUTH, CODE_NO_NODE, CODE_OK, decode_event, encode, store_error_of
 from zkconsumer.zk.pipeline import Pipeline
 from zkconsumer.zk.requests import (
@@ -41,7 +40,8 @@ from zkconsumer.zk.requests import (
     check_path,
     paths_of,
 )
-from zkconsumer.zk.security import NO_SECURITY, ZkSecurity, zk_security_of
+from zkconsumer.zk.zk_login import check_libraries
+from zkconsumer.zk.zk_security import NO_SECURITY, ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bridge.broker.apis.configs import describe_configs
+from bridge.broker.apis.describe_configs import describe_configs
 from bridge.broker.apis.fetch import handle_fetch
 from bridge.broker.apis.list_offsets import list_offsets, offset_for_leader_epoch
 from bridge.broker.apis.metadata import describe_cluster, handle_metadata
 from bridge.broker.apis.produce import handle_produce, init_producer_id
-from bridge.broker.apis.topics import create_topics, delete_topics
+from bridge.broker.apis.topic_admin import create_topics, delete_topics
 from zkconsumer.wire.schemas import (
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -30,7 +30,7 @@ from zkconsumer.wire.schemas import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
-    from bridge.coordinator.calls import ApiHandler, ApiRequest
+    from bridge.coordinator.api_request import ApiHandler, ApiRequest
 
 _IMMEDIATE_HANDLERS: dict[int, Callable[[BrokerNode, ApiRequest], Any]] = {
     METADATA.key: handle_metadata,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.broker.log.produced import down_convert
-from bridge.broker.topics import BrokerPartition
-from bridge.coordinator.calls import AclOperation
+from bridge.broker.log.log_validator import down_convert
+from bridge.broker.topic_store import BrokerPartition
+from bridge.coordinator.api_request import AclOperation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -34,7 +34,7 @@ from zkconsumer.wire.schemas.fetch import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
-    from bridge.coordinator.calls import ApiRequest
+    from bridge.coordinator.api_request import ApiRequest
 
 MIN_ONE_MESSAGE_FROM = 3
 """The version from which the first entry comes whole whatever its size (0.10.1, KIP-74)."""

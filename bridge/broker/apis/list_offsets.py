@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import BrokerPartition
-from bridge.coordinator.calls import AclOperation
+from bridge.broker.topic_store import BrokerPartition
+from bridge.coordinator.api_request import AclOperation
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -15,7 +15,7 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_VERSION,
     ErrorCode,
 )
-from zkconsumer.kafka.releases import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP
+from zkconsumer.kafka.release_features import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
@@ -31,7 +31,7 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
-    from bridge.coordinator.calls import ApiRequest
+    from bridge.coordinator.api_request import ApiRequest
 
 
 def list_offsets(node: BrokerNode, call: ApiRequest) -> ListOffsetsResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.topics import (
+from bridge.broker.topic_store import (
     BROKER_INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     PARTITIONS_MAX,
@@ -14,7 +14,7 @@ from bridge.broker.topics import (
     NewTopic,
     is_valid_topic_name,
 )
-from bridge.coordinator.calls import AclOperation
+from bridge.coordinator.api_request import AclOperation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
@@ -36,7 +36,7 @@ from zkconsumer.wire.schemas.metadata import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
-    from bridge.coordinator.calls import ApiRequest
+    from bridge.coordinator.api_request import ApiRequest
 
 ALL_TOPICS_IS_NULL_FROM = 1
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.broker.connection import CLOSE_CONNECTION
-from bridge.broker.log.produced import (
+from bridge.broker.client_connection import CLOSE_CONNECTION
+from bridge.broker.log.log_validator import (
     BATCHES_ONLY_FROM,
     ProduceRejected,
     is_one_batch,
     new_produce_allowance,
     validate_records,
 )
-from bridge.broker.topics import BROKER_INTERNAL_TOPICS
-from bridge.coordinator.calls import NO_TRANSACTIONS, AclOperation
+from bridge.broker.topic_store import BROKER_INTERNAL_TOPICS
+from bridge.coordinator.api_request import NO_TRANSACTIONS, AclOperation
 from zkconsumer.kafka.error_codes import (
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
@@ -35,7 +35,7 @@ from zkconsumer.wire.schemas.produce import (
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
-    from bridge.coordinator.calls import ApiRequest
+    from bridge.coordinator.api_request import ApiRequest
     from zkconsumer.wire.entries import DecompressionBudget
 
 TOPIC_IDS_FROM = 13

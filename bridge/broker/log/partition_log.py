@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from bridge.broker.log.batches import read_batch_header
-from bridge.broker.log.epochs import EpochEnd, LeaderEpochs
-from bridge.broker.log.files import SegmentFile
-from bridge.broker.log.produced import (
+from bridge.broker.log.leader_epochs import EpochEnd, LeaderEpochs
+from bridge.broker.log.log_validator import (
     ProduceRejected,
     RecordValidationRules,
     ValidatedRecords,
     assign_offsets,
     build_entries,
 )
-from bridge.broker.log.producers import BatchMetadata, ProducerStateManager
+from bridge.broker.log.producer_state import BatchMetadata, ProducerStateManager
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.segment import Segment
+from bridge.broker.log.segment_files import SegmentFile
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.entries import Record, iter_entries

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 
 from bridge.broker.log.batches import StoredBatch
-from bridge.broker.log.files import SegmentFile
+from bridge.broker.log.segment_files import SegmentFile
 
 
 class Segment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bridge.broker.log.files import DiskFile, MemoryFile, OpenFiles, SegmentFile, make_folder
+from bridge.broker.log.segment_files import DiskFile, MemoryFile, OpenFiles, SegmentFile, make_folder
 
 SUFFIX = ".log"
 OFFSET_DIGITS = 20

@@ -9,10 +9,10 @@ racks.py                     who is near what
 group.py java_order.py       members and topics in the order in which Kafka's leader walks them
 """
 
-from bridge.client.assignor import ConsumerPartitionAssignor
 from bridge.client.assignors.range import RangeAssignor
 from bridge.client.assignors.roundrobin import RoundRobinAssignor
 from bridge.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from bridge.client.partition_assignor import ConsumerPartitionAssignor
 
 __all__ = [
     "ASSIGNORS",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from bridge.client.assignors.group import AssignorGroup, PartitionsByMember
+from bridge.client.assignors.assignor_group import AssignorGroup, PartitionsByMember
 from bridge.client.assignors.java_order import text_order
 from bridge.client.assignors.owned import OwnedPartitions
 from bridge.client.assignors.racks import Racks

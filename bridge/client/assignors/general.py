@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from itertools import accumulate
 
-from bridge.client.assignors.group import AssignorGroup, PartitionsByMember
+from bridge.client.assignors.assignor_group import AssignorGroup, PartitionsByMember
 from bridge.client.assignors.java_order import text_order
 from bridge.client.assignors.movements import PartitionMovements
 from bridge.client.assignors.owned import OwnedPartitions

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.hashing import java_hash
+from zkconsumer.wire.java_hash import java_hash
 
 K = TypeVar("K")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bridge.client.assignor import NO_GENERATION, Subscription
-from bridge.client.assignors.group import AssignorGroup
+from bridge.client.assignors.assignor_group import AssignorGroup
+from bridge.client.partition_assignor import NO_GENERATION, Subscription
 from zkconsumer.types import TopicPartition
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridge.client.assignors.group import AssignorGroup
+from bridge.client.assignors.assignor_group import AssignorGroup
 from zkconsumer.types import TopicPartition
 
 NO_RACKS: frozenset[str] = frozenset()

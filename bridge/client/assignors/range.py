@@ -2,17 +2,16 @@
 
     topic of 7 partitions, members a b c      a: 0 1 2   b: 3 4   c: 5 6
 
-Not the old consumer's ``range`` (``zkconsumer.core.assignment``), which divides among threads.  With racks (3.4,
-KIP-881) a first round gives only what is near; topics with as many partitions and the same members
-are then divided alike, so that records of one key in several topics stay together.
+Not the old consumer's ``range`` (``zkconsumer.member.group_assignment``), which divides among threads.  With racks
+(3.4, KIP-881) a first round gives only what is near; topics with as many partitions and the same members are then
+divided alike, so that records of one key in several topics stay together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import (
+from bridge.client.assignors.assignor_group import (
     AssignorGroup,
     PartitionsByMember,
     assignor_group,
@@ -20,6 +19,7 @@ from bridge.client.assignors.group import (
     to_assignments,
 )
 from bridge.client.assignors.racks import NO_RACKS, is_rack_aware_assignment, racks_of_members
+from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 

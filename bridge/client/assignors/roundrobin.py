@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import cycle
 
-from bridge.client.assignor import Assignment, RebalanceProtocol, Subscription
-from bridge.client.assignors.group import PartitionsByMember, assignor_group, members_in_order, to_assignments
+from bridge.client.assignors.assignor_group import PartitionsByMember, assignor_group, members_in_order, to_assignments
 from bridge.client.assignors.java_order import text_order
+from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.client.assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
+from bridge.client.assignors.assignor_group import PartitionsByMember, assignor_group, to_assignments
 from bridge.client.assignors.constrained import ConstrainedAssignment
 from bridge.client.assignors.general import GeneralAssignment
-from bridge.client.assignors.group import PartitionsByMember, assignor_group, to_assignments
 from bridge.client.assignors.owned import MemberData, MemberDataReader, owned_partitions_of
 from bridge.client.assignors.racks import Racks
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
+from bridge.client.partition_assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from bridge.client.assignor import NO_GENERATION
 from bridge.client.assignors.java_order import hash_order
 from bridge.client.assignors.owned import MemberData
+from bridge.client.partition_assignor import NO_GENERATION
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.hashing import java_hash
-from zkconsumer.wire.kinds import int32, text
+from zkconsumer.wire.field_types import int32, text
+from zkconsumer.wire.java_hash import java_hash
 from zkconsumer.wire.primitives import FieldDecodeError, MessageReader
-from zkconsumer.wire.schemas.table import array, decoder, encoder, f, message
+from zkconsumer.wire.schemas.message_schema import array, decoder, encoder, f, message
 
 M = TypeVar("M")
 

@@ -8,5 +8,5 @@
     unheld.py     what no member carries over: partitions that nobody reads, or that have no offset
 
 The tool writes the control znode, fences where nobody claims, and what is in ``unheld``; never what a member
-holds.  The member's side is ``bridge.migration.member``.
+holds.  The member's side is ``bridge.migration.dual.machine``.
 """

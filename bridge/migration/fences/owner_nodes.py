@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.migration.errors import PartiallyDoneError
-from bridge.migration.fences.mark import parse_fence_record
-from zkconsumer.admin.groups import read_topics
-from zkconsumer.admin.session import zk_error_name
+from bridge.migration.fences.fence_record import parse_fence_record
+from zkconsumer.admin.admin_session import zk_error_name
+from zkconsumer.admin.zookeeper_group import read_topics
 from zkconsumer.errors import InvalidNameError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
-from zkconsumer.zk.procedures import owner_text
+from zkconsumer.zk.group_procedures import owner_text
 from zkconsumer.zk.requests import CheckOp, MultiFailed, NoAuth, NodeExists, NoNode, ZnodeData
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AdminSession
+    from zkconsumer.admin.admin_session import AdminSession
 
 NAMED_MAX = 20
 """How many partitions an error names."""

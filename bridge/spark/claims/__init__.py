@@ -11,12 +11,12 @@ in_kafka.py    the same where the group's offsets are in Kafka
 report.py      what became of it
 """
 
-from bridge.spark.claims.judge import OnRewind, next_position
-from bridge.spark.claims.look import GroupOffsetsReport, read_group_offsets
-from bridge.spark.claims.procedure import claim
-from bridge.spark.claims.report import ClaimReport
-from bridge.spark.claims.words import group_rewound_message
-from bridge.spark.claims.writes import ClaimContext
+from bridge.spark.claims.claim_decision import OnRewind, next_position
+from bridge.spark.claims.claim_messages import group_rewound_message
+from bridge.spark.claims.claim_procedure import claim
+from bridge.spark.claims.claim_reads import GroupOffsetsReport, read_group_offsets
+from bridge.spark.claims.claim_report import ClaimReport
+from bridge.spark.claims.claim_writes import ClaimContext
 
 __all__ = [
     "ClaimContext",

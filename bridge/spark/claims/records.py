@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.text import decode_strict
+from zkconsumer.utf8 import decode_strict
 from zkconsumer.zk.java_json import JavaJsonError, Json, read_jackson_json
-from zkconsumer.zk.znodes import INT64_MAX
+from zkconsumer.zk.znode_formats import INT64_MAX
 
 VERSION = 1
 

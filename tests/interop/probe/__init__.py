@@ -16,12 +16,12 @@ from tests.interop.probe import (
     checks_joining,
     checks_leaving,
     checks_rebalancing,
-    checks_statics,
+    checks_static_members,
     checks_syncing,
     checks_versions,
 )
+from tests.interop.probe.probed_broker import Probe, Server
 from tests.interop.probe.registry import CHECKS, Check, checks_of
-from tests.interop.probe.target import Probe, Server
 
 __all__ = [
     "CHECKS",
@@ -35,7 +35,7 @@ __all__ = [
     "checks_leaving",
     "checks_of",
     "checks_rebalancing",
-    "checks_statics",
+    "checks_static_members",
     "checks_syncing",
     "checks_versions",
 ]

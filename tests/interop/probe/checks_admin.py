@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.interop.probe.member import SUBSCRIPTION, subscription_to
+from tests.interop.probe.probed_broker import Probe, assignment
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import Probe, assignment
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
 
 

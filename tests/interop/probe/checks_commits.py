@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.interop.probe.probed_broker import PARTITIONS, Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import PARTITIONS, Probe
 from zkconsumer.wire.schemas import OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic

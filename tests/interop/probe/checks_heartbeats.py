@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.interop.probe.probed_broker import SHORT_SESSION_MS, Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import SHORT_SESSION_MS, Probe
 from zkconsumer.wire.schemas import HEARTBEAT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.interop.probe.member import SUBSCRIPTION
+from tests.interop.probe.probed_broker import GROUP_MAX_SIZE, SESSION_MAX_MS, SESSION_MIN_MS, Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import GROUP_MAX_SIZE, SESSION_MAX_MS, SESSION_MIN_MS, Probe
 from zkconsumer.wire.schemas import JOIN_GROUP
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.interop.probe.probed_broker import Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import Probe
 from zkconsumer.wire.schemas import LEAVE_GROUP
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.interop.probe.probed_broker import INITIAL_DELAY_MS, PROTOCOLS, SHORT_SESSION_MS, Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import INITIAL_DELAY_MS, PROTOCOLS, SHORT_SESSION_MS, Probe
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
 

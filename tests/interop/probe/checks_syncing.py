@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.interop.probe.probed_broker import Probe, assignment
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import Probe, assignment
 from zkconsumer.wire.schemas import SYNC_GROUP
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from tests.interop.probe.probed_broker import Probe
 from tests.interop.probe.registry import check
-from tests.interop.probe.target import Probe
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     DELETE_GROUPS,

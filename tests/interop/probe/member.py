@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.kafka.connection import BlockingConnection, PendingRequest
+from zkconsumer.kafka.broker_connection import BlockingConnection, PendingRequest
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 from zkconsumer.wire.schemas.join_group import (
@@ -19,7 +19,7 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupRequest,
 from zkconsumer.wire.schemas.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from tests.interop.probe.target import Probe
+    from tests.interop.probe.probed_broker import Probe
 
 ANSWER_MS = 15_000
 SESSION_MS = 10_000

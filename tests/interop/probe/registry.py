@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.interop.probe.target import Probe
+    from tests.interop.probe.probed_broker import Probe
 
 Run = Callable[["Probe"], None]
 

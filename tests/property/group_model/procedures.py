@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tests.property.group_model.zookeeper import Connection, Server
-from zkconsumer.core import commands as do
-from zkconsumer.core import events as ev
-from zkconsumer.core.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
-from zkconsumer.core.view import GroupView, TopicSubscription
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.member.group_view import GroupView, TopicSubscription
 from zkconsumer.types import TopicPartition
 
 Procedure: TypeAlias = "Generator[Callable[[Connection], Any], Any, ev.Event]"

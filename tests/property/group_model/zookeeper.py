@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zkconsumer.core.events import StoredOffset
-from zkconsumer.core.view import TopicSubscription
+from zkconsumer.member.events import StoredOffset
+from zkconsumer.member.group_view import TopicSubscription
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from tests.property.group_model.process import Process
-    from tests.property.group_model.world import World
+    from tests.property.group_model.model_process import Process
+    from tests.property.group_model.simulation import World
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark.crash.rounds import Clusters
+from tests.spark.crash.crash_rounds import Clusters
 
 
 @pytest.fixture(scope="session")

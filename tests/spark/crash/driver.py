@@ -24,8 +24,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bridge.spark.datasource import ZkConsumerDataSource
-from tests.fix_spark import spark_settings, started
+from bridge.spark.source.datasource import ZkConsumerDataSource
+from tests.spark_session_fixtures import spark_settings, started
 
 HOLD_S = 120
 MASTER = "local[2,4]"

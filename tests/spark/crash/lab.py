@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from bridge.testing import SinkRow
-from tests.fix_spark import ROOT, spark_environment
+from tests.spark_session_fixtures import ROOT, spark_environment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import HistoryEvent, InitialOffset, OffsetCommitted
-from zkconsumer.testing.lab.observer import GroupObserver
+from zkconsumer.testing.lab.group_observer import GroupObserver
 from zkconsumer.testing.sandbox import Sandbox, wait_until
-from zkconsumer.testing.sandbox.events import EventFile
+from zkconsumer.testing.sandbox.event_file import EventFile
 from zkconsumer.types import TopicPartition
 
 MARK = "ZKC_LAB_TREE"

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import require_releases
-from tests.fix_spark import require_spark
-from tests.spark.crash.cells import COVERING, cell_of
-from tests.spark.crash.rounds import Clusters, play_round
+from tests.sandbox_fixtures import require_releases
+from tests.spark.crash.crash_cases import COVERING, cell_of
+from tests.spark.crash.crash_rounds import Clusters, play_round
+from tests.spark_session_fixtures import require_spark
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 RESULTS = "ZKC_CRASH_RESULTS"
-"""Names a file that gets a line for each cell, for ``tests/spark/crash/table.py``."""
+"""Names a file that gets a line for each cell, for ``tests/spark/crash/results_table.py``."""
 
 ROUND = 10
 NIGHTLY_SEEDS = 200

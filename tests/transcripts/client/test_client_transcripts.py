@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcripts.client.member_talk import MemberTalk
+from tests.transcripts.client.client_conversation import MemberTalk
 from tests.transcripts.conversation import compare, rewritten, transcripts
 
 HERE = Path(__file__).parent

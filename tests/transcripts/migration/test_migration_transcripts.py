@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.migration.member.duty import PHASE_RULES, MemberPhase, member_phase_of
-from bridge.migration.phases import Phase, authority_of, next_phases
+from bridge.migration.control.phases import Phase, authority_of, next_phases
+from bridge.migration.dual.machine.phase_rules import PHASE_RULES, MemberPhase, member_phase_of
 from tests.transcripts.conversation import compare, rewritten, transcripts
-from tests.transcripts.migration.member_of_both_talk import MemberTalk
-from zkconsumer.zk.znodes import ControlRecord
+from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from zkconsumer.zk.znode_formats import ControlRecord
 
 HERE = Path(__file__).parent
 

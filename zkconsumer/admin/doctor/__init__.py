@@ -16,10 +16,24 @@ To add a finding: write it in the file of its family, with a test that meets it 
 
 from __future__ import annotations
 
-from zkconsumer.admin.doctor import movement, offsets, outside, owners, registrations, strategies
+from zkconsumer.admin.doctor import (
+    assignment_findings,
+    environment_findings,
+    offset_findings,
+    owner_findings,
+    progress_findings,
+    registration_findings,
+)
 from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
 
-CHECK_MODULES = (registrations, strategies, owners, movement, offsets, outside)
+CHECK_MODULES = (
+    registration_findings,
+    assignment_findings,
+    owner_findings,
+    progress_findings,
+    offset_findings,
+    environment_findings,
+)
 
 
 def run_checks(facts: GroupFacts) -> list[DoctorFinding]:

@@ -13,27 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zkconsumer.admin.brokers import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
-from zkconsumer.admin.coordinators import OFFSETS_TOPIC, discover_coordinator
+from zkconsumer.admin.admin_session import chunks
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.admin.doctor.facts import COMMIT_INTERVAL_MS, GroupFacts, OffsetSample
-from zkconsumer.admin.look import ZooKeeperGroupSnapshot, read_group_snapshot
-from zkconsumer.admin.session import chunks
+from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, read_group_snapshot
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import InvalidMessageException, KafkaException, MalformedZnode, UnsupportedCodec
+from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, describe_coordinator_group
 from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_COMPRESSION_TYPE
-from zkconsumer.kafka.modern_groups import CoordinatorGroup, describe_coordinator_group
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.compression import CODEC_NAMES
 from zkconsumer.wire.entries import codec_of, iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchTopic
 from zkconsumer.zk import paths
-from zkconsumer.zk.znodes import parse_offset
+from zkconsumer.zk.znode_formats import parse_offset
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.session import AdminSession
-    from zkconsumer.kafka.connection import Connection
-    from zkconsumer.kafka.versions import SupportedVersions
+    from zkconsumer.admin.admin_session import AdminSession
+    from zkconsumer.kafka.broker_connection import Connection
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 SAMPLE_EVERY_MS = 1_000
 """How often the stored offsets are read between the looks."""

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from zkconsumer.core.assignment import (
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.member.group_assignment import (
     AssignmentContext,
     AssignmentError,
     AssignorVariant,
     GroupAssignment,
     create_instance,
 )
-from zkconsumer.core.assignment import detect_variants as recognise
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.member.group_assignment import detect_variants as recognise
 
 if TYPE_CHECKING:
-    from zkconsumer.admin.groups import ZooKeeperGroup
-    from zkconsumer.admin.look import ZooKeeperGroupSnapshot
-    from zkconsumer.kafka.modern_groups import CoordinatorGroup
+    from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
+    from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot
+    from zkconsumer.kafka.coordinator_groups import CoordinatorGroup
     from zkconsumer.types import TopicPartition
 
 COMMIT_INTERVAL_MS = 60_000

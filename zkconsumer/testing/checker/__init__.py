@@ -5,6 +5,7 @@ says what was lost, skipped, repeated without a reason, handed out by two, store
 """
 
 from zkconsumer.testing.checker.checker import check_history
+from zkconsumer.testing.checker.end_state_check import end_state
 from zkconsumer.testing.checker.events import (
     EVENTS,
     AssignmentExpected,
@@ -42,7 +43,6 @@ from zkconsumer.testing.checker.events import (
     in_order,
 )
 from zkconsumer.testing.checker.history import HistoryWriter, dump_line, parse_line, read_history
-from zkconsumer.testing.checker.migration_end import end_state
 from zkconsumer.testing.checker.policy import Policy
 from zkconsumer.testing.checker.verdict import (
     ALLOWANCE_REASONS,

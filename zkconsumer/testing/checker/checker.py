@@ -12,15 +12,21 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zkconsumer.testing.checker import events as h
-from zkconsumer.testing.checker.bench import CheckerState
-from zkconsumer.testing.checker.endings import AssignmentChecks, LossCheck
-from zkconsumer.testing.checker.migration import MigrationCheck
-from zkconsumer.testing.checker.migration_end import EndStateCheck
-from zkconsumer.testing.checker.ownership import OwnershipCheck
-from zkconsumer.testing.checker.partition import BEFORE_HISTORY, NEVER, MemberEnd, TrackedMember, TrackedPartition
+from zkconsumer.testing.checker.checker_state import CheckerState
+from zkconsumer.testing.checker.commit_check import CommitCheck
+from zkconsumer.testing.checker.end_state_check import EndStateCheck
+from zkconsumer.testing.checker.final_checks import AssignmentChecks, LossCheck
+from zkconsumer.testing.checker.migration_check import MigrationCheck
+from zkconsumer.testing.checker.ownership_check import OwnershipCheck
 from zkconsumer.testing.checker.policy import Policy
-from zkconsumer.testing.checker.repeats import RedeliveredRecord, RedeliveryCheck
-from zkconsumer.testing.checker.stored import CommitCheck
+from zkconsumer.testing.checker.redelivery_check import RedeliveredRecord, RedeliveryCheck
+from zkconsumer.testing.checker.tracked_partitions import (
+    BEFORE_HISTORY,
+    NEVER,
+    MemberEnd,
+    TrackedMember,
+    TrackedPartition,
+)
 from zkconsumer.testing.checker.verdict import Allowance, CheckerCounts, Finding, Verdict
 
 

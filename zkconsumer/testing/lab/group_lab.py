@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from zkconsumer.core.planner import ZooKeeperAssignmentPlanner
-from zkconsumer.core.view import GroupView, TopicSubscription
 from zkconsumer.errors import MalformedZnode, SandboxError
+from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
+from zkconsumer.member.group_view import GroupView, TopicSubscription
 from zkconsumer.testing.checker import (
     AssignmentExpected,
     Continued,
@@ -48,12 +48,12 @@ from zkconsumer.testing.checker import (
     read_history,
     render_text,
 )
-from zkconsumer.testing.lab import histories
-from zkconsumer.testing.lab.observer import GroupObserver
+from zkconsumer.testing.lab import history_files
+from zkconsumer.testing.lab.group_observer import GroupObserver
 from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk.brokers import parse_topic
-from zkconsumer.zk.registration import parse_registration
+from zkconsumer.zk.kafka_znodes import parse_topic
+from zkconsumer.zk.member_registration import parse_registration
 
 SETTLE_TIMEOUT_MS = 30_000
 STABLE_MS = 400
@@ -385,7 +385,7 @@ class GroupLab:
         self.halt()
         ends = dict.fromkeys(self._deleted, 0)
         ends |= {(topic, number): 0 for topic, partitions in self.topics.items() for number in range(partitions)}
-        ends |= histories.log_end_offsets(self.sandbox.producer.acked, self.topics)
+        ends |= history_files.log_end_offsets(self.sandbox.producer.acked, self.topics)
         self.wait_drained(ends)
         self._stop_all()
         for (topic, partition), end in sorted(ends.items()):
@@ -420,7 +420,7 @@ class GroupLab:
         history = self.folder / "history.jsonl"
         delay_ms = max(Policy().observer_delay_ms, self.observer.delay_ms)
         policy = PolicyChanged(self._began_ms, self._policy | {"observer_delay_ms": delay_ms})
-        histories.merge([policy, *self._events()], history)
+        history_files.merge([policy, *self._events()], history)
         verdict = self.verdict = check_history(read_history(history))
         if not verdict.ok:
             self._keep_logs()
@@ -467,13 +467,13 @@ class GroupLab:
             self.leave(name)
 
     def _events(self) -> Iterator[HistoryEvent]:
-        yield from histories.read_python_output(self._own_lines)
+        yield from history_files.read_python_output(self._own_lines)
         for name, member in self.members.items():
             path = self._folder_of(member) / "out.log"
             yield from (
-                histories.read_scala_output(path, name)
+                history_files.read_scala_output(path, name)
                 if isinstance(member, ScalaMember)
-                else histories.read_python_output(path)
+                else history_files.read_python_output(path)
             )
 
     def _keep_logs(self) -> None:

@@ -11,22 +11,22 @@ from zkconsumer.testing.sandbox.artifacts import (
     missing_requirement,
     zookeeper_release,
 )
-from zkconsumer.testing.sandbox.broker import ZooKeeperModeBroker
-from zkconsumer.testing.sandbox.cluster import Sandbox
-from zkconsumer.testing.sandbox.kraft import KraftBroker
-from zkconsumer.testing.sandbox.load import ProducedRange, ProducerProcess, RecordToSend
-from zkconsumer.testing.sandbox.member import DeliveredMessage, MemberProcess, ScalaMember
-from zkconsumer.testing.sandbox.modern_member import CoordinatorMember
+from zkconsumer.testing.sandbox.coordinator_member import CoordinatorMember
+from zkconsumer.testing.sandbox.kraft_broker import KraftBroker
+from zkconsumer.testing.sandbox.member_process import DeliveredMessage, MemberProcess, ScalaMember
+from zkconsumer.testing.sandbox.producer_process import ProducedRange, ProducerProcess, RecordToSend
 from zkconsumer.testing.sandbox.python_member import PythonMember
-from zkconsumer.testing.sandbox.reader import ReaderProcess, ReadResult
-from zkconsumer.testing.sandbox.runs import SandboxRun, reap
+from zkconsumer.testing.sandbox.reader_process import ReaderProcess, ReadResult
+from zkconsumer.testing.sandbox.sandbox_cluster import Sandbox
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun, reap
+from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
-from zkconsumer.testing.sandbox.security import SandboxSecurity
 from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_spark_requirement
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
-from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
+from zkconsumer.testing.sandbox.zookeeper_mode_broker import ZooKeeperModeBroker
+from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 
 __all__ = [
     "ARTIFACT_SETS",

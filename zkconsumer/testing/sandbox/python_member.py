@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkconsumer.testing.sandbox.events import JsonEvent
-from zkconsumer.testing.sandbox.member import TEST_SETTINGS, ZooKeeperMember
-from zkconsumer.testing.sandbox.process import ChildProcess, PythonProcess, write_properties
-from zkconsumer.testing.sandbox.zookeeper import ZooKeeperServer
+from zkconsumer.testing.sandbox.child_process import ChildProcess, PythonProcess, write_properties
+from zkconsumer.testing.sandbox.event_file import JsonEvent
+from zkconsumer.testing.sandbox.member_process import TEST_SETTINGS, ZooKeeperMember
+from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 
 PROGRAM = "zkconsumer.testing.member_program"
 MIGRATING_PROGRAM = "bridge.testing.migrating_program"

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.events import EventFile
-from zkconsumer.testing.sandbox.member import START_TIMEOUT_MS, STOP_TIMEOUT_MS, TEST_SETTINGS, DeliveredMessage
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess, write_properties
-from zkconsumer.testing.sandbox.runs import SandboxRun
+from zkconsumer.testing.sandbox.child_process import JavaCommand, JavaProcess, write_properties
+from zkconsumer.testing.sandbox.event_file import EventFile
+from zkconsumer.testing.sandbox.member_process import START_TIMEOUT_MS, STOP_TIMEOUT_MS, TEST_SETTINGS, DeliveredMessage
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 UNLIMITED = 1_000_000_000

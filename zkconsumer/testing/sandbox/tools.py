@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.process import JavaCommand, JavaProcess
-from zkconsumer.testing.sandbox.runs import SandboxRun
+from zkconsumer.testing.sandbox.child_process import JavaCommand, JavaProcess
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 
 TOOL_TIMEOUT_MS = 60_000
 

@@ -23,6 +23,7 @@ from zkconsumer.wire.schemas.join_group import JOIN_GROUP
 from zkconsumer.wire.schemas.leave_group import LEAVE_GROUP
 from zkconsumer.wire.schemas.list_groups import LIST_GROUPS
 from zkconsumer.wire.schemas.list_offsets import LIST_OFFSETS
+from zkconsumer.wire.schemas.message_schema import Api
 from zkconsumer.wire.schemas.metadata import METADATA
 from zkconsumer.wire.schemas.offset_commit import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_delete import OFFSET_DELETE
@@ -32,7 +33,6 @@ from zkconsumer.wire.schemas.produce import PRODUCE
 from zkconsumer.wire.schemas.sasl_authenticate import SASL_AUTHENTICATE
 from zkconsumer.wire.schemas.sasl_handshake import SASL_HANDSHAKE
 from zkconsumer.wire.schemas.sync_group import SYNC_GROUP
-from zkconsumer.wire.schemas.table import Api
 
 APIS: MappingProxyType[int, Api[Any, Any]] = MappingProxyType(
     {

@@ -7,8 +7,8 @@ in one thing: features whose lowest version is 0 are not left out of the answer.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import boolean, int16, int32, int64, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import boolean, int16, int32, int64, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 
 @message

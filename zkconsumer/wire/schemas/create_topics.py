@@ -5,8 +5,8 @@ From version 5 (2.4, KIP-525) the answer says how the topic was made, from versi
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, boolean, int8, int16, int32, text, uuid
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import NO_UUID, boolean, int8, int16, int32, text, uuid
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 BROKER_DEFAULT = -1
 """``num_partitions`` and ``replication_factor``: as the broker is set (from version 4, KIP-464), or as assigned."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, int16, int32, text, uuid
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import NO_UUID, int16, int32, text, uuid
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 TOPIC_STATES_FROM = 6
 """The version from which ``topics`` is used, and before which ``topic_names``."""

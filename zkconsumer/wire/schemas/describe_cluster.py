@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import boolean, int8, int16, int32, text
+from zkconsumer.wire.field_types import boolean, int8, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 from zkconsumer.wire.schemas.metadata import UNKNOWN_OPERATIONS
-from zkconsumer.wire.schemas.table import Api, array, f, message
 
 ENDPOINT_TYPE_BROKER = 1
 """``endpoint_type``; 2 are the controllers' (3.7, KIP-919)."""

@@ -6,8 +6,8 @@ stands behind it.  Version 3 (2.6, KIP-569) has types and explanations.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import boolean, int8, int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import boolean, int8, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 RESOURCE_TYPE_TOPIC = 2
 """``resource_type``; 4 is a broker, 8 a broker's loggers, 16 client metrics, 32 a group."""

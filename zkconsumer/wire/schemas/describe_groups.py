@@ -6,8 +6,8 @@ from version 6 on (4.0, KIP-1043).  So is a group of the protocol of KIP-848 (4.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import blob, boolean, int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import blob, boolean, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 OPERATIONS_OMITTED = -(2**31)
 """``authorized_operations`` when they were not asked for (2.3, KIP-430)."""

@@ -10,10 +10,10 @@ From version 13 (3.1, KIP-516) topics go by id instead of by name.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, int8, int16, int32, int64, record_set, text, uuid
+from zkconsumer.wire.field_types import NO_UUID, int8, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
-from zkconsumer.wire.schemas.table import Api, NestedMessageFieldType, array, f, message
+from zkconsumer.wire.schemas.leader_fields import LeaderIdAndEpoch, NodeEndpoint
+from zkconsumer.wire.schemas.message_schema import Api, NestedMessageFieldType, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
 """``max_bytes`` as the old consumer sends it from version 3 on: only the partitions' own limits count."""

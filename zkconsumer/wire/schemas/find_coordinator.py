@@ -6,8 +6,8 @@ KIP-699) asks for several keys at once.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int8, int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int8, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 KEY_TYPE_GROUP = 0
 """``key_type`` of a consumer group; 1 is a transactional id (0.11, KIP-98), 2 a share group (4.1, KIP-932)."""

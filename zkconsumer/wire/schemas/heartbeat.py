@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, text
-from zkconsumer.wire.schemas.table import Api, f, message
+from zkconsumer.wire.field_types import int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, f, message
 
 
 @message

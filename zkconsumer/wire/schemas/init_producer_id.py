@@ -6,8 +6,8 @@ for transactions over two systems; brokers up to 4.1 offer it only when they are
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import boolean, int16, int32, int64, text
-from zkconsumer.wire.schemas.table import Api, f, message
+from zkconsumer.wire.field_types import boolean, int16, int32, int64, text
+from zkconsumer.wire.schemas.message_schema import Api, f, message
 
 NO_PRODUCER = -1
 """``producer_id`` and ``producer_epoch`` where there is none."""

@@ -7,8 +7,8 @@ and error 79, and joins again; version 5 (2.3, KIP-345) names static members.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import blob, boolean, int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import blob, boolean, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 NO_MEMBER_ID = ""
 """``member_id`` of somebody who has none yet, and of an answer that gives none."""

@@ -6,8 +6,8 @@ go at once, static ones by their instance id alone, and each has an error of its
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 BATCHED_FROM = 3
 """The version from which the question and the answer are lists of members."""

@@ -6,8 +6,8 @@ From version 4 (2.6, KIP-518) with their states, and only those in the states th
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 STATES_FROM = 4
 """The version from which the answer has states."""

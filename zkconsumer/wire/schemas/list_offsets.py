@@ -6,8 +6,8 @@ Version 0 answers a list of segment starts, newest first, of segments last writt
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int8, int16, int32, int64, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int8, int16, int32, int64, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 
 @message

@@ -6,8 +6,8 @@ Asking for a topic may create it, unless the broker forbids it, or (from version
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, boolean, int16, int32, text, uuid
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import NO_UUID, boolean, int16, int32, text, uuid
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 UNKNOWN_OPERATIONS = -0x8000_0000
 """The value of an "authorized operations" field that was not asked for (KIP-430)."""

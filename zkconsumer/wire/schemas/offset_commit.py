@@ -7,8 +7,8 @@ id instead of by name.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, int16, int32, int64, text, uuid
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import NO_UUID, int16, int32, int64, text, uuid
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 NO_GENERATION = -1
 """``generation_id_or_member_epoch`` of who commits without being a member of a modern group."""

@@ -6,8 +6,8 @@ kind than consumers) stands alone; 86 stands beside partitions of topics that a 
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 
 @message

@@ -8,8 +8,8 @@ Version 10 (4.2) names topics by id instead of by name.
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, boolean, int16, int32, int64, text, uuid
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import NO_UUID, boolean, int16, int32, int64, text, uuid
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 GROUP_ERROR_FROM = 2
 """The version from which an error of the whole group is said once; before, in every partition."""

@@ -5,8 +5,8 @@ Followers ask so where to cut their logs; consumers, whether what they have read
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import int16, int32, int64, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import int16, int32, int64, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 CONSUMER_REPLICA_ID = -1
 """``replica_id`` of a consumer."""

@@ -6,10 +6,10 @@ The version says which message format the record sets have: 0 for versions 0 and
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import NO_UUID, int16, int32, int64, record_set, text, uuid
+from zkconsumer.wire.field_types import NO_UUID, int16, int32, int64, record_set, text, uuid
 from zkconsumer.wire.primitives import RecordSet
-from zkconsumer.wire.schemas.leaders import LeaderIdAndEpoch, NodeEndpoint
-from zkconsumer.wire.schemas.table import Api, NestedMessageFieldType, array, f, message
+from zkconsumer.wire.schemas.leader_fields import LeaderIdAndEpoch, NodeEndpoint
+from zkconsumer.wire.schemas.message_schema import Api, NestedMessageFieldType, array, f, message
 
 
 @message

@@ -5,8 +5,8 @@ The answer comes when the leader has spoken.  From version 5 (2.5, KIP-559) both
 
 from __future__ import annotations
 
-from zkconsumer.wire.kinds import blob, int16, int32, text
-from zkconsumer.wire.schemas.table import Api, array, f, message
+from zkconsumer.wire.field_types import blob, int16, int32, text
+from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 PROTOCOL_FROM = 5
 """The version from which both sides name the protocol."""

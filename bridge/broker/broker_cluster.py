@@ -1,0 +1,180 @@
+"""What the nodes of one process have in common: topics, waiting fetches, settings; and what is done to all of them.
+
+For the broker's thread alone.  Kafka's controller is here too, as far as there is anything to control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bridge.broker.config import BrokerConfig, BrokerConfigEntry
+from bridge.broker.coordinator_runtime import CoordinatorRuntime, CoordinatorStateMachine
+from bridge.broker.delayed_fetch import DelayedFetchPurgatory
+from bridge.broker.disk_errors import DiskErrorLogger
+from bridge.broker.node import BrokerNode
+from bridge.broker.timers import Scheduler
+from bridge.broker.topic_store import OFFSETS_TOPIC, BrokerPartition, BrokerTopic, NewTopic, TopicStore
+from bridge.coordinator.api_request import AclOperation, ApiRequest, Authorizer, LegacyOffsetStore
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.release_features import BrokerRelease
+from zkconsumer.types import BrokerAddress
+
+
+def allow_all(principal: str, operation: AclOperation, resource: str, name: str) -> bool:
+    """A development broker forbids nothing unless it is told to."""
+    return True
+
+
+class BrokerCluster:
+    """``machine(node id)`` makes the group coordinator of a node; ``on_topics_changed`` hears of topics made and
+    deleted.
+
+    ``group_rows``: how the groups are set, for who asks.
+    """
+
+    def __init__(
+        self,
+        topics: TopicStore,
+        release: BrokerRelease,
+        config: BrokerConfig,
+        group_rows: Sequence[BrokerConfigEntry],
+        offsets_partitions: int,
+        machine: Callable[[int], CoordinatorStateMachine],
+        scheduler: Scheduler,
+        *,
+        authorizer: Authorizer = allow_all,
+        offsets_in_zookeeper: LegacyOffsetStore | None = None,
+    ) -> None:
+        self.topics = topics
+        self.release = release
+        self.config = config
+        self.group_config_entries = group_rows
+        self.scheduler = scheduler
+        self.authorizer = authorizer
+        self.legacy_offset_store = offsets_in_zookeeper
+        self.fetch_purgatory = DelayedFetchPurgatory(scheduler)
+        self.disk_errors = DiskErrorLogger(topics.folder)
+        self.on_topics_changed: Callable[[], None] = lambda: None
+        self.is_topic_registered: Callable[[str], bool] = lambda topic: True
+        """Whether a topic is in ZooKeeper; true for each topic where the broker has no ZooKeeper."""
+        self.on_group_response: Callable[[ApiRequest, Any, Any], None] = lambda call, body, answer: None
+        """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
+        self.offsets_topic_partitions = offsets_partitions
+        self.nodes = {
+            node_id: BrokerNode(
+                node_id,
+                self,
+                CoordinatorRuntime(node_id, machine(node_id), topics, scheduler, self.fetch_purgatory.on_append),
+            )
+            for node_id in topics.node_ids
+        }
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients take for the controller; every node does what it is asked."""
+        return min(self.nodes)
+
+    def start(self) -> None:
+        """The groups of a log that was there before are loaded."""
+        offsets = self.topics.get(OFFSETS_TOPIC)
+        if offsets is not None:
+            self._elect_all(offsets)
+
+    def shut_down(self) -> None:
+        """What is parked is answered: 15, for the coordinators go down."""
+        for node in self.nodes.values():
+            node.coordinator_runtime.shut_down()
+
+    def close(self) -> None:
+        """Let go of the files, and of the directory."""
+        self.topics.close()
+
+    def address(self, node_id: int, listener: str) -> BrokerAddress | None:
+        """Where a client of this listener reaches a node; None: it does not, or there is no such node."""
+        node = self.nodes.get(node_id)
+        return None if node is None else node.addresses.get(listener)
+
+    def addresses(self, listener: str) -> list[BrokerAddress]:
+        """All nodes."""
+        return [found for node_id in sorted(self.nodes) if (found := self.address(node_id, listener)) is not None]
+
+    def create_topic(
+        self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
+    ) -> BrokerTopic:
+        """Make a topic that there is not yet.  ``OSError``."""
+        [topic] = self.create_topics(
+            [NewTopic(name, self.topics.assign_replicas(partitions, replication_factor), config or {})]
+        )
+        return topic
+
+    def create_topics(self, new: Sequence[NewTopic]) -> list[BrokerTopic]:
+        """Make topics that there are not yet.  ``OSError``: none was made."""
+        topics = self.topics.create(new) if new else []
+        if topics:
+            self.on_topics_changed()
+        return topics
+
+    def create_offsets_topic(self) -> None:
+        """``__consumer_offsets``, which the first question for a coordinator makes (0.8.2 and later)."""
+        replication_factor = min(self.config.offsets_topic_replication_factor, len(self.nodes))
+        config = {"cleanup.policy": "compact"}
+        self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_topic_partitions, replication_factor, config))
+
+    def delete_topics(self, doomed: Sequence[BrokerTopic]) -> None:
+        """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
+        if not doomed:
+            return
+        self.topics.delete(doomed)
+        for topic in doomed:
+            for partition in topic.partitions:
+                self.fetch_purgatory.on_partition_changed(topic.name, partition.index)
+        for node in self.nodes.values():
+            node.coordinator_runtime.topics_deleted(frozenset(topic.name for topic in doomed))
+        self.on_topics_changed()
+
+    def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:
+        """Another node leads a partition of the offsets topic, or (None) nobody.
+
+        The old one answers 16 from now on; the new one answers 14 for ``loading_ms``, while it reads the log.  While
+        nobody leads, FindCoordinator answers 15.  ``UsageError``: there is no such partition or node.
+        """
+        if node_id is not None and node_id not in self.nodes:
+            raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, sorted(self.nodes)))}")
+        if self.topics.get(OFFSETS_TOPIC) is None:
+            self.create_offsets_topic()
+        led = self.topics.partition(OFFSETS_TOPIC, partition)
+        if led is None:
+            raise UsageError(f"{OFFSETS_TOPIC} has {self.offsets_topic_partitions} partitions, and none is {partition}")
+        self._change_offsets_leader(led, -1 if node_id is None else node_id, loading_ms)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Another node leads a partition.  ``UsageError``: there is no such partition or node."""
+        if topic == OFFSETS_TOPIC:
+            self.move_coordinator(partition, node_id)
+            return
+        led = self.topics.partition(topic, partition)
+        if led is None:
+            raise UsageError(f"there is no partition {topic}/{partition}")
+        if node_id not in self.nodes:
+            raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
+        self.topics.set_leader(led, node_id)
+        self.fetch_purgatory.on_partition_changed(topic, partition)
+        self.on_topics_changed()
+
+    def _change_offsets_leader(self, led: BrokerPartition, leader: int, loading_ms: int) -> None:
+        before = self.nodes.get(led.leader)
+        self.topics.set_leader(led, leader)
+        if before is not None:
+            before.coordinator_runtime.resign(led.index, led.leader_epoch)
+        after = self.nodes.get(leader)
+        if after is not None:
+            after.coordinator_runtime.elect(led.index, led.leader_epoch, loading_ms)
+        self.fetch_purgatory.on_partition_changed(led.topic, led.index)
+        self.on_topics_changed()
+
+    def _elect_all(self, offsets: BrokerTopic) -> None:
+        for partition in offsets.partitions:
+            node = self.nodes.get(partition.leader)
+            if node is not None:
+                node.coordinator_runtime.elect(partition.index, partition.leader_epoch)

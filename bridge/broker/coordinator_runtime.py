@@ -1,0 +1,210 @@
+"""One node's group coordinator at work: the machine decides, and here its commands are carried out.
+
+ask --> Request --.                        .--> reply to whoever asked
+timer fired ------+--> GroupCoordinator ---+--> append to __consumer_offsets, and say Appended
+moved, loaded ----'      (pure)            +--> read a partition, and say Loaded
+                                           '--> timers
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from bridge.broker.client_connection import CLOSE_CONNECTION
+from bridge.broker.timers import Scheduler, Timers
+from bridge.broker.topic_store import OFFSETS_TOPIC, TopicStore
+from bridge.coordinator.api_request import ApiRequest
+from bridge.coordinator.commands import (
+    Append,
+    CancelGroupTimer,
+    Command,
+    LoadPartition,
+    LogGroupEvent,
+    SendResponse,
+    SetGroupTimer,
+)
+from bridge.coordinator.events import (
+    AppendCompleted,
+    CoordinatorRecord,
+    Elected,
+    Event,
+    GroupTimerFired,
+    PartitionLoaded,
+    RequestReceived,
+    Resigned,
+    ShutDown,
+    Token,
+    TopicsDeleted,
+)
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_SERVER_ERROR,
+)
+from zkconsumer.wire.entries import Record
+
+LOAD_RETRY_MS = 1_000
+"""How long until a partition that could not be read is read again."""
+
+_log = logging.getLogger(__name__)
+
+
+class CoordinatorStateMachine(Protocol):
+    """``bridge.coordinator.GroupCoordinator``."""
+
+    out: list[Command]
+    """What the event that is being handled, or was last, has led to; also when ``handle`` did not return."""
+
+    def handle(self, event: Event, now_ms: int) -> list[Command]:
+        """What is to be done now."""
+
+
+class CoordinatorRuntime:
+    """The groups of one node.  ``appended`` is told of partitions of the offsets topic that have grown."""
+
+    def __init__(
+        self,
+        node_id: int,
+        machine: CoordinatorStateMachine,
+        topics: TopicStore,
+        scheduler: Scheduler,
+        appended: Callable[[str, int, int], None],
+    ) -> None:
+        self._node_id = node_id
+        self._machine = machine
+        self._topics = topics
+        self._scheduler = scheduler
+        self._on_offsets_append = appended
+        self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(GroupTimerFired(key, deadline_ms)))
+        self._pending_requests: dict[Token, tuple[ApiRequest, Callable[[Any], None]]] = {}
+        self._events: deque[Event] = deque()
+        self._is_handling = False
+        self._next_token = 1
+        self.loading_ms = 0
+
+    def submit(self, call: ApiRequest, body: Any, reply: Callable[[Any], None]) -> None:
+        """Give a request to the machine; ``reply`` is called with its answer."""
+        token = self._next_token
+        self._next_token += 1
+        self._pending_requests[token] = call, reply
+        self.handle(RequestReceived(token, call.api.key, call.version, body, call.client_id, call.client_host))
+
+    def elect(self, partition: int, epoch: int, loading_ms: int = 0) -> None:
+        """This node leads the partition now; its groups are not known before ``loading_ms`` have passed."""
+        self.loading_ms = loading_ms
+        self.handle(Elected(partition, epoch))
+
+    def resign(self, partition: int, epoch: int) -> None:
+        """Another node leads the partition now."""
+        self.handle(Resigned(partition, epoch))
+
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """What was stored for these goes too."""
+        self.handle(TopicsDeleted(topics))
+
+    def shut_down(self) -> None:
+        """What is parked is answered, and nothing fires any more."""
+        self.handle(ShutDown())
+        self._timers.cancel_all()
+
+    def handle(self, event: Event) -> None:
+        """Events one after the other; what a command brings about comes behind what is waiting already.
+
+        A mistake of ours ends here, with its words in the log.  What was decided before it stands, for the machine goes
+        on from there: appends that it waits for are made, others are answered.  Whoever asked is hung up on.
+        """
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                self._handle_one(self._events.popleft())
+        finally:
+            self._is_handling = False
+
+    def _handle_one(self, event: Event) -> None:
+        has_failed = False
+        try:
+            commands = self._machine.handle(event, self._scheduler.now_ms())
+        except Exception:  # noqa: BLE001 (see above)
+            _log.exception("event_failed node=%d event=%s", self._node_id, type(event).__name__)
+            has_failed, commands = True, self._machine.out
+        for command in commands:
+            try:
+                self._execute(command)
+            except Exception:  # noqa: BLE001 (one answer that cannot be given must not cost the others theirs)
+                _log.exception("command_failed node=%d command=%s", self._node_id, type(command).__name__)
+                if isinstance(command, Append):
+                    # The machine waits for it, and members for the machine.
+                    self._events.append(AppendCompleted(command.token, UNKNOWN_SERVER_ERROR.code))
+        if has_failed and isinstance(event, RequestReceived) and event.token in self._pending_requests:
+            call, _ = self._pending_requests.pop(event.token)
+            call.reply(CLOSE_CONNECTION)
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case SendResponse(token, body):
+                _, reply = self._pending_requests.pop(token)
+                reply(body)
+            case Append(partition, epoch, records, token):
+                self._events.append(self._append(partition, epoch, records, token))
+            case LoadPartition(partition, epoch):
+                self._scheduler.call_in(self.loading_ms, lambda: self._load(partition, epoch))
+            case SetGroupTimer(key, deadline_ms):
+                self._timers.set(key, deadline_ms)
+            case CancelGroupTimer(key):
+                self._timers.cancel(key)
+            case LogGroupEvent(what, fields):
+                # Fifty partitions without a group say nothing to whoever wants to see what groups do.
+                level = logging.DEBUG if what == "partition_loaded" and ("groups", 0) in fields else logging.INFO
+                _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
+
+    def _append(
+        self, partition: int, epoch: int, records: tuple[CoordinatorRecord, ...], token: Token
+    ) -> AppendCompleted:
+        led = self._topics.partition(OFFSETS_TOPIC, partition)
+        if led is None or led.leader != self._node_id or led.leader_epoch != epoch:
+            return AppendCompleted(token, NOT_LEADER_OR_FOLLOWER.code)
+        wall_ms = self._scheduler.now_ms()
+        batch = [Record(at, wall_ms, 0, record.key, record.value) for at, record in enumerate(records)]
+        size = sum(len(record.key) + len(record.value or b"") for record in records)
+        if size > led.log.settings.validation_rules.message_bytes_max:
+            return AppendCompleted(token, MESSAGE_TOO_LARGE.code)
+        try:
+            stored = led.log.append_records(batch, epoch, wall_ms)
+        except OSError as error:
+            _log.error("offsets_not_stored partition=%d error=%s", partition, error)
+            return AppendCompleted(token, KAFKA_STORAGE_ERROR.code)
+        self._on_offsets_append(OFFSETS_TOPIC, partition, size)
+        return AppendCompleted(token, 0, stored.first_offset)
+
+    def _load(self, partition: int, epoch: int) -> None:
+        led = self._topics.partition(OFFSETS_TOPIC, partition)
+        if led is None or led.leader_epoch != epoch:
+            return
+        # What a compaction would leave, in the order of the log: it grows with every commit, and its keys do not.
+        newest: dict[bytes, tuple[int, CoordinatorRecord]] = {}
+        try:
+            for record in led.log.records():
+                key = record.key or b""
+                newest.pop(key, None)
+                if record.value is not None:
+                    newest[key] = record.offset, CoordinatorRecord(key, record.value)
+        except OSError as error:
+            # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
+            _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_RETRY_MS)
+            self._scheduler.call_in(LOAD_RETRY_MS, lambda: self._load(partition, epoch))
+            return
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            # Kafka takes what comes before the damage for everything, so that members begin where older offsets say,
+            # or at an end of their topics.  It is not read again: the same bytes are damaged the next time as well.
+            words = "its groups answer 14; stop the broker, and restore the partition's files from a copy"
+            _log.error("offsets_not_read partition=%d error=%s: %s", partition, error, words)
+            return
+        self.handle(PartitionLoaded(partition, epoch, list(newest.values())))

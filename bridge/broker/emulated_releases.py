@@ -1,0 +1,23 @@
+"""The releases that ``--emulate`` can name: those that have a group coordinator.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from zkconsumer.errors import UsageError
+from zkconsumer.kafka.release_features import RELEASES, BrokerRelease
+
+DEFAULT_RELEASE = "3.9.1"
+"""What is emulated unless something else is asked for: it speaks with the widest range of clients."""
+
+EMULATED_RELEASES: Mapping[str, BrokerRelease] = MappingProxyType(
+    {name: release for name, release in RELEASES.items() if release.supports_group_members}
+)
+
+
+def emulated_release(name: str) -> BrokerRelease:
+    """The release of this name.  ``UsageError``: it is not in the table; the text lists those that are."""
+    if name not in EMULATED_RELEASES:
+        raise UsageError(f"release {name} cannot be emulated; those that can are {', '.join(EMULATED_RELEASES)}")
+    return EMULATED_RELEASES[name]

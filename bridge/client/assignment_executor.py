@@ -1,0 +1,424 @@
+"""Between the machine and what works on partitions: taking them up and handing them back, step by step.
+
+    StopPartitions --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
+    CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
+    Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
+    Invoke LOST: drop, at once; the listener is called, and not waited for
+    Invoke ASSIGNED --> listener --> CallbackDone, then StartFetching --> FetchAsked, FetchDone --> start
+
+What the machine asks for while something drains waits for it, in its order.  All of this runs on the control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.commands import Callback
+from zkconsumer.errors import UsageError
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member.offset_stores import OffsetSource
+from zkconsumer.member.partition_releaser import DROP_REASON_RELEASED
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.client.stream_assignor import StreamAssignor
+    from zkconsumer.errors import ZkConsumerError
+    from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.member.topic_count import ConsumerThreadId
+    from zkconsumer.runtime.listener_calls import ListenerCalls
+    from zkconsumer.runtime.member_observer import MemberObserver
+    from zkconsumer.runtime.membership_protocols import PartitionProcessor
+
+UNKNOWN = -1
+PARTITION_LOST_REASON = "the group has given it to somebody else, or may have"
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class AssignmentWait(Enum):
+    """What is waited for, with a deadline."""
+
+    DRAIN = "drain"
+    LISTENER = "listener"
+    POSITIONS = "positions"
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentLimits:
+    """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again.
+
+    ``new_from_beginning``: ``new.partitions.from.beginning``.
+    """
+
+    drain_ms: int
+    listener_ms: int
+    positions_ms: int
+    new_from_beginning: bool
+
+
+class AssignmentExecutor:
+    """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``.
+
+    ``refused``: the coordinator does not say what is committed, and to ask again is of no use.
+    """
+
+    def __init__(
+        self,
+        spread: StreamAssignor,
+        limits: AssignmentLimits,
+        listener: ListenerCalls,
+        observing: MemberObserver,
+        feed: Callable[[cev.Event], None],
+        wait: Callable[[AssignmentWait, int | None], None],
+        assignment_complete: Callable[[], None],
+        refused: Callable[[ZkConsumerError], None],
+    ) -> None:
+        self.holder: PartitionProcessor
+        self.subscription: TopicSubscription | None = None
+        self.is_closing = False
+        self._spread = spread
+        self._limits = limits
+        self._listener = listener
+        self._observing = observing
+        self._feed = feed
+        self._wait = wait
+        self._share_held = assignment_complete
+        self._refused = refused
+        self._running: dict[TopicPartition, str] = {}
+        """What is being worked on, and by which thread; what is on its way out included."""
+        self._awaiting_offsets: dict[TopicPartition, str] = {}
+        self._new: frozenset[TopicPartition] = frozenset()
+        """What of them came into being while we were in the group."""
+        self._generation = UNKNOWN
+        self._asked: dict[int, frozenset[TopicPartition]] = {}
+        self._questions = 0
+        self._stored: dict[TopicPartition, int] = {}
+        self._draining: set[TopicPartition] = set()
+        self._moving: set[TopicPartition] = set()
+        self._drained: dict[TopicPartition, int] = {}
+        self._steps: deque[Callable[[], bool]] = deque()
+        """What waits for those that drain, or for the listener; each says whether the next one may come at once."""
+        self._listener_calls: deque[tuple[str, Callable[[], None]]] = deque()
+        self._calling = ""
+        """The call of the listener that was made last."""
+        self._is_listening = False
+        self._then: Callable[[], None] | None = None
+        self._was_told_of_release = False
+        self._started: set[TopicPartition] = set()
+        """What the listener takes for ours: a start named it, and no release since."""
+        self._why_ended = ""
+        """The error that ended the member, in words; "" while none has."""
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """What is ours and worked on, or about to be."""
+        return frozenset(self._running) | frozenset(self._awaiting_offsets)
+
+    @property
+    def running(self) -> frozenset[TopicPartition]:
+        """What is worked on."""
+        return frozenset(self._running)
+
+    # --- what the machine wants ---------------------------------------------------------------------------------
+
+    def stop_fetching(self, command: cmd.StopPartitions) -> None:
+        """Hand out nothing more of these."""
+        for tp in command.partitions:
+            self._awaiting_offsets.pop(tp, None)
+        self._moving -= command.partitions
+        stopping = [tp for tp in sorted(command.partitions & self._running.keys()) if tp not in self._draining]
+        fresh = [tp for tp in stopping if tp not in self._drained]
+        self._begin_drain(fresh)
+
+    def _begin_drain(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        self._draining.update(partitions)
+        self.holder.drain(do.Drain(tuple(partitions)))
+        self._wait(AssignmentWait.DRAIN, self._limits.drain_ms)
+
+    def collect_positions(self) -> None:
+        """Say what is consumed, once all that leaves is at rest."""
+
+        def step() -> bool:
+            self.holder.collect_positions()
+            return True
+
+        self._put(step)
+
+    def invoke(self, command: cmd.Invoke) -> None:
+        """Tell the program, and then the machine that it was told."""
+        match command.callback:
+            case Callback.REVOKED:
+                self._put(lambda: self._revoke(command))
+            case Callback.LOST:
+                self._lose(command.partitions, self._why_ended or PARTITION_LOST_REASON)
+                self._feed(cev.CallbackDone(command.number))
+                self._advance()
+            case Callback.ASSIGNED:
+                self._put(lambda: self._assigned(command))
+
+    def start_fetching(self, command: cmd.StartPartitions) -> None:
+        """These are ours; ask where they stand."""
+        self._generation = command.generation
+        threads = self._threads(command.partitions)
+        assert threads.keys() >= command.partitions, "only topics that our streams take are taken up"
+        self._awaiting_offsets.update({tp: str(threads[tp]) for tp in command.partitions})
+        self._new = (self._new & self._awaiting_offsets.keys()) | command.new
+        self._ask()
+        self._move(threads)
+
+    def _threads(self, more: frozenset[TopicPartition]) -> dict[TopicPartition, ConsumerThreadId]:
+        if self.subscription is None:
+            return {}
+        return self._spread.threads(self.subscription, self.partitions | more)
+
+    def fetched(self, command: cmd.FetchDone) -> bool:
+        """Where some of them stand: start, or ask again after a pause.  False: that was not asked here."""
+        if command.number not in self._asked:
+            return False
+        asked = self._asked.pop(command.number) & self._awaiting_offsets.keys()
+        if isinstance(command.error, UsageError):
+            if asked:
+                self._refused(command.error)
+            return True
+        if command.error is not None:
+            if asked:
+                log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
+                self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
+            return True
+        known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
+        self.holder.start_fetching(
+            do.StartFetching(
+                {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
+                {tp: self._awaiting_offsets[tp] for tp in known},
+                {tp: OffsetSource.NEITHER if stored is None else OffsetSource.KAFKA for tp, stored in known.items()},
+                dict.fromkeys(known, self._generation),
+            )
+        )
+        for tp, stored in known.items():
+            self._running[tp] = self._awaiting_offsets.pop(tp)
+            self._stored[tp] = UNKNOWN if stored is None else stored.offset
+        self._announce()
+        return True
+
+    def _start(self, tp: TopicPartition) -> int:
+        """Where to read one from of which nothing is committed."""
+        return do.BEGINNING if self._limits.new_from_beginning and tp in self._new else UNKNOWN
+
+    def _ask(self) -> None:
+        on_its_way = frozenset[TopicPartition]().union(*self._asked.values())
+        unknown = frozenset(self._awaiting_offsets) - on_its_way
+        if unknown:
+            self._questions += 1
+            self._asked[self._questions] = unknown
+            self._feed(cev.FetchAsked(self._questions, unknown))
+
+    def _announce(self) -> None:
+        if not self._awaiting_offsets:
+            self._observing.command_executed(do.AnnounceAssignment(len(self._running)))
+            self._share_held()
+
+    def close(self) -> None:
+        """The program closes: its listener is not called any more, unless an error has ended the member before."""
+        if not self._why_ended:
+            self.is_closing = True
+            self._started.clear()
+
+    def end(self, error: ZkConsumerError) -> None:
+        """An error ends the member.
+
+        The machine still gives back what is this member's: the listener is called about it first, as in a rebalance.
+        What cannot be given back is lost.  (Java's consumer does the same when it is closed after an error.)
+        """
+        if not self.is_closing:
+            self._why_ended = f"an error ended the member: {error}"
+
+    def stopped(self) -> None:
+        """The machine has stopped.  What it did not give back in time is lost, if an error ended the member."""
+        if not self._why_ended:
+            return
+        if self._then is not None:
+            self._listener_done()
+        self._lose(self.partitions | self._started, self._why_ended)
+
+    def _lose(self, partitions: frozenset[TopicPartition], why: str) -> None:
+        self._drop(partitions, why)
+        lost = tuple(sorted(self._started & partitions))
+        self._started.difference_update(lost)
+        if lost:
+            self._listener.call_partitions_lost(do.CallPartitionsLost(lost))
+
+    # --- what the holder says -----------------------------------------------------------------------------------
+
+    def on_offset_reset(self, event: ev.OffsetReset) -> bool:
+        """A broker does not have what was to be read; said, and so is the answer, where something was committed."""
+        tp, stored = event.partition, self._stored.get(event.partition, UNKNOWN)
+        if stored < 0:
+            return False
+        words = f"partition={tp} stored={stored} is out of range; going on at {event.offset}"
+        log.warning("offset-reset %s", words)
+        self._observing.command_executed(do.LogEvent("WARNING", "offset-reset", words, (tp, stored, event.offset)))
+        return True
+
+    def drained(self, event: ev.PartitionsDrained) -> None:
+        """These are at rest: on their way out, or to another thread."""
+        arrived = {tp: position for tp, position in event.positions.items() if tp in self._draining}
+        self._draining -= arrived.keys()
+        moved = self._moving & arrived.keys()
+        self._moving -= moved
+        self._drained |= {tp: position for tp, position in arrived.items() if tp not in moved}
+        if moved:
+            threads = self._threads(frozenset())
+            targets = {tp: str(threads[tp]) for tp in sorted(moved)}
+            self._running.update(targets)
+            self.holder.move_to_thread(do.MoveToThread(targets, dict.fromkeys(targets, self._generation)))
+        if not self._draining:
+            self._wait(AssignmentWait.DRAIN, None)
+        self._advance()
+
+    def collected(self, event: ev.PositionsCollected) -> None:
+        """What is consumed of what goes on; what is at rest stands where it came to rest."""
+        positions = {**event.positions, **self._drained}
+        self._feed(cev.PositionsReceived({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
+
+    def fired(self, what: AssignmentWait) -> None:
+        """It was waited for long enough."""
+        match what:
+            case AssignmentWait.DRAIN if self._draining:
+                command = do.ForceDrain(tuple(sorted(self._draining)))
+                self._observing.command_executed(command)
+                self.holder.force_drain(command)
+            case AssignmentWait.POSITIONS:
+                self._ask()
+            case AssignmentWait.LISTENER:
+                words = (
+                    f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance goes on without it "
+                    "(rebalance.listener.timeout.ms)"
+                )
+                log.warning("listener-late member=%s %s", self._listener.member, words)
+                self._observing.command_executed(do.LogEvent("WARNING", "listener-late", words))
+                self._listener_done()
+            case _:
+                pass
+
+    def listener_returned(self) -> None:
+        """The program's listener came back, in time or not."""
+        self._is_listening = False
+        self._wait(AssignmentWait.LISTENER, None)
+        if self._listener_calls:
+            self._call_listener()
+        else:
+            self._listener_done()
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _put(self, step: Callable[[], bool]) -> None:
+        self._steps.append(step)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._steps and not self._draining - self._moving and self._then is None:
+            if not self._steps.popleft()():
+                return
+
+    def _revoke(self, command: cmd.Invoke) -> bool:
+        def done() -> None:
+            self._started -= command.partitions
+            self._drop(command.partitions, DROP_REASON_RELEASED)
+            self._feed(cev.CallbackDone(command.number))
+
+        self._was_told_of_release = True
+        return self._call_listener_then(done, self._release_call(command.partitions))
+
+    def _assigned(self, command: cmd.Invoke) -> bool:
+        def done() -> None:
+            self._feed(cev.CallbackDone(command.number))
+            if not command.partitions:
+                self._move(self._threads(frozenset()))
+                self._announce()
+
+        if self._why_ended:
+            done()
+            return True
+        first = [] if self._was_told_of_release else [self._release_call(frozenset())]
+        self._was_told_of_release = False
+        start = "before_starting_fetchers", lambda: self._before_starting(command.partitions)
+        return self._call_listener_then(done, *first, start)
+
+    def _release_call(self, partitions: frozenset[TopicPartition]) -> tuple[str, Callable[[], None]]:
+        return "before_releasing_partitions", lambda: self._before_releasing(partitions)
+
+    def _call_listener_then(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
+        """Call the listener, if there is one and it is to be called; whether ``then`` was done already."""
+        if self._listener.listener is None or self.is_closing:
+            then()
+            return True
+        self._then = then
+        self._listener_calls = deque(calls)
+        if not self._is_listening:
+            self._call_listener()
+        else:
+            self._wait(AssignmentWait.LISTENER, self._limits.listener_ms)
+        return False
+
+    def _call_listener(self) -> None:
+        self._is_listening = True
+        self._wait(AssignmentWait.LISTENER, self._limits.listener_ms)
+        self._calling, call = self._listener_calls.popleft()
+        call()
+
+    def _listener_done(self) -> None:
+        self._listener_calls.clear()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+        self._advance()
+
+    def _before_releasing(self, partitions: frozenset[TopicPartition]) -> None:
+        self._listener.call_before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
+
+    def _before_starting(self, added: frozenset[TopicPartition]) -> None:
+        self._started |= self.partitions | added
+        self._listener.call_before_starting(do.CallBeforeStarting(0, self._threads(added)))
+
+    def _drop(self, partitions: frozenset[TopicPartition], why: str) -> None:
+        for tp in partitions:
+            self._awaiting_offsets.pop(tp, None)
+            self._drained.pop(tp, None)
+        self._draining -= partitions
+        self._moving -= partitions
+        gone = tuple(tp for tp in sorted(partitions) if self._running.pop(tp, None) is not None)
+        for tp in gone:
+            del self._stored[tp]
+        if not gone:
+            return
+        if why != DROP_REASON_RELEASED:
+            log.warning(
+                "partitions-lost partitions=%d first=%s: what was read since the last commit comes again",
+                len(gone),
+                gone[0],
+            )
+        command = do.DropPartitions(gone, why)
+        self.holder.drop_partitions(command)
+        self._observing.command_executed(command)
+
+    def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """What falls to another thread of ours now is brought to rest, and then moved."""
+        movers = [
+            tp
+            for tp, thread in sorted(threads.items())
+            if self._running.get(tp, str(thread)) != str(thread)
+            and tp not in self._draining
+            and tp not in self._drained
+        ]
+        self._moving.update(movers)
+        self._begin_drain(movers)

@@ -1,0 +1,76 @@
+"""Automatic commits: when positions are collected, and for whom.  Pure.
+
+Positions are collected for the timer and before partitions are given back.  Questions are answered in their order, so a
+hand-back never takes the answer to an earlier question: what was consumed in between would come again.
+
+A commit that the coordinator refuses because the group rebalances is not kept: it is owed, and positions are collected
+again as soon as a generation is taken up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from bridge.client.backoff import ExponentialBackoff
+from bridge.client.commands import RequestPositions
+from bridge.client.commit_queue import CommitErrors, CommitReason, PendingCommit
+from bridge.client.config import GroupMemberConfig
+from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
+from bridge.client.pending_commands import PendingCommands
+from zkconsumer.errors import ZkConsumerError
+
+
+class AutoCommitScheduler:
+    """Who waits for positions; and the timer of automatic commits."""
+
+    def __init__(self, config: GroupMemberConfig, backoff: ExponentialBackoff, outbox: PendingCommands) -> None:
+        self._interval_ms = config.auto_commit_interval_ms
+        self._backoff = backoff
+        self._pending_commands = outbox
+        self._waiting: deque[CommitReason] = deque()
+        self._is_committing = False
+        self._is_owed = False
+        """Whether the last commit was refused because the group rebalanced."""
+        self._failures = 0
+        self.next_ms = outbox.now_ms + self._interval_ms
+
+    def restart(self) -> None:
+        """A generation was taken up: the interval begins now, unless a commit was due, or refused, before it."""
+        now_ms = self._pending_commands.now_ms
+        if self._is_owed:
+            self.next_ms = now_ms
+        elif self.next_ms > now_ms:
+            self.next_ms = now_ms + self._interval_ms
+
+    def collect(self, why: CommitReason) -> None:
+        """Ask for positions."""
+        self._waiting.append(why)
+        self._pending_commands.add(RequestPositions())
+
+    def collect_if_due(self) -> None:
+        """The timer's: one at a time."""
+        if self._pending_commands.now_ms < self.next_ms or self._is_committing:
+            return
+        self.next_ms = self._pending_commands.now_ms + self._interval_ms
+        self._is_committing = True
+        self.collect(CommitReason.AUTOMATIC)
+
+    def collected(self) -> CommitReason | None:
+        """For whom positions have come; None: nobody asked."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def committed(self, commit: PendingCommit, error: ZkConsumerError | None, refused: CommitErrors) -> None:
+        """What the timer's commit came to: noted, and after a passing reason made again soon."""
+        self._is_committing = False
+        self._is_owed = isinstance(error, RebalanceInProgressException)
+        if self._is_owed or isinstance(error, RetriableCommitFailedException):
+            self.next_ms = self._pending_commands.now_ms + self._backoff.backoff(self._failures)
+            self._failures += 1
+        else:
+            self._failures = 0
+        if self._is_owed:
+            self._pending_commands.log_event("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
+            return
+        for why in (error, *refused.values()):
+            if why is not None:
+                self._pending_commands.log_event("auto-commit-failed", partitions=len(commit.offsets), why=str(why))

@@ -1,0 +1,170 @@
+"""``CoordinatorConsumerConnector``: the old high-level consumer's API for a group that the modern coordinator keeps.
+
+    with CoordinatorConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            handle(message)
+            connector.commit_offsets()
+
+The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, on the same fetchers; only who has
+what is decided otherwise.  Its members share a group with any client that speaks to a coordinator (0.9 and later).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridge.client.config import MEMBER_SETTINGS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig, GroupMemberConfig
+from bridge.client.coordinator_from_config import assignors_of, membership_settings_of, stream_assignor_of
+from bridge.client.coordinator_membership import CoordinatorMembership
+from bridge.client.supported_settings import settings_without_effect
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import SETTINGS as OLD_SETTINGS
+from zkconsumer.config_def import SettingStatus
+from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.runtime.broker_access import BrokerAccess
+from zkconsumer.runtime.connector_member import ConnectorMember
+from zkconsumer.runtime.health_snapshot import MemberHealthSource
+from zkconsumer.runtime.membership_config import make_consumer_id
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.types import Hooks
+
+log = logging.getLogger("zkconsumer.connector")
+
+COORDINATOR = "the group's coordinator"
+COMMIT_GRACE_MS = 1_000
+"""On top of ``default.api.timeout.ms``, which bounds a commit in the machine."""
+
+
+class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[CoordinatorMembership]]):
+    """A member of a coordinator's consumer group; a context manager.
+
+    ``config`` is a ``CoordinatorConsumerConfig``, which reads files of modern programs and needs no
+    ``zookeeper.connect``, or the old consumer's ``ConsumerConfig``; ``bootstrap.servers`` must be in it, and no
+    ZooKeeper is asked.  What is set there and has no effect here is a warning each
+    (``migration_docs/reference/coordinator-config.md``).
+    ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …), those
+    that are not in ``config``.  ``assignors``: how the group is divided, the best first; left out, those that
+    ``partition.assignment.strategy`` names.  All members must have one in common.
+
+    The constructor speaks to one broker, at most for ``zookeeper.connection.timeout.ms``: it raises
+    ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException`` (a broker before 0.9 keeps
+    no members), or ``InvalidConfigException``.  The group is joined when
+    streams are created.  What ends the member later (an ACL, members without a common assignor, another process with
+    this ``group.instance.id``) ends every stream with an error that says who must act.
+
+    A rebalance listener is told of this member's own partitions: nobody else's are known here.
+    """
+
+    _INCOMPLETE_CLOSE_TEXT = (
+        "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+    )
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group: Mapping[str, object] | None = None,
+        *,
+        assignors: Sequence[ConsumerPartitionAssignor] | None = None,
+        connect: ConnectionFactory | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        oauth_token: Callable[[], str] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        check_config(config, type(self), CoordinatorConsumerConfig)
+        self.group_config = group_config_of(config, group or {})
+        consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(consumer_id)
+        chosen = assignors or assignors_of(config)
+        brokers = BrokerAccess.from_config(
+            config, None, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+        )
+        member = ConnectorMember(
+            consumer_id,
+            config.group_id,
+            fetch_settings_of(config),
+            config.num_consumer_fetchers,
+            brokers,
+            clock,
+            lambda lease, meters: CoordinatorMembership(
+                self.group_config,
+                chosen,
+                membership_settings_of(config, consumer_id),
+                stream_assignor_of(config, consumer_id),
+                brokers=brokers,
+                clock=clock,
+                lease=lease,
+                meters=meters,
+                hooks=hooks,
+            ),
+        )
+        super().__init__(config, consumer_id, member, clock, settings_without_effect(config))
+
+        def fetching() -> int:
+            live = {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
+            return len(live - member.fetchers.leaderless())
+
+        looker = MemberHealthSource(
+            member,
+            lambda: member.membership.health_snapshot(fetching(), member.fetchers.failures()),
+            config.group_id,
+            self._delivered_at_ms,
+            clock,
+            COORDINATOR,
+        )
+        self._open(looker, config.zookeeper_connection_timeout_ms)
+
+    @property
+    def _commit_timeout_ms(self) -> int:
+        return self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group in which this member is; -1 while it is in none."""
+        return self._member.membership.machine.generation.generation_id
+
+
+def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupMemberConfig:
+    """The group's settings: those in ``config``, those in ``group``, and what the old consumer's settings say of it.
+
+    Raises ``InvalidConfigException`` for a key that is not known, that both have and disagree about, or that is
+    ``config``'s to say; and for a ``ConsumerConfig`` of a file with keys that only a ``CoordinatorConsumerConfig``
+    reads.
+    """
+    twice = sorted(SCALA_CONSUMER_KEYS.keys() & group.keys())
+    if twice:
+        raise InvalidConfigException(
+            f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
+            f"({', '.join(SCALA_CONSUMER_KEYS.values())})"
+        )
+    if unread := _unread(config):
+        raise InvalidConfigException(
+            f"{', '.join(unread)}: ConsumerConfig has set aside what a coordinator's member needs; make a "
+            "bridge.CoordinatorConsumerConfig of the same file, or leave these keys out"
+        )
+    own = {key: config.values[key] for key in MEMBER_SETTINGS if key in config.given}
+    made = GroupMemberConfig({**own, **group, **{key: config.values[old] for key, old in SCALA_CONSUMER_KEYS.items()}})
+    differing = [f"{key} ({value} and {made.values[key]})" for key, value in own.items() if made.values[key] != value]
+    if differing:
+        raise InvalidConfigException(
+            f"{', '.join(differing)}: the configuration and the group's settings disagree; leave it out of one of them"
+        )
+    return made
+
+
+def _unread(config: ConsumerConfig) -> list[str]:
+    """Keys that were set aside, and that would act in a ``CoordinatorConsumerConfig``, or be an error there."""
+    if isinstance(config, CoordinatorConsumerConfig):
+        return []
+    foreign = config.ignored.keys() - OLD_SETTINGS.keys()
+    return sorted(
+        key for key in foreign if CoordinatorConsumerConfig.outcome_of(key).status is not SettingStatus.IGNORED
+    )

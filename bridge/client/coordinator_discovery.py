@@ -1,0 +1,126 @@
+r"""Which broker coordinates the group: one of the two machines of a member, apart from whether it has joined.  Pure.
+
+    UNKNOWN --FindCoordinator--> LOOKING --found--> KNOWN
+       ^  ^---- after a pause ----'  \                |  not it any more, silent, or disconnected
+       |                              '-- refused --> the program is told, and nobody asks before its next call
+       '----------------------------------------------'
+
+There is at most one question under way.  What was asked of a coordinator ends with it.
+"""
+
+from __future__ import annotations
+
+from bridge.client.backoff import ExponentialBackoff
+from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator
+from bridge.client.error_policy import error_from_code
+from bridge.client.errors import UnsupportedVersionException
+from bridge.client.events import CoordinatorNode, Failure, RequestFailed, RequestId
+from bridge.client.generation import NO_GENERATION
+from bridge.client.pending_commands import PendingCommands, RequestKind, SentRequest
+from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
+from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.types import BrokerAddress
+from zkconsumer.wire.schemas import FIND_COORDINATOR
+from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM, FindCoordinatorRequest, FindCoordinatorResponse
+
+VERSION_MOST = BATCHED_FROM - 1
+"""One group is asked for: the form that every broker from 0.9 to 4.x has."""
+
+
+class CoordinatorDiscovery:
+    """``coordinator`` or None; ``incarnation`` is another one for each that was found."""
+
+    def __init__(
+        self, group: str, request_timeout_ms: int, backoff: ExponentialBackoff, outbox: PendingCommands
+    ) -> None:
+        self.coordinator: CoordinatorNode | None = None
+        self.incarnation = 0
+        self.fatal: ZkConsumerError | None = None
+        self.retry_at_ms = 0
+        self._group = group
+        self._request_timeout_ms = request_timeout_ms
+        self._backoff = backoff
+        self._pending_commands = outbox
+        self._request: RequestId | None = None
+        self._attempts = 0
+
+    @property
+    def has_pending_request(self) -> bool:
+        """Whether somebody was asked and has not answered."""
+        return self._request is not None
+
+    def ensure_coordinator_ready(self) -> bool:
+        """Whether there is a coordinator; if not, look for it unless that is under way, or a pause is not over."""
+        if self.coordinator is not None:
+            return True
+        self.lookup_coordinator()
+        return False
+
+    def lookup_coordinator(self) -> None:
+        """Ask any broker, one question at a time."""
+        if self.has_pending_request or self.fatal is not None or self._pending_commands.now_ms < self.retry_at_ms:
+            return
+        self._request = self._pending_commands.send(
+            SentRequest(RequestKind.FIND_COORDINATOR, NO_GENERATION, self.incarnation),
+            None,
+            FIND_COORDINATOR.key,
+            FindCoordinatorRequest(key=self._group),
+            self._request_timeout_ms,
+            VERSION_MOST,
+        )
+
+    def answered(self, body: FindCoordinatorResponse) -> bool:
+        """Take the answer in; whether there is a coordinator now."""
+        self._request = None
+        code = error_code(body.error_code)
+        if code == NONE:
+            self.incarnation += 1
+            self.coordinator = CoordinatorNode(body.node_id, BrokerAddress(body.node_id, body.host, body.port))
+            self._pending_commands.log_event("coordinator-found", node=body.node_id, host=body.host, port=body.port)
+            self._pending_commands.add(ConnectCoordinator(self.coordinator))
+            return True
+        if code.is_retriable:
+            self._pause()
+        else:
+            self.fatal = error_from_code(code.code, self._group, "FindCoordinator")
+        return False
+
+    def failed(self, event: RequestFailed) -> None:
+        """No answer."""
+        self._request = None
+        if event.error is not None or event.failure is Failure.UNSUPPORTED:
+            self.fatal = error_without_answer(event, self._group, RequestKind.FIND_COORDINATOR)
+        else:
+            self._pause()
+
+    def record_response(self) -> None:
+        """The coordinator answered something: the next search begins without a pause."""
+        self._attempts = 0
+
+    def clear_fatal_error(self) -> None:
+        """The program called: what was refused may be asked again."""
+        self.fatal = None
+
+    def mark_coordinator_unknown(self, why: str, *, is_disconnected: bool = False) -> None:
+        """Forget it first, then end what was asked of it."""
+        node, self.coordinator = self.coordinator, None
+        if node is None:
+            return
+        self._pending_commands.log_event("coordinator-unknown", node=node.id, why=why)
+        self._pause()
+        if not is_disconnected:
+            self._pending_commands.add(DisconnectCoordinator(node.id))
+
+    def _pause(self) -> None:
+        self.retry_at_ms = self._pending_commands.now_ms + self._backoff.backoff(self._attempts)
+        self._attempts += 1
+
+
+def error_without_answer(event: RequestFailed, group: str, what: RequestKind) -> ZkConsumerError:
+    """What the program is told of a request that has no answer."""
+    if isinstance(event.error, ZkConsumerError):
+        return event.error
+    if event.failure is Failure.UNSUPPORTED:
+        return UnsupportedVersionException(f"{what.value} of group {group}: the broker is too old to be asked that")
+    why = f"{event.failure.value}: {event.error}" if event.error else event.failure.value
+    return BrokerUnreachable(f"{what.value} of group {group} was not answered: {why}")

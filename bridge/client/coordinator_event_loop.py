@@ -1,0 +1,237 @@
+"""The shell of a member: one control thread that owns the machine; events in, commands out.
+
+    network ----+                                      +--> network, timers
+    streams ----+--post--> CoordinatorEventLoop --handle------+--> handing (streams, listener)
+    program ----+             |  (machine)             +--> whoever waits: commits, the share, the end
+    timers -----+             '-- the lease
+
+Commands are carried out in their order: what the machine says in answer to an answer comes after what it said before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.assignment_executor import AssignmentExecutor, AssignmentWait
+from bridge.client.error_policy import REBALANCE_IN_PROGRESS
+from bridge.client.events import TimerKind
+from bridge.client.generation import NO_GENERATION_ID
+from zkconsumer.member import events as ev
+from zkconsumer.runtime.event_loop import EventLoop
+from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
+
+if TYPE_CHECKING:
+    from bridge.client.consumer_coordinator import ConsumerCoordinator
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.runtime.membership_protocols import PartitionProcessorEvent
+
+LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
+"""Which part of the session time-out a lease lasts, from the sending of what was answered."""
+
+HEARTBEAT_OF_0_9 = 0
+"""The version of Heartbeat that brokers of 0.9 speak, and of 0.10, which cannot be told from them by it."""
+
+POLL_INTERVAL_MS = 1_000
+"""How often the program is looked at: streams have no ``poll``.  A member that left because its program worked on one
+record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next record."""
+
+INFO_EVENTS = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
+WARNING_EVENTS = frozenset(
+    {
+        "assignment-missing",
+        "assignment-unsubscribed",
+        "auto-commit-failed",
+        "coordinator-unknown",
+        "hand-back-without-commit",
+        "last-commit-failed",
+        "leave-answered-oddly",
+        "leave-refused",
+        "poll-timeout-expired",
+    }
+)
+
+log = logging.getLogger("zkconsumer.member")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkAnswer:
+    """What the network heard, of what, and when that was sent."""
+
+    event: cev.Responded | cev.RequestFailed | cev.Disconnected
+    sent: cmd.Send | None
+    sent_at_ms: int
+
+
+Item: TypeAlias = "cev.Event | NetworkAnswer | PartitionProcessorEvent | ev.ListenerSet | ev.ListenerReturned"
+
+
+class CommandSender(Protocol):
+    """The network."""
+
+    def perform(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
+        """Do this soon; never wait."""
+
+
+class MachineObserver(Protocol):
+    """Whoever waits for what the machine says to the program, and sees what else happens; on the control thread."""
+
+    def commit_done(self, command: cmd.CommitDone) -> None: ...
+    def fetched(self, command: cmd.FetchDone) -> None: ...
+    def needs_metadata(self, command: cmd.NeedMetadata) -> None: ...
+    def raised(self, command: cmd.Raise) -> None: ...
+    def stopped(self) -> None: ...
+    def noted(self, command: cmd.LogMemberEvent) -> None: ...
+    def answered(self, answer: NetworkAnswer) -> None: ...
+    def was_reset(self, event: ev.OffsetReset) -> None: ...
+
+
+class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
+    """The thread; everybody else posts."""
+
+    def __init__(self, machine: ConsumerCoordinator, session_timeout_ms: int, lease: Lease, clock: Clock) -> None:
+        super().__init__(clock)
+        self.machine = machine
+        self._lease_ms = session_timeout_ms * LEASE_NUMERATOR // LEASE_DENOMINATOR
+        self._lease = lease
+        self._pending: deque[cev.Event] = deque()
+        self._commands: deque[cmd.Command] = deque()
+        self._is_busy = False
+        self._was_polled = False
+        """Whether the program was looked at before the event that comes next."""
+        self._handing: AssignmentExecutor
+        self._network: CommandSender
+        self._concerned: MachineObserver
+
+    def start(
+        self,
+        name: str,
+        handing: AssignmentExecutor,
+        network: CommandSender,
+        concerned: MachineObserver,
+        on_death: Callable[[str, BaseException], None],
+    ) -> None:
+        """Run from now on."""
+        self._handing, self._network, self._concerned = handing, network, concerned
+        self.call_every(POLL_INTERVAL_MS, lambda: self.dispatch(self._poll_program()))
+        self.start_thread(name, on_death)
+
+    def handle_event(self, event: Item) -> None:
+        """Handle this now; only on the thread."""
+        match event:
+            case NetworkAnswer():
+                self._extend_lease(event)
+                self._concerned.answered(event)
+                self.dispatch(event.event)
+            case ev.PartitionsDrained():
+                self._handing.drained(event)
+            case ev.PositionsCollected():
+                self._handing.collected(event)
+            case ev.OffsetReset():
+                self._concerned.was_reset(event)
+            case ev.ListenerReturned():
+                self._handing.listener_returned()
+            case ev.ListenerSet() | ev.OffsetsOverwritten():
+                pass
+            case _:
+                self.dispatch(event)
+
+    def handle_timer(self, timer: TimerKind | AssignmentWait, due_ms: int) -> None:
+        """See ``EventLoop``."""
+        if isinstance(timer, AssignmentWait):
+            self._handing.fired(timer)
+        else:
+            self.dispatch(cev.MemberTimerFired(timer, due_ms))
+
+    def wait(self, what: AssignmentWait, timeout_ms: int | None) -> None:
+        """Say ``fired`` to ``handing`` after that time; None: do not."""
+        if timeout_ms is None:
+            self.cancel_timer(what)
+        else:
+            self.set_timer(what, self._clock.now_ms() + timeout_ms)
+
+    def dispatch(self, event: cev.Event) -> None:
+        """Give the machine an event, once all that it said before is done; only on the thread."""
+        self._pending.append(event)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._pending or self._commands:
+                if self._commands:
+                    self._perform(self._commands.popleft())
+                else:
+                    now_ms = self._clock.now_ms()
+                    self._commands += self.machine.handle(self._next_event(now_ms), now_ms)
+        finally:
+            self._is_busy = False
+
+    def _next_event(self, now_ms: int) -> cev.Event:
+        """What comes next: a look at the program, when the machine would otherwise judge it by an older one."""
+        is_due = self.machine.heartbeat.poll_timeout_expired(now_ms) and not self._was_polled
+        if is_due and not isinstance(self._pending[0], cev.Polled):
+            self._was_polled = True
+            return self._poll_program()
+        self._was_polled = False
+        return self._pending.popleft()
+
+    def _poll_program(self) -> cev.Polled:
+        busy = self._handing.holder.busy_stream
+        return cev.Polled() if busy is None else cev.Polled(*busy)
+
+    def _perform(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
+                self._network.perform(command)
+            case cmd.SetMemberTimer(kind, deadline_ms):
+                self.set_timer(kind, deadline_ms)
+            case cmd.CancelMemberTimer(kind):
+                self.cancel_timer(kind)
+            case cmd.StopPartitions():
+                self._handing.stop_fetching(command)
+            case cmd.RequestPositions():
+                self._handing.collect_positions()
+            case cmd.Invoke():
+                self._handing.invoke(command)
+            case cmd.StartPartitions():
+                self._handing.start_fetching(command)
+            case cmd.FetchDone():
+                if not self._handing.fetched(command):
+                    self._concerned.fetched(command)
+            case cmd.CommitDone():
+                self._concerned.commit_done(command)
+            case cmd.NeedMetadata():
+                self._concerned.needs_metadata(command)
+            case cmd.Raise():
+                self._concerned.raised(command)
+            case cmd.MemberStopped():
+                self._concerned.stopped()
+            case cmd.LogMemberEvent(what, fields):
+                self._concerned.noted(command)
+                # A member that was in no generation has none to lose: it is closed before it joined, or once more.
+                is_empty = what == "generation-reset" and dict(fields)["generation"] == NO_GENERATION_ID
+                is_news, is_trouble = what in INFO_EVENTS and not is_empty, what in WARNING_EVENTS
+                level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
+                log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
+
+    def _extend_lease(self, answer: NetworkAnswer) -> None:
+        """What the coordinator took from us as a member says that we were one when we asked.
+
+        A heartbeat that is answered 27 says so too, but not from 0.9: while a group rebalances, it answers 27 also to
+        members that it has dropped.
+        """
+        event = answer.event
+        if answer.sent is None or not isinstance(event, cev.Responded):
+            return
+        code = event.body.error_code if answer.sent.api_key in (HEARTBEAT.key, SYNC_GROUP.key) else None
+        is_rebalancing = code == REBALANCE_IN_PROGRESS and answer.sent.api_key == HEARTBEAT.key
+        is_taken = code == 0 or (is_rebalancing and event.version > HEARTBEAT_OF_0_9)
+        until_ms = answer.sent_at_ms + self._lease_ms
+        if is_taken and until_ms > self._lease.until_ms:
+            self._lease.set_until(until_ms)

@@ -1,0 +1,49 @@
+"""What the old consumer's configuration says of a member of a coordinator's group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.client.assignment_executor import AssignmentLimits
+from bridge.client.assignors import ASSIGNORS
+from bridge.client.coordinator_membership import MembershipSettings
+from bridge.client.stream_assignor import StreamAssignor
+
+if TYPE_CHECKING:
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from zkconsumer.config import ConsumerConfig
+
+SCALA_CONSUMER_STRATEGIES = ("range", "roundrobin")
+"""What the old consumer divides by, and so the threads of a member; ``range`` where none of them is named."""
+
+
+def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSettings:
+    """Besides the group's own settings; ``member`` is its name here."""
+    return MembershipSettings(
+        member=member,
+        client_id=config.client_id,
+        socket_timeout_ms=config.socket_timeout_ms,
+        limits=AssignmentLimits(
+            drain_ms=config.rebalance_drain_timeout_ms,
+            listener_ms=config.rebalance_listener_timeout_ms,
+            positions_ms=config.rebalance_backoff_ms,
+            new_from_beginning=config.new_partitions_from_beginning,
+        ),
+    )
+
+
+def stream_assignor_of(config: ConsumerConfig, member: str) -> StreamAssignor:
+    """How what is ours falls to its threads."""
+    named = [name for name in strategies_of(config) if name in SCALA_CONSUMER_STRATEGIES]
+    strategy = named[0] if named else SCALA_CONSUMER_STRATEGIES[0]
+    return StreamAssignor(member, strategy, exclude_internal_topics=config.exclude_internal_topics)
+
+
+def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:
+    """How the group is divided, the best first."""
+    return [ASSIGNORS[name]() for name in strategies_of(config)]
+
+
+def strategies_of(config: ConsumerConfig) -> list[str]:
+    """The names in ``partition.assignment.strategy``."""
+    return config.partition_assignment_strategy.split(",")

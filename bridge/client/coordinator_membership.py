@@ -1,0 +1,474 @@
+"""A membership in a coordinator's group, put together: machine, control thread, network, topics, listener.
+
+``CoordinatorMembership`` is a ``Membership``: what is done with the partitions is its ``PartitionProcessor``'s
+business. Everything that waits here waits with a deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from bridge.client import commands as cmd
+from bridge.client import events as cev
+from bridge.client.assignment_executor import AssignmentExecutor, AssignmentLimits
+from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
+from bridge.client.consumer_coordinator import ConsumerCoordinator
+from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
+from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
+from bridge.client.group_api_versions import with_group_apis
+from bridge.client.group_topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
+from bridge.client.network import Network
+from bridge.client.offset_fetch_calls import OffsetFetchCalls
+from zkconsumer.errors import InternalError, ThreadFailedError, UsageError, ZkConsumerError
+from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.topic_finder import TopicFinder
+from zkconsumer.member.offset_committer import NOT_OWNER
+from zkconsumer.member.offset_stores import CommitFailure
+from zkconsumer.observe.counters import Counters
+from zkconsumer.observe.member_health import CONNECTED, REGISTERED, MemberHealthSnapshot
+from zkconsumer.runtime.broker_access import check_brokers
+from zkconsumer.runtime.hook_calls import HookCalls
+from zkconsumer.runtime.listener_calls import ListenerCalls
+from zkconsumer.runtime.member_observer import KAFKA_STORE as KAFKA_STORE
+from zkconsumer.runtime.member_observer import MemberObserver
+from zkconsumer.runtime.topic_error_handler import TopicErrorHandler
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.client.config import GroupMemberConfig
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from bridge.client.stream_assignor import StreamAssignor
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.errors import AuthenticationException
+    from zkconsumer.kafka.broker_connection import Connection
+    from zkconsumer.kafka.error_codes import ErrorCode
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.member import events as ev
+    from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.runtime.broker_access import BrokerAccess
+    from zkconsumer.runtime.connector_member import ConnectorMembership
+    from zkconsumer.runtime.member_observer import MembershipMeters
+    from zkconsumer.runtime.membership_protocols import PartitionProcessor
+    from zkconsumer.types import Hooks
+
+LEAVE_GRACE_MS = 3_000
+"""On top of draining: how long the last commit and a leave may take before the member ends without them."""
+
+FAILED_LEAVE_TIMEOUT_MS = 2_000
+"""How long a member that an error ended may take to leave its group for the sake of the others."""
+
+CLOSE_STEP_MS = 1_500
+"""How long each of the last steps of a close may take."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipSettings:
+    """Besides the group's own settings; times in ms."""
+
+    member: str
+    client_id: str
+    socket_timeout_ms: int
+    limits: AssignmentLimits
+
+
+class CoordinatorMembership:
+    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
+
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = ConsumerCoordinator
+
+    def __init__(
+        self,
+        config: GroupMemberConfig,
+        assignors: Sequence[ConsumerPartitionAssignor],
+        settings: MembershipSettings,
+        spread: StreamAssignor,
+        *,
+        brokers: BrokerAccess,
+        clock: Clock,
+        lease: Lease,
+        meters: MembershipMeters,
+        hooks: Hooks | HookCalls | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.id = settings.member
+        self.counters = Counters() if counters is None else counters
+        self.lease = lease
+        self.hooks = (
+            hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
+        )
+        self.observer = MemberObserver(meters, self.hooks, lambda: self._holder.assignment)
+        self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)
+        self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
+        self.event_loop = CoordinatorEventLoop(self.machine, config.session_timeout_ms, lease, clock)
+        self.listener = self._make_listener()
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._holder: PartitionProcessor
+        self._share_known = threading.Event()
+        self._has_left = threading.Event()
+        self._failure: ZkConsumerError | None = None
+        self._said = ""
+        self._calls = CommitCalls()
+        self._questions = OffsetFetchCalls()
+        assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
+        self.topic_finder: TopicFinder | None = TopicFinder(
+            self.id,
+            brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
+            brokers.metadata_max_age_ms,
+            clock,
+            watches_racks=config.client_rack is not None,
+            on_brokers=brokers.bootstrap.update,
+            on_change=lambda: self._topics.changed(),
+            on_refused=self.authentication_failed,
+            on_death=self.thread_died,
+        )
+        self._refusals = TopicErrorHandler(
+            self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
+        )
+        self._topics = GroupTopics(
+            self.topic_finder, spread, self.event_loop.call_soon, self.event_loop.dispatch, clock,
+            refused=self._refusals.on_topic_errors, missed=self._topic_missed, taken=self._topics_taken,
+        )  # fmt: skip
+        self.every(TOPIC_CHECK_INTERVAL_MS, self._topics.check_topics)
+        self.assignment_executor = AssignmentExecutor(
+            spread, settings.limits, self.listener, self.observer, self.event_loop.dispatch, self.event_loop.wait,
+            self.assignment_complete,
+            lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
+        )  # fmt: skip
+        self._network = Network(
+            self.id,
+            settings.client_id,
+            brokers.connect,
+            brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
+            clock,
+            lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
+            self.thread_died,
+        )
+
+    def _make_listener(self) -> ListenerCalls:
+        return ListenerCalls(self.id, self.event_loop, self.thread_died)
+
+    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
+        self.event_loop.call_every(interval_ms, action)
+
+    def attach_processor(self, holder: PartitionProcessor) -> None:
+        """Start the threads; ``holder`` is told what is ours."""
+        self._holder = self.assignment_executor.holder = holder
+        self._network.start()
+        self.event_loop.start(f"{self.id}-control", self.assignment_executor, self._network, self, self.thread_died)
+
+    # --- what the program asks for ------------------------------------------------------------------------------
+
+    def start(self, timeout_ms: int) -> None:
+        """Speak to one broker; raises ``NoBrokerAvailableError``, or the ``AuthenticationException`` in the way.
+
+        ``UnsupportedVersionException``: that broker knows no groups with members.
+        """
+
+        def question(connection: Connection, ranges: SupportedVersions, limit_ms: int) -> None:
+            fetch_leaders(connection, ranges, [], limit_ms)
+            with_group_apis(connection, ranges, limit_ms)
+
+        try:
+            self.bootstrap_client.execute(question, limit_ms=timeout_ms)
+        except ZkConsumerError as error:
+            self.close()
+            raise getattr(error, "authentication_error", None) or error from None
+
+    def check_brokers(self) -> None:
+        """See ``brokers.check_brokers``."""
+        check_brokers(self.bootstrap_client)
+
+    def join(self, subscription: TopicSubscription) -> None:
+        """Become a member with this subscription."""
+
+        def subscribe() -> None:
+            self.assignment_executor.subscription = subscription
+            self._topics.subscribe(subscription)
+
+        self.event_loop.call_soon(subscribe)
+
+    def wait_for_assignment(self, timeout_ms: int) -> bool:
+        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        known = self._share_known.wait(timeout_ms / 1000)
+        if self._failure is not None:
+            raise self._failure
+        return known
+
+    def commit(
+        self,
+        positions: Mapping[TopicPartition, int],
+        timeout_ms: int,
+        metadata: Mapping[TopicPartition, str] | None = None,
+        *,
+        is_retried: bool = True,
+    ) -> dict[TopicPartition, CommitFailure]:
+        """Commit these positions, and these words with them; gives back what was not committed, with the reason.
+
+        ``is_retried``: what passes is tried again, for ``default.api.timeout.ms``.
+        Raises the error that ended the member, if one did.
+        """
+        self._check_alive()
+        call = self._calls.open(positions, metadata, is_retried=is_retried)
+        self.event_loop.call_soon(lambda: self._commit(call))
+        if not call.done.wait(timeout_ms / 1000):
+            self._calls.give_up(call)
+            silent = CommitFailure(f"the group's coordinator did not answer within {timeout_ms} ms")
+            return dict.fromkeys(positions, silent)
+        self._check_alive(call)
+        return call.refused
+
+    def _check_alive(self, call: CommitCall | None = None) -> None:
+        """Raise the error that ended the member, or that ended this call.
+
+        The rebalance listener, which is called before the partitions of an ended member are given back, may commit.
+        """
+        is_refused = call is not None and call.is_ended
+        if self._failure is not None and (is_refused or not self.listener.is_inside_awaited_call):
+            raise self._failure
+
+    def _commit(self, call: CommitCall) -> None:
+        ours = {
+            tp: cev.Offset(at, metadata=call.metadata.get(tp, ""))
+            for tp, at in call.offsets.items()
+            if tp in self.assignment_executor.running
+        }
+        call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OWNER))
+        self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=call.is_retried))
+
+    def commit_once(
+        self,
+        offsets: Mapping[TopicPartition, cev.Offset],
+        is_held: Callable[[TopicPartition], bool],
+        timeout_ms: int,
+    ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
+        """Commit what ``is_held`` says yes to (asked on the control thread), in the generation of now or not at all.
+
+        Gives back what was refused, with the reason, and what may have been committed, or not: nobody answered.
+        Raises the error that ended the member, if one did.
+        """
+        if self._failure is not None:
+            raise self._failure
+        call = self._calls.open({tp: offset.offset for tp, offset in offsets.items()})
+
+        def commit() -> None:
+            ours = {tp: one for tp, one in offsets.items() if tp in self.assignment_executor.running and is_held(tp)}
+            call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OWNER))
+            self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=False))
+
+        self.event_loop.call_soon(commit)
+        if not call.done.wait(timeout_ms / 1000):
+            self._calls.give_up(call)
+            return {}, set(offsets)
+        if self._failure is not None:
+            raise self._failure
+        return {tp: str(why) for tp, why in call.refused.items() if tp not in call.unknown}, call.unknown
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, cev.Offset | None]:
+        """What the coordinator keeps of these now, None where it keeps nothing.
+
+        Raises the error that ended the member, what the coordinator refused it with, or ``OffsetFetchFailed``.
+        """
+        if self._failure is not None:
+            raise self._failure
+        call = self._questions.open()
+        self.event_loop.call_soon(lambda: self.event_loop.dispatch(cev.FetchAsked(call.number, frozenset(partitions))))
+        found = call.wait(timeout_ms)
+        if self._failure is not None:
+            raise self._failure
+        if found is None:
+            raise OffsetFetchFailed(f"the group's coordinator did not tell within {timeout_ms} ms what is committed")
+        if found.error is not None:
+            raise found.error
+        return dict(found.offsets)
+
+    def leave(self) -> bool:
+        """Give everything back and leave the group; False when that could not be done in time.
+
+        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        """
+        self.listener.report_early_return()
+        patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
+        if self._failure is not None:
+            patience_ms += self._listener_ms
+        self.event_loop.call_soon(lambda: self._leave(patience_ms))
+        return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000)
+
+    @property
+    def _listener_ms(self) -> int:
+        return 0 if self.listener.listener is None else self._settings.limits.listener_ms
+
+    def _leave(self, timeout_ms: int) -> None:
+        if self._failure is None:
+            self.assignment_executor.close()
+        else:
+            self.assignment_executor.end(self._failure)
+        self.event_loop.dispatch(cev.Closed(leave=True, timeout_ms=timeout_ms))
+
+    def close(self) -> bool:
+        """End everything, the holder included.  True when nothing was left behind."""
+        self._holder.end(None)
+        self.listener.close(finish=self._failure is not None)
+        self._ask_to_stop()
+        self._network.ask_to_stop()
+        clean = self._holder.join(CLOSE_STEP_MS)
+        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
+        clean = self._network.join(CLOSE_STEP_MS) and clean
+        clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
+        self._share_known.set()
+        self.hooks.close()
+        if not self.hooks.join(CLOSE_STEP_MS):
+            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+        if not self.listener.join(CLOSE_STEP_MS):
+            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
+        return clean
+
+    @property
+    def negotiated_timeout_ms(self) -> int:
+        """How long the coordinator waits for a member that is silent."""
+        return self._config.session_timeout_ms
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended this membership, if one did."""
+        return self._failure
+
+    def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> MemberHealthSnapshot:
+        """This member as it is now.  On the control thread.
+
+        ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
+        """
+        machine = self.machine
+        has_joined = machine.generation.generation_id >= 0
+        return MemberHealthSnapshot(
+            membership=REGISTERED if has_joined else machine.state.value,
+            session=CONNECTED if machine.coordinator_discovery.coordinator is not None else "it is looked for",
+            session_id=None,
+            lease_ms_left=self.lease.until_ms - self._clock.now_ms(),
+            rebalance=machine.step.value,
+            partitions_owned=len(self.assignment_executor.partitions),
+            partitions_fetching=fetching,
+            missing_topics=tuple(sorted(self._topics.missing)),
+            broker_failures=tuple(failures),
+        )
+
+    # --- what the control thread tells ----------------------------------------------------------------------------
+
+    def commit_done(self, command: cmd.CommitDone) -> None:
+        """See ``Concerned``."""
+        self._calls.done(command)
+
+    def assignment_complete(self) -> None:
+        """All that is ours is worked on."""
+        self._share_known.set()
+
+    def fetched(self, command: cmd.FetchDone) -> None:
+        """See ``Concerned``: what ``handing`` did not ask."""
+        self._questions.done(command)
+
+    def needs_metadata(self, command: cmd.NeedMetadata) -> None:
+        """See ``Concerned``."""
+        self._topics.need(command.topics)
+
+    def raised(self, command: cmd.Raise) -> None:
+        """What the program must act on ends the member; what passes is said once and tried again."""
+        error = command.error
+        must_act = isinstance(error, UsageError | InternalError) and not isinstance(error, RebalanceCallbackFailed)
+        if command.is_fatal or must_act:
+            log.error("member-refused member=%s why=%r", self.id, str(error))
+            self._end(error)
+        elif str(error) != self._said:
+            self._said = str(error)
+            log.warning("group-trouble member=%s why=%r: tried again", self.id, str(error))
+            self.hooks.call("warning_logged", "WARNING", "group-trouble", str(error))
+
+    def stopped(self) -> None:
+        """See ``Concerned``."""
+        self.assignment_executor.stopped()
+        self._has_left.set()
+
+    def noted(self, command: cmd.LogMemberEvent) -> None:
+        """See ``Concerned``."""
+        self.counters.add(command.name.replace("-", "_"))
+        if command.name == "joining":
+            self.observer.metrics.rebalance_started()
+        if command.name == "poll-timeout-expired":
+            self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["why"]))
+
+    def answered(self, answer: NetworkAnswer) -> None:
+        """Commits are counted where they are answered, whoever asked for them."""
+        said = commit_results(answer)
+        if said is not None:
+            self.observer.commit_completed(KAFKA_STORE, *said)
+
+    def was_reset(self, event: ev.OffsetReset) -> None:
+        """See ``Concerned``."""
+        if self.assignment_executor.on_offset_reset(event):
+            self.counters.add("offsets_reset")
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def authentication_failed(self, error: AuthenticationException) -> None:
+        """Called on a thread of the fetchers or the finder: nothing can be read with these settings."""
+        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        self._end(error)
+
+    def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
+        """Called on a thread of the fetchers: what this member has by the group's word, it must be able to read."""
+        self._refusals.on_topic_errors(errors, errors.keys())
+
+    def _topic_missed(self, words: str) -> None:
+        if self._failure is None:
+            log.warning("topic-missing member=%s %s", self.id, words)
+            self.hooks.call("warning_logged", "WARNING", "topic-missing", words)
+
+    def _topics_taken(self, topics: frozenset[str], words: str) -> None:
+        if topics:
+            log.info("topics-taken member=%s %s", self.id, words)
+        else:
+            log.warning("topics-taken member=%s %s", self.id, words)
+            self.hooks.call("warning_logged", "WARNING", "topics-taken", words)
+
+    def thread_died(self, name: str, error: BaseException) -> None:
+        """Called in the dying thread: an error on every stream, never silence."""
+        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
+        self.hooks.call("thread_died", name, error)
+        self._end(ThreadFailedError.of(self.id, name, error))
+
+    def _end(self, error: ZkConsumerError) -> None:
+        """Nothing is handed out any more, so nothing may be held: the group is left for the sake of the others."""
+        is_first = self._failure is None
+        self._failure = self._failure or error
+        self._holder.end(self._failure)
+        self.lease.set_until(0)
+        # Before the listener is called, whose commits are waited for.
+        self._calls.end()
+        self._questions.end()
+        if is_first:
+            self.hooks.call("member_failed", error)
+            self._ask_to_stop()
+            self.event_loop.call_soon(lambda: self._leave(FAILED_LEAVE_TIMEOUT_MS + self._listener_ms))
+        self._share_known.set()
+
+    def _ask_to_stop(self) -> None:
+        self._holder.request_stop()
+        if self.topic_finder is not None:
+            self.topic_finder.ask_to_stop()
+
+
+if TYPE_CHECKING:
+
+    def _is_one(membership: CoordinatorMembership) -> ConnectorMembership:
+        return membership

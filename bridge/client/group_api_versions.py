@@ -1,0 +1,59 @@
+"""What a broker knows of groups with members, also one that cannot be asked: those of 0.8 know nothing of them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from bridge.client.errors import UnsupportedVersionException
+from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange, negotiate
+from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.broker_connection import Connection
+
+GROUP_APIS_OF_0_9 = MappingProxyType(
+    {
+        **{api.key: VersionRange(0, 0) for api in (JOIN_GROUP, SYNC_GROUP, HEARTBEAT, LEAVE_GROUP)},
+        OFFSET_COMMIT.key: VersionRange(0, 2),
+        OFFSET_FETCH.key: VersionRange(0, 1),
+    }
+)
+"""What a broker that cannot be asked knows of groups, if it is one of 0.9."""
+
+CLOSED_MIN = 2
+"""So often a broker must close the connection on a question about groups, and answer others in between, before it is
+taken for one that does not know them: one that goes down closes connections, too."""
+
+_OF_NOBODY = HeartbeatRequest(group_id="-", generation_id=-1, member_id="")
+
+
+def with_group_apis(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> SupportedVersions:
+    """What a broker speaks, with what it knows of groups.
+
+    Raises ``UnsupportedVersionException`` for one before 0.9, and what ``Connection.request`` raises.
+    """
+    if not ranges.is_assumed:
+        return ranges
+    if JOIN_GROUP.key not in ranges.ranges and not _answers(connection, timeout_ms):
+        raise UnsupportedVersionException(
+            f"{connection.host}:{connection.port}: this broker is older than 0.9, so its coordinator keeps offsets but "
+            "no members; whoever runs the brokers must upgrade all of them to 0.9 or later, and until then the group's "
+            "members must be those that ZooKeeper keeps (ZookeeperConsumerConnector)"
+        )
+    return SupportedVersions(MappingProxyType({**ranges.ranges, **GROUP_APIS_OF_0_9}), is_assumed=True)
+
+
+def _answers(connection: Connection, timeout_ms: int) -> bool:
+    for _ in range(CLOSED_MIN):
+        try:
+            connection.request(HEARTBEAT, 0, _OF_NOBODY, timeout_ms)
+        except BrokerConnectionError as error:
+            if error.reason is not ConnectionFailureReason.CLOSED:
+                raise
+            negotiate(connection, timeout_ms)
+        else:
+            return True
+    return False

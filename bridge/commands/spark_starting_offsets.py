@@ -1,0 +1,88 @@
+"""``zkconsumer spark starting-offsets``: the option ``startingOffsets`` of Spark's own kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from bridge.spark.handoff.starting_offsets import read_starts
+from bridge.spark.source.offset_selection import (
+    MissingOffsetPolicy,
+    OffsetStore,
+    OutOfRangePolicy,
+    StoredOffsetConvention,
+)
+from zkconsumer.cli.common import open_zookeeper_session
+from zkconsumer.cli.console import print_message
+from zkconsumer.cli.options import cluster_options, group_argument
+
+
+@click.command(name="starting-offsets", short_help="Print where a group stands, for startingOffsets.")
+@group_argument()
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T",
+    help="A topic that Spark reads; may be repeated [every topic that the group has an offset of].",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["auto", "zookeeper", "kafka", "both"]),
+    default="auto",
+    show_default=True,
+    help="Where the group's offsets are; auto: as the --config file says, or where there are some.",
+)
+@click.option(
+    "--offset-convention",
+    "convention",
+    type=click.Choice(["next", "last-consumed"]),
+    default="next",
+    show_default=True,
+    help="What offsets in ZooKeeper mean; ReliableKafkaReceiver wrote the last consumed.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["earliest", "latest", "refuse"]),
+    default="earliest",
+    show_default=True,
+    help="Where a partition begins that the group has no offset of.",
+)
+@click.option(
+    "--out-of-range",
+    type=click.Choice(["refuse", "earliest", "latest", "keep"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with an offset that the log does not hold any more.",
+)
+@click.option("--allow-members", is_flag=True, help="Also while members are registered, who read the same records.")
+@cluster_options
+@click.pass_context
+def starting_offsets_command(
+    context: click.Context,
+    group: str,
+    topics: Sequence[str],
+    store: OffsetStore,
+    convention: StoredOffsetConvention,
+    missing: MissingOffsetPolicy,
+    out_of_range: OutOfRangePolicy,
+    allow_members: bool,
+    bootstrap_servers: str | None,
+    zookeeper: str | None,
+    config_file: Path | None,
+) -> None:
+    """Print where a group stands, as JSON for the option startingOffsets of format("kafka").
+
+    Every partition is listed; -2 is the beginning of the log, -1 its end. Spark reads the option for a new checkpoint
+    only. Exit codes: 0 printed, 2 no such group or topic, 4 members are registered, or an offset is out of range.
+    """
+    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    starts = read_starts(
+        session, group, topics or None, convention=convention, store=store, missing=missing,
+        out_of_range=out_of_range, allow_members=allow_members,
+    )  # fmt: skip
+    for remark in starts.remarks:
+        print_message(remark)
+    click.echo(starts.to_json())

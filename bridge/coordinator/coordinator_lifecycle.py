@@ -1,0 +1,102 @@
+"""Beginnings and ends: elections, loading, expiry, the end of the broker.  Pure.
+
+Nothing of this is asked by members; but they are answered, so that they look for the coordinator elsewhere (16), or
+wait (15), instead of running into their time-outs.
+"""
+
+from __future__ import annotations
+
+from bridge.coordinator.continuations import LogAppendFailure
+from bridge.coordinator.errors import Errors
+from bridge.coordinator.events import Elected, PartitionLoaded, Resigned, ShutDown, TimerKey, TopicsDeleted
+from bridge.coordinator.group_metadata import DEAD, GroupMetadata
+from bridge.coordinator.group_rebalance import GroupRebalance
+from bridge.coordinator.group_responses import JoinGroupResult
+
+EXPIRY_KEY: TimerKey = ("expiry",)
+
+
+class CoordinatorLifecycle(GroupRebalance):
+    """What the cluster does with this broker."""
+
+    def on_election(self, event: Elected) -> None:
+        """This broker leads a partition: it is read, and until then its groups are loading."""
+        for group in self.manager.on_election(event):
+            self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
+        if not self.purgatory.is_watched(EXPIRY_KEY):
+            self._schedule_expiry()
+
+    def on_loaded(self, event: PartitionLoaded) -> None:
+        """The groups of a partition are here: their members have their sessions from now on."""
+        groups = self.manager.on_loaded(event)
+        for group in groups:
+            self.on_group_loaded(group)
+        self.log_event("partition_loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
+
+    def on_group_loaded(self, group: GroupMetadata) -> None:
+        """The members that the log tells of have their sessions from now on; too many of them rebalance."""
+        for member in group.members.values():
+            self.complete_and_schedule_next_heartbeat_expiration(group, member)
+        if self.behaviour.limits_new_members and group.size > self.config.group_max_size:
+            self.prepare_rebalance(group, "the group has more members than it may")
+
+    def on_resignation(self, event: Resigned) -> None:
+        """Another broker leads the partition: who waits is told (16)."""
+        groups = self.manager.on_resignation(event)
+        for group in groups:
+            self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
+        if not self.manager.owned_partitions and not self.manager.loading_partitions:
+            self.purgatory.cancel(EXPIRY_KEY)
+        self.log_event("partition_resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
+
+    def on_group_unloaded(self, group: GroupMetadata, error: int) -> None:
+        """The group is not ours any more: everything that is parked is answered with this error."""
+        self.remove_timers(group)
+        group.transition_to(DEAD, self.now_ms)
+        for member in group.members.values():
+            self.maybe_reply_join(group, member, JoinGroupResult(error, member.member_id))
+            self.maybe_reply_sync(member, error)
+
+    def on_new_group_stored(self, group: GroupMetadata, error: int) -> None:
+        """The first record of a group is in the log, or is not: then there is no such group.
+
+        Unless something else of it is under way: then that is its first record, as it was before 4.0.
+        """
+        is_ours = self.manager.get_group(group.group_id) is group
+        if error == Errors.NONE or not is_ours or self.manager.has_pending_append(group):
+            return
+        self.on_group_unloaded(group, error)
+        self.manager.finish_deletion(group, is_in_log=False)
+
+    # --- expiry ------------------------------------------------------------------------------------------------------
+
+    def cleanup_group_metadata(self) -> None:
+        """Forget what has expired, and look again after a while; visits every group."""
+        removed = 0
+        for group in self.manager.current_groups():
+            if not group.is_(DEAD):
+                expired = self.manager.expired_offsets(group)
+                self.manager.remove_offsets(group, expired, LogAppendFailure("expired"))
+                removed += len(expired)
+        if removed:
+            self.log_event("offsets_expired", offsets=removed)
+        self._schedule_expiry()
+
+    def _schedule_expiry(self) -> None:
+        self.purgatory.watch(EXPIRY_KEY, self.now_ms + self.config.offsets_retention_check_interval_ms)
+
+    def handle_deleted_topics(self, event: TopicsDeleted) -> None:
+        """Forget the offsets of topics that there are not any more; visits every group."""
+        for group in self.manager.current_groups():
+            gone = [at for at in group.stored.offsets if at.topic in event.topics]
+            if gone and not group.is_(DEAD):
+                self.manager.remove_offsets(group, gone, LogAppendFailure("topic deleted"))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, _: ShutDown) -> None:
+        """The broker goes down: who waits is told (15), and nobody is waited for."""
+        self.is_active = False
+        for group in self.manager.current_groups():
+            self.on_group_unloaded(group, Errors.COORDINATOR_NOT_AVAILABLE)
+        self.purgatory.cancel(EXPIRY_KEY)

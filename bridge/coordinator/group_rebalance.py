@@ -1,0 +1,251 @@
+"""From "somebody must join again" to the next generation.  Pure.
+
+    prepare_rebalance --> members join --> on_complete_join --> members sync --> stable
+          ^                                     |                    |
+          '--- somebody comes, goes, is lost ---'--------------------'
+
+In each wait a timer runs: ``join`` and ``sync`` of the group, ``heartbeat`` of each member.
+"""
+
+from __future__ import annotations
+
+from bridge.coordinator.continuations import LogAppendFailure
+from bridge.coordinator.coordinator_base import CoordinatorBase
+from bridge.coordinator.delayed_heartbeat import NEW_MEMBER_JOIN_TIMEOUT_MS
+from bridge.coordinator.delayed_join import DelayedJoin, InitialDelayedJoin, join_key
+from bridge.coordinator.delayed_sync import sync_key
+from bridge.coordinator.errors import Errors
+from bridge.coordinator.group_metadata import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    GroupMetadata,
+)
+from bridge.coordinator.group_responses import JoinGroupResult
+from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata, Protocols
+from zkconsumer.wire.schemas.join_group import JoinGroupMember
+
+
+class GroupRebalance(CoordinatorBase):
+    """The life of a group between two generations."""
+
+    # --- members come ------------------------------------------------------------------------------------------------
+
+    def add_member_and_rebalance(self, group: GroupMetadata, member: MemberMetadata, parked: DelayedRequest) -> None:
+        """A new member, its JoinGroup parked."""
+        if group.is_(PREPARING_REBALANCE) and self._may_extend(group):
+            group.new_member_added = True
+        group.add(member, parked)
+        if self.behaviour.limits_new_members:
+            member.is_new = True
+            self.watch_member(group, member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.maybe_prepare_rebalance(group, "a member joins")
+
+    def update_member_and_rebalance(
+        self,
+        group: GroupMetadata,
+        member: MemberMetadata,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        parked: DelayedRequest,
+    ) -> None:
+        """A member joins again, its JoinGroup parked; one that it had sent before is answered, Kafka forgets it."""
+        group.update_member(member, protocols, rebalance_timeout_ms, session_timeout_ms)
+        superseded = group.set_awaiting_join(member, parked)
+        if superseded is not None:
+            self.reply_join(superseded, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID, member.member_id))
+        self.maybe_prepare_rebalance(group, "a member joins again")
+
+    def _may_extend(self, group: GroupMetadata) -> bool:
+        if self.behaviour.extends_delay_of_emptied_group:
+            return group.previous_state is EMPTY
+        return group.generation_id == 0
+
+    # --- joining -----------------------------------------------------------------------------------------------------
+
+    def maybe_prepare_rebalance(self, group: GroupMetadata, reason: str) -> None:
+        """Begin a rebalance, unless one has begun."""
+        if group.can_rebalance:
+            self.prepare_rebalance(group, reason)
+
+    def prepare_rebalance(self, group: GroupMetadata, reason: str) -> None:
+        """Begin a rebalance; who waits for its part of the last one is told so (27)."""
+        if group.is_(COMPLETING_REBALANCE):
+            self.reset_and_propagate_assignment_error(group, Errors.REBALANCE_IN_PROGRESS)
+        self.remove_sync_expiration(group)
+        is_initial = group.is_(EMPTY) and self.behaviour.has_initial_delay
+        group.transition_to(PREPARING_REBALANCE, self.now_ms)
+        self.log_event("group_rebalances", group=group.group_id, generation=group.generation_id, reason=reason)
+        timeout_ms = group.rebalance_timeout_ms
+        if is_initial:
+            step_ms = self.config.group_initial_rebalance_delay_ms
+            self._wait_for_joins(group, InitialDelayedJoin.first(step_ms, timeout_ms))
+        elif group.has_all_members_joined:
+            self.on_complete_join(group)
+        else:
+            self._wait_for_joins(group, DelayedJoin(timeout_ms))
+
+    def try_complete_join(self, group: GroupMetadata) -> None:
+        """Go on if nobody is waited for; in the initial delay somebody always is."""
+        if (
+            group.is_(PREPARING_REBALANCE)
+            and group.has_all_members_joined
+            and not isinstance(group.delayed_join, InitialDelayedJoin)
+        ):
+            self.on_complete_join(group)
+
+    def on_expire_join(self, group: GroupMetadata) -> None:
+        """The time to join is up; the initial delay is extended as long as new members come, and there is time."""
+        if isinstance(group.delayed_join, InitialDelayedJoin) and group.new_member_added:
+            extended = group.delayed_join.extended()
+            if extended is not None:
+                group.new_member_added = False
+                self._wait_for_joins(group, extended)
+                return
+        self.on_complete_join(group)
+
+    def on_complete_join(self, group: GroupMetadata) -> None:
+        """Drop the dynamic members that did not join, and begin the next generation with those that did.
+
+        If only static members are left and none of them joined, the wait begins anew (2.3).
+        """
+        self.purgatory.cancel(join_key(group.group_id))
+        group.delayed_join = None
+        for lost in group.not_yet_rejoined_members():
+            if not lost.is_static_member:
+                self._log_removed_member(group, lost.member_id, "it did not join again")
+                self.forget_member(group, lost.member_id)
+        if group.members and not group.maybe_elect_new_joined_leader():
+            self._wait_for_joins(group, DelayedJoin(group.rebalance_timeout_ms))
+            return
+        group.init_next_generation(self.now_ms)
+        if group.is_(EMPTY):
+            self._on_emptied(group)
+        else:
+            self._reply_joined(group)
+
+    def _reply_joined(self, group: GroupMetadata) -> None:
+        self.log_event("group_joined", group=group.group_id, generation=group.generation_id, members=group.size)
+        for member in group.members.values():
+            self.maybe_reply_join(group, member, self.current_generation(group, member.member_id))
+            self.complete_and_schedule_next_heartbeat_expiration(group, member)
+            member.is_new = False
+            if self.behaviour.times_out_syncs:
+                group.pending_sync_members[member.member_id] = None
+        if self.behaviour.times_out_syncs:
+            self._schedule_pending_sync(group)
+
+    def _on_emptied(self, group: GroupMetadata) -> None:
+        self.log_event("group_is_empty", group=group.group_id, generation=group.generation_id)
+        if self.behaviour.has_empty_state:
+            self.manager.store_group(group, {}, LogAppendFailure("everybody has gone"))
+        else:
+            self.manager.delete_group_record(group, LogAppendFailure("everybody has gone"))
+
+    def _wait_for_joins(self, group: GroupMetadata, delayed: DelayedJoin | InitialDelayedJoin) -> None:
+        group.delayed_join = delayed
+        self.purgatory.watch(join_key(group.group_id), self.now_ms + delayed.delay_ms)
+
+    def current_generation(self, group: GroupMetadata, member_id: str) -> JoinGroupResult:
+        """What a member is told of the generation that it is in; the leader is told of all members."""
+        return JoinGroupResult(
+            error=Errors.NONE,
+            member_id=member_id,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader_id=group.leader_id,
+            members=self.current_member_metadata(group) if group.is_leader(member_id) else [],
+        )
+
+    def current_member_metadata(self, group: GroupMetadata) -> list[JoinGroupMember]:
+        """All members with what they said in the chosen protocol; visits every member, for the leader alone."""
+        protocol = group.protocol_name
+        assert protocol is not None, "a generation with members has a protocol"
+        return [
+            JoinGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(protocol),
+            )
+            for member in group.members.values()
+        ]
+
+    # --- syncing -----------------------------------------------------------------------------------------------------
+
+    def propagate_assignment_error(self, group: GroupMetadata, error: int) -> None:
+        """Answer all parked SyncGroups with this error; visits every member."""
+        for member in group.members.values():
+            if self.maybe_reply_sync(member, error):
+                self.complete_and_schedule_next_heartbeat_expiration(group, member)
+
+    def reset_and_propagate_assignment_error(self, group: GroupMetadata, error: int) -> None:
+        """The generation comes to nothing: nobody has anything in it."""
+        assert group.is_(COMPLETING_REBALANCE), "only a generation that is being made can fail"
+        group.clear_assignments()
+        group.pending_assignment = None
+        self.propagate_assignment_error(group, error)
+
+    def remove_pending_sync_member(self, group: GroupMetadata, member_id: str) -> None:
+        """The member has sent its SyncGroup, or is not waited for."""
+        group.pending_sync_members.pop(member_id, None)
+        if not group.pending_sync_members:
+            self.remove_sync_expiration(group)
+
+    def remove_sync_expiration(self, group: GroupMetadata) -> None:
+        """Nobody's SyncGroup is waited for."""
+        group.pending_sync_members.clear()
+        self.purgatory.cancel(sync_key(group.group_id))
+
+    def _schedule_pending_sync(self, group: GroupMetadata) -> None:
+        self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
+
+    def on_expire_pending_sync(self, group: GroupMetadata) -> None:
+        """Who has not sent SyncGroup by now is dropped, and the others rebalance."""
+        assert group.is_(COMPLETING_REBALANCE, STABLE), "a rebalance cancels the timer"
+        late = list(group.pending_sync_members)
+        for member_id in late:
+            self._log_removed_member(group, member_id, "it sent no SyncGroup")
+            self.forget_member(group, member_id)
+        self.prepare_rebalance(group, f"{len(late)} members sent no SyncGroup")
+
+    # --- members go --------------------------------------------------------------------------------------------------
+
+    def remove_member_and_update_group(self, group: GroupMetadata, member: MemberMetadata, reason: str) -> None:
+        """The member is gone, by its own will or by time; what it had parked is answered (25)."""
+        self.forget_member(group, member.member_id)
+        self._after_removal(group, reason)
+
+    def remove_pending_member_and_update_group(self, group: GroupMetadata, member_id: str) -> None:
+        """Somebody that was given an id does not come back with it."""
+        self.forget_member(group, member_id)
+        if group.is_(PREPARING_REBALANCE):
+            self._after_removal(group, "")
+
+    def forget_member(self, group: GroupMetadata, member_id: str) -> None:
+        """Forget a member, or a pending one; whether that makes the group rebalance is the caller's matter."""
+        if group.has(member_id):
+            member = group.get(member_id)
+            self.maybe_reply_join(group, member, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID))
+            self.maybe_reply_sync(member, Errors.UNKNOWN_MEMBER_ID)
+        group.remove(member_id)
+        self.remove_heartbeat_for_leaving_member(group, member_id)
+
+    def _after_removal(self, group: GroupMetadata, reason: str) -> None:
+        if group.is_(STABLE, COMPLETING_REBALANCE):
+            self.prepare_rebalance(group, reason)
+        else:
+            self.try_complete_join(group)
+
+    def on_expire_heartbeat(self, group: GroupMetadata, member_id: str) -> None:
+        """Somebody was not heard of in time: dropped, unless a request of it is parked."""
+        if member_id in group.pending_members:
+            self.remove_pending_member_and_update_group(group, member_id)
+        elif group.has(member_id) and not group.get(member_id).has_satisfied_heartbeat:
+            self._log_removed_member(group, member_id, "it was not heard of")
+            self.remove_member_and_update_group(group, group.get(member_id), "a member was not heard of")
+
+    def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str) -> None:
+        self.log_event("member_is_lost", group=group.group_id, member=member_id, why=why)

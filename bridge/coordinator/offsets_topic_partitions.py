@@ -1,0 +1,129 @@
+"""The partitions of ``__consumer_offsets`` that a broker leads, and the groups in them.  Pure.
+
+    Elected ---> loading --Loaded--> owned --Resigned--> (nothing is left of it)
+                    '----------------Resigned---------------^
+
+An epoch is a leader's term.  What an older term says than the one that is known is passed over.
+"""
+
+from __future__ import annotations
+
+from bridge.coordinator.commands import Command, LoadPartition, LogGroupEvent
+from bridge.coordinator.events import Elected, PartitionLoaded, Resigned
+from bridge.coordinator.group_metadata import GroupMetadata
+from bridge.coordinator.partitioning import partition_for
+from bridge.coordinator.stored_state import StoredPartition
+
+
+class OffsetsTopicPartitions:
+    """``out`` is where commands go, ``now_ms`` the time of the event that is being handled."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.out: list[Command] = []
+        self.now_ms = 0
+        self.loading_partitions: set[int] = set()
+        self.owned_partitions: set[int] = set()
+        self.epochs: dict[int, int] = {}
+        self.stored: dict[int, StoredPartition] = {}
+        self._groups: dict[int, dict[str, GroupMetadata]] = {}
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that the group lives in."""
+        return partition_for(group_id, self.partitions)
+
+    def is_group_local(self, group_id: str) -> bool:
+        """Whether the group is ours, and loaded."""
+        return self.partition_for(group_id) in self.owned_partitions
+
+    def is_group_loading(self, group_id: str) -> bool:
+        """Whether the group is ours, and not loaded yet."""
+        return self.partition_for(group_id) in self.loading_partitions
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def get_group(self, group_id: str) -> GroupMetadata | None:
+        """A group that there is."""
+        return self._groups.get(self.partition_for(group_id), {}).get(group_id)
+
+    def add_group(self, group_id: str) -> GroupMetadata:
+        """A new group, empty; its partition is ours."""
+        partition = self.partition_for(group_id)
+        group = GroupMetadata(group_id, self.now_ms, self.stored[partition].state_of(group_id))
+        self._groups[partition][group_id] = group
+        return group
+
+    def current_groups(self) -> list[GroupMetadata]:
+        """All groups, by partition."""
+        return [group for partition in sorted(self._groups) for group in self._groups[partition].values()]
+
+    def finish_deletion(self, group: GroupMetadata, *, is_in_log: bool) -> None:
+        """The end of a group that is dead; if it is still in the log, it comes back as an election would find it."""
+        partition = self.partition_for(group.group_id)
+        if is_in_log:
+            self._groups[partition][group.group_id] = GroupMetadata.load_group(
+                group.group_id, group.stored, self.now_ms
+            )
+        else:
+            del self._groups[partition][group.group_id]
+            self.stored[partition].remove_group(group.group_id)
+
+    # --- elections ---------------------------------------------------------------------------------------------------
+
+    def on_election(self, event: Elected) -> list[GroupMetadata]:
+        """This broker leads the partition: read it; gives the groups of an earlier term, for the caller to unload.
+
+        Kafka keeps what it has of an earlier term of its own.  We cannot know that nobody led in between.
+        """
+        partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
+        is_known = partition in self.owned_partitions or partition in self.loading_partitions
+        if not self._maybe_update_coordinator_epoch(partition, event.epoch):
+            self.out.append(LogGroupEvent("election_is_old", (("partition", partition), ("epoch", event.epoch))))
+            return []
+        if is_known and not is_newer:
+            return []
+        groups = self._drop(partition)
+        self.loading_partitions.add(partition)
+        self.out.append(LoadPartition(partition, event.epoch))
+        return groups
+
+    def on_loaded(self, event: PartitionLoaded) -> list[GroupMetadata]:
+        """The partition's log was read: the groups that it tells of, ours from now on."""
+        partition = event.partition
+        if partition not in self.loading_partitions or event.epoch != self.epochs[partition]:
+            self.out.append(LogGroupEvent("load_is_old", (("partition", partition), ("epoch", event.epoch))))
+            return []
+        stored = StoredPartition()
+        for offset, record in event.records:
+            passed_over = stored.replay(offset, record)
+            if passed_over is not None:
+                fields = (("partition", partition), ("offset", offset), ("why", passed_over))
+                self.out.append(LogGroupEvent("record_passed_over", fields))
+        stored.drop_empty()
+        self.stored[partition] = stored
+        self._groups[partition] = {
+            group_id: GroupMetadata.load_group(group_id, state, self.now_ms)
+            for group_id, state in stored.groups.items()
+        }
+        self.loading_partitions.discard(partition)
+        self.owned_partitions.add(partition)
+        return list(self._groups[partition].values())
+
+    def on_resignation(self, event: Resigned) -> list[GroupMetadata]:
+        """Another broker leads the partition: the groups that are ours no more, for the caller to unload."""
+        partition = event.partition
+        if not self._maybe_update_coordinator_epoch(partition, event.epoch):
+            self.out.append(LogGroupEvent("resignation_is_old", (("partition", partition), ("epoch", event.epoch))))
+            return []
+        return self._drop(partition)
+
+    def _drop(self, partition: int) -> list[GroupMetadata]:
+        self.loading_partitions.discard(partition)
+        self.owned_partitions.discard(partition)
+        self.stored.pop(partition, None)
+        return list(self._groups.pop(partition, {}).values())
+
+    def _maybe_update_coordinator_epoch(self, partition: int, epoch: int) -> bool:
+        known = self.epochs.get(partition, epoch)
+        self.epochs[partition] = max(known, epoch)
+        return epoch >= known

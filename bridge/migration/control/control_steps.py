@@ -1,0 +1,365 @@
+"""The steps on the control znode: begin, take the run, go on to the next phase; and how a run is asked to stop.
+
+A step that only advances the control znode is what ends a phase: everything that belongs to it stands before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_acls import read_group_logins
+from bridge.migration.control.control_layout import (
+    ABORT_CHILD,
+    ACL_PIECE_PREFIX,
+    JOURNAL_CHILD,
+    LOCK_CHILD,
+    MEMBERS_CHILD,
+    PIECE_PREFIXES,
+    initial_control,
+    next_control,
+)
+from bridge.migration.control.control_znode import TRIES_MAX, ControlZnode, connection_lost_error, format_lock
+from bridge.migration.control.phases import ENDED, FORWARD, Phase, Strategy, next_phases
+from bridge.migration.errors import ControlWriteUnknownError, StalePlanError
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from zkconsumer.admin.admin_session import SESSION_TIMEOUT_MS, unexpected_result_error, zk_error_name
+from zkconsumer.errors import PreconditionFailed, UnavailableError
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    Acl,
+    BadVersion,
+    ConnectionLost,
+    Create,
+    CreateOp,
+    Delete,
+    DeleteOp,
+    Exists,
+    Multi,
+    MultiFailed,
+    MultiOk,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    OtherError,
+    SessionEnded,
+    SetData,
+    SetOp,
+    Stat,
+    StoreError,
+)
+from zkconsumer.zk.zk_security import SECURE_ACL
+from zkconsumer.zk.znode_formats import format_control
+
+if TYPE_CHECKING:
+    from bridge.migration.control.control_znode import VersionedControl
+    from bridge.migration.inspect.group_snapshot import GroupSnapshot
+    from zkconsumer.admin.admin_session import AdminSession
+
+LOCK_WAIT_MS = SESSION_TIMEOUT_MS + 10_000
+"""How long the run of another is waited for: that of a process that died ends with its session, before this."""
+
+_LATER_PHASES_OF_ROLLBACK: dict[Phase, tuple[Phase, ...]] = {
+    Phase.UNDOING: (Phase.UNDONE,),
+    Phase.RETURNING: (Phase.RETURNED, Phase.UNDONE),
+    Phase.RETURNED: (Phase.UNDONE,),
+}
+"""Where a migration stands that has passed one of these, which are not on the way forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateControlZnode:
+    """The control znode of a new migration: made, or over that of one that has ended, whose children go with it.
+
+    ``seen``: what the plan saw.  It is refused over a completed migration that the plan did not see, and where fences
+    that it saw were another's to lift since; access lists stay that were carried over with them (``fences.left``).
+    """
+
+    control_znode: ControlZnode
+    strategy: Strategy
+    snapshot: GroupSnapshot | None = None
+
+    name = "control znode: planned"
+    changes = True
+
+    def describe(self) -> list[str]:
+        return [
+            f"write {paths.control(self.control_znode.group)}: migration {self.control_znode.migration_id}, phase "
+            "planned, "
+            "authority zookeeper"
+        ]
+
+    def check(self) -> StepStatus:
+        held = self.control_znode.read()
+        if held is None:
+            return StepPending()
+        group, found = self.control_znode.group, held.control
+        if found.migration_id != self.control_znode.migration_id:
+            if held.phase in ENDED and not self._plan_saw_end_of(held):
+                return StepRefused(
+                    StalePlanError(
+                        f"migration {found.migration_id} of group {group} ended since this plan was made (phase "
+                        f"{found.phase}), so the plan says neither what becomes of its fences nor which store counts. "
+                        f"Plan again: zkconsumer migrate plan {group}"
+                    )
+                )
+            if held.phase in ENDED:
+                return StepPending()
+            return StepRefused(
+                PreconditionFailed(
+                    f"migration {found.migration_id} of group {group} is under way (phase {found.phase}). Look at it, "
+                    f"then finish it or roll it back: zkconsumer migrate status {group}"
+                )
+            )
+        if held.phase not in FORWARD[self.strategy] or held.strategy != self.strategy:
+            return StepRefused(
+                PreconditionFailed(
+                    f"migration {found.migration_id} of group {group} is on its way back, or was undone (phase "
+                    f"{found.phase}). Let that end (zkconsumer migrate rollback {group} --execute), then make a new "
+                    f"plan: zkconsumer migrate plan {group}"
+                )
+            )
+        return StepDone()
+
+    def _plan_saw_end_of(self, held: VersionedControl) -> bool:
+        """Whether the plan saw how that migration ended, as far as that matters to it."""
+        seen = self.snapshot
+        if seen is None or (held.phase is not Phase.COMPLETED and not seen.fences_migration_id):
+            return True
+        return seen.control is not None and seen.control.migration_id == held.control.migration_id
+
+    def do(self) -> None:
+        session, group = self.control_znode.session, self.control_znode.group
+        path = paths.control(group)
+        for _ in range(TRIES_MAX):
+            session_id = session.session_id
+            held = self.control_znode.read()
+            before = None if held is None else held.control
+            if before is not None and before.migration_id == self.control_znode.migration_id:
+                return
+            standing = self.check()
+            if isinstance(standing, StepRefused):
+                raise standing.error
+            data = format_control(initial_control(self.control_znode.migration_id, self.strategy, before))
+            for_group = self._member_children_ops()
+            ops: list[Op] = [CreateOp(path, data, acl=self.control_znode.acl_policy.acl)]
+            if held is None:
+                session.request(self._parents(), session_id)
+            else:
+                ops = [SetOp(path, data, held.version), *self._stale_children_ops()]
+            [answer] = session.request([Multi((*ops, *for_group))], session_id)
+            if isinstance(answer, MultiOk):
+                return
+            failed = answer.error if isinstance(answer, MultiFailed) else answer
+            if not isinstance(failed, ConnectionLost | SessionEnded | NodeExists | NoNode | NotEmpty | BadVersion):
+                raise UnavailableError(f"{path} cannot be written: {zk_error_name(failed)}")
+        raise connection_lost_error(path)
+
+    def _parents(self) -> list[Create]:
+        """What is above the control znode, and the node of Spark queries beside it, which then only we could create."""
+        [top, *below] = paths.parents(paths.control(self.control_znode.group))
+        acl = self.control_znode.acl_policy.acl
+        spark = [Create(paths.SPARK_CLAIMS)] if self.control_znode.acl_policy.is_protected else []
+        return [Create(top, acl=acl), *spark, *(Create(path, acl=acl) for path in below)]
+
+    def _member_children_ops(self) -> list[Op]:
+        """What members of the group write below a control znode that is not theirs, made anew with their logins."""
+        session, group = self.control_znode.session, self.control_znode.group
+        if not self.control_znode.acl_policy.is_protected:
+            return []
+        logins = read_group_logins(session, group)
+        ops: list[Op] = []
+        for name in (MEMBERS_CHILD, ABORT_CHILD):
+            path = paths.control_child(group, name)
+            [there] = session.request([Exists(path)])
+            if isinstance(there, Stat) and name == MEMBERS_CHILD:
+                if there.num_children:
+                    continue  # members are there already, by the list that let them in
+                ops.append(DeleteOp(path))
+            ops.append(CreateOp(path, acl=self.control_znode.acl_policy.acl_for_group_logins(name, logins)))
+        return ops
+
+    def _stale_children_ops(self) -> list[Op]:
+        group = self.control_znode.group
+        listed = self.control_znode.session.children(paths.control(group))
+        names = sorted(listed.names) if listed else []
+        carried = ACL_PIECE_PREFIX if self.snapshot is not None and self.snapshot.fences_migration_id else "/"
+        ours = [
+            name
+            for name in names
+            if (name.startswith(PIECE_PREFIXES) and not name.startswith(carried))
+            or name in (JOURNAL_CHILD, ABORT_CHILD)
+        ]
+        return [DeleteOp(paths.control_child(group, name)) for name in ours]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckNoOtherMigration:
+    """No other migration of the group is under way: looked at before anybody is waited for."""
+
+    create: CreateControlZnode
+
+    name = "no other migration is under way"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether another migration of the group is under way"]
+
+    def check(self) -> StepStatus:
+        standing = self.create.check()
+        return standing if isinstance(standing, StepRefused) else StepDone()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+@dataclass(slots=True)
+class AcquireLock:
+    """Be the only run.  ``who`` for others to read: user, host, process.
+
+    The run of another is waited for, because that of a process that died ends with its session; one that lasts longer
+    is alive, and refuses us.
+    """
+
+    control_znode: ControlZnode
+    caller: str
+    _other_lock_seen_at_ms: dict[int, int] = field(default_factory=dict)
+
+    name = "nobody else runs"
+    changes = False
+    """Ephemeral: it is gone with the session."""
+
+    def describe(self) -> list[str]:
+        return [f"hold {self._path} as long as this run lasts"]
+
+    @property
+    def _path(self) -> str:
+        return paths.control_child(self.control_znode.group, LOCK_CHILD)
+
+    def check(self) -> StepStatus:
+        run = self.control_znode.read_lock()
+        lost = self.control_znode.lock_lost_error(run)
+        if lost is not None:
+            return StepRefused(lost)  # the session ended after ``do``: the steps begin anew, in the next session
+        if run is None:
+            return StepPending()
+        if run.session_id == self.control_znode.session.session_id:
+            self.control_znode.lock_acquired(run.session_id)
+            return StepDone()
+        now_ms = self.control_znode.session.clock.now_ms()
+        since_ms = self._other_lock_seen_at_ms.setdefault(run.session_id, now_ms)
+        if now_ms - since_ms < LOCK_WAIT_MS:
+            return StepWaiting(f"the run of {run.owner} to end")
+        return StepRefused(
+            PreconditionFailed(
+                f"{run.owner} runs a command on group {self.control_znode.group} and is alive. Let it end, or ask it "
+                "to "
+                f"stop: zkconsumer migrate abort {self.control_znode.group}"
+            )
+        )
+
+    def do(self) -> None:
+        session = self.control_znode.session
+        data = format_lock(self.caller, session.clock.wall_ms())
+        acl: tuple[Acl, ...] | None = SECURE_ACL
+        for _ in range(TRIES_MAX + 1):
+            held = self.control_znode.read()
+            if held is None or held.control.migration_id != self.control_znode.migration_id:
+                raise self.control_znode.concurrent_change_error(held, f"migration {self.control_znode.migration_id}")
+            create = CreateOp(self._path, data, ephemeral=True, acl=acl)
+            session_id = session.session_id
+            answer = self.control_znode.create_lock(held, create, session_id)
+            match answer:
+                case MultiFailed(_, _, OtherError()) if acl is not None:
+                    acl = None  # nobody is logged in, so ``auth`` stands for nobody
+                    continue
+                case MultiFailed(_, _, NodeExists()) | MultiOk() | None:
+                    pass
+                case MultiFailed(_, _, error):
+                    raise UnavailableError(f"{self._path} cannot be made: {zk_error_name(error)}")
+            run = self.control_znode.read_lock()
+            # Not the session of this moment: it may be a later one, and what it reads was created in the one before.
+            if run is not None and run.session_id == session_id:
+                is_first = not self.control_znode.had_lock
+                self.control_znode.lock_acquired(run.session_id)
+                if is_first:  # else it was asked of us, or nobody was
+                    self.control_znode.write([self._clear_abort_request()])
+                return
+            if run is not None:
+                raise PreconditionFailed(f"{run.owner} began a run of this group a moment ago; let it end")
+        raise connection_lost_error(self._path)
+
+    def _clear_abort_request(self) -> Delete | SetData:
+        """Takes the request to stop away; where a run with a login created the node, it stays, without data."""
+        path = paths.control_child(self.control_znode.group, ABORT_CHILD)
+        return SetData(path, b"") if self.control_znode.acl_policy.is_protected else Delete(path)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvancePhase:
+    """One phase on, in one conditional write; with ``switched`` and ``returned`` the authority moves.
+
+    The write is tried once.  After a lost answer the steps begin anew: what was checked before it may be so no longer.
+    """
+
+    control_znode: ControlZnode
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        return f"control znode: {self.phase.value}"
+
+    def describe(self) -> list[str]:
+        return [f"write {paths.control(self.control_znode.group)}: phase {self.phase.value}"]
+
+    def check(self) -> StepStatus:
+        standing = self.control_znode.check_phase(self.phase, *self._this_phase_and_later())
+        if isinstance(standing, StepRefused):
+            return standing
+        return StepPending() if standing is None else StepDone()
+
+    def _this_phase_and_later(self) -> tuple[Phase, ...]:
+        """Where a migration stands that has this phase behind it."""
+        forward = [way[way.index(self.phase) :] for way in FORWARD.values() if self.phase in way]
+        return tuple(phase for way in forward for phase in way) or _LATER_PHASES_OF_ROLLBACK.get(self.phase, ())
+
+    def do(self) -> None:
+        self.write(is_confirmed=True)
+
+    def write(self, *, is_confirmed: bool) -> None:
+        """Raises ``ControlWriteUnknownError`` when it is not known whether the phase was written, else as
+        ``ControlZnode.advance``.
+        """
+        before = [phase for phase in Phase if any(self.phase in next_phases(s, phase) for s in FORWARD)]
+        held = self.control_znode.require_phase(*before)
+        if not self.control_znode.write_control(
+            held, next_control(held.control, self.phase, is_confirmed=is_confirmed)
+        ):
+            raise ControlWriteUnknownError(
+                f"the connection to ZooKeeper broke while phase {self.phase.value} of group "
+                f"{self.control_znode.group} was "
+                "written: every check is made again before anything else is written"
+            )
+
+
+def request_abort(session: AdminSession, group: str, who: str) -> str:
+    """Ask the run of a group to stop at its next step; gives a sentence that says whose.  Changes nothing else.
+
+    Raises ``PreconditionFailed`` when nobody runs, ``UnavailableError``.
+    """
+    run = ControlZnode(session, group, "").read_lock()
+    if run is None:
+        raise PreconditionFailed(
+            f"no run is at work on group {group}; where it stands: zkconsumer migrate status {group}"
+        )
+    path = paths.control_child(group, ABORT_CHILD)
+    data = format_lock(who, session.clock.wall_ms())
+    [answer] = session.request([SetData(path, data)])
+    if isinstance(answer, NoNode):
+        [answer] = session.request([Create(path, data)])
+    if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
+        raise unexpected_result_error(f"{path} cannot be made", answer)
+    return f"the run of {run.owner} stops before its next step"

@@ -1,0 +1,238 @@
+"""Being in the coordinator's group as the phase wants it: when its side is opened, told, and ended.
+
+    want(protocols) --none yet--> open --another list--> offer --none--> leave, on a thread that may wait --> gone
+                        ^                 side ended by an error, while ZooKeeper's side holds ----^           |
+                        '--- tick, after REJOIN_DELAY_MS at the latest, or with the next phase ------------------'
+
+All of it on ZooKeeper's control thread; what the coordinator's side says is posted there.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.client import events as cev
+from bridge.client.assignors import RangeAssignor
+from bridge.migration.dual.connector.active_side_filters import ActiveSideHooks, ActiveSideMeters
+from bridge.migration.dual.connector.coordinator_side import CoordinatorSide
+from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
+from bridge.migration.dual.connector.side_processors import SidePartitionProcessor
+from bridge.migration.dual.machine import machine_messages as val
+from bridge.migration.dual.machine.acknowledgement import NO_GENERATION
+from bridge.migration.dual.machine.phase_rules import MIGRATION_PROTOCOL, MembershipSide
+from bridge.migration.offsets.provenance import Provenance, format_provenance
+from zkconsumer.base.threads import WorkerThread, spawn
+from zkconsumer.member import commands as do
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.config import GroupMemberConfig
+    from bridge.client.coordinator_membership import MembershipSettings
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from bridge.client.stream_assignor import StreamAssignor
+    from bridge.migration.dual.connector.migrating_membership import MigratingMembership
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.base.threads import StopSignal
+    from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.runtime.broker_access import BrokerAccess
+    from zkconsumer.runtime.member_observer import MembershipMeters
+    from zkconsumer.runtime.membership_protocols import PartitionProcessor
+    from zkconsumer.types import TopicPartition
+
+COORDINATOR_SIDE = MembershipSide.COORDINATOR
+
+REJOIN_DELAY_MS = 30_000
+"""The pause after which the coordinator's group is joined again, when something that a person must mend ended it."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class CoordinatorSideLifecycle:
+    """``side`` is None while this member is not in the coordinator's group, nor on its way in or out."""
+
+    def __init__(
+        self,
+        member: MigratingMembership,
+        modern: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
+        brokers: BrokerAccess,
+        lease: Lease,
+        meters: MembershipMeters,
+    ) -> None:
+        self.side: CoordinatorSide | None = None
+        self.has_assignment = False
+        """Whether its side has told of its whole share."""
+        self.processor: PartitionProcessor
+        self.subscription: TopicSubscription | None = None
+        self.is_closing = False
+        self.leave_thread: WorkerThread | None = None
+        self._member = member
+        self._coordinator_settings = modern
+        self._brokers = brokers
+        self._lease = lease
+        self._meters = meters
+        self._wanted: tuple[str, ...] = ()
+        self._offered: tuple[str, ...] = ()
+        self._rejoin_at_ms = 0
+        self._open_writes: set[int] = set()
+
+    def set_protocols(self, protocols: tuple[str, ...]) -> None:
+        """Offer these, or leave with none: at once, or when what is under way is over."""
+        self._wanted = protocols
+        self._apply_protocols()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self.side is None and self._member.clock.now_ms() >= self._rejoin_at_ms:
+            self._apply_protocols()
+
+    def commit_to_kafka(self, command: val.WriteToKafka) -> None:
+        """Commit these with their provenance; the machine hears of it, whatever becomes of this side."""
+        number, offsets = command.number, command.offsets
+        self._open_writes.add(number)
+        if self.side is None:
+            self._member.zookeeper.event_loop.call_soon(lambda: self._fail_writes({number}))
+            return
+        words = self.commit_metadata(offsets)
+        written = {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()}
+        self.side.write_offsets(number, written, is_urgent=command.is_urgent)
+
+    def commit_metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+        """Whose values these are (K6): of this migration, at this epoch."""
+        control = self._member.machine.control
+        if control is None:
+            return dict.fromkeys(offsets, "")
+        of, epoch, version = control.migration_id, control.epoch, self._member.zookeeper.version_of
+        return {tp: format_provenance(Provenance(of, epoch, version(tp, at))) for tp, at in offsets.items()}
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def _apply_protocols(self) -> None:
+        """Whatever can be begun now of what is wanted."""
+        side = self.side
+        if side is None:
+            if self._wanted and self.subscription is not None and not self.is_closing:
+                self._open(self.subscription)
+        elif self.leave_thread is not None:
+            return
+        elif not self._wanted:
+            self._close_side(side, leaves=True)
+        elif self._wanted != self._offered:
+            self._offered = self._wanted
+            side.offer_assignors(self._assignors())
+
+    def _assignors(self) -> list[ConsumerPartitionAssignor]:
+        control = self._member.machine.control
+        assert control is not None, "a member joins because the control znode says so"
+        private = MigrationAssignor(control.migration_id, self._member.id)
+        return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self._wanted]
+
+    def _open(self, subscription: TopicSubscription) -> None:
+        member = self._member
+        self._offered = self._wanted
+        config, settings, spread = self._coordinator_settings
+        holds = partial(member.is_active, COORDINATOR_SIDE)
+        side = CoordinatorSide(
+            config,
+            self._assignors(),
+            settings,
+            spread,
+            brokers=self._brokers,
+            clock=member.clock,
+            lease=self._lease,
+            meters=ActiveSideMeters(self._meters, holds),
+            hooks=ActiveSideHooks(member.hooks, holds),
+            counters=member.counters,
+            told=lambda event: self._post_event(side, event),
+            on_share=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
+            make_listener=partial(member.make_listener, COORDINATOR_SIDE),
+        )
+        side.listener.listener = member.listener.listener
+        member.side_listener.other_listeners = [side.side_listener]
+        self.side = side
+        log.info("coordinator-joined member=%s protocols=%s", member.id, ",".join(self._wanted))
+        side.attach_processor(
+            SidePartitionProcessor(
+                COORDINATOR_SIDE,
+                self.processor,
+                lambda event: self._post_event(side, event),
+                lambda error: member.zookeeper.event_loop.call_soon(lambda: self._side_failed(side, error)),
+                partial(member.active_since_ms, COORDINATOR_SIDE),
+            )
+        )
+        side.join(subscription)
+
+    # --- what its side says -----------------------------------------------------------------------------------------
+
+    def _post_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
+        """On its own thread."""
+        self._member.zookeeper.event_loop.call_soon(lambda: self._handle_event(side, event))
+
+    def _handle_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
+        if side is not self.side:
+            return
+        if isinstance(event, val.KafkaWriteFinished):
+            if event.number not in self._open_writes:
+                return
+            self._open_writes.discard(event.number)
+        self._member.handle_event(event)
+
+    def _assignment_held(self, side: CoordinatorSide) -> None:
+        if side is self.side:
+            self.has_assignment = True
+            self._member.assignment_changed()
+
+    def _fail_writes(self, numbers: set[int]) -> None:
+        for number in sorted(numbers & self._open_writes):
+            self._open_writes.discard(number)
+            self._member.handle_event(val.KafkaWriteFinished(number, frozenset()))
+
+    # --- out --------------------------------------------------------------------------------------------------------
+
+    def _side_failed(self, side: CoordinatorSide, error: BaseException) -> None:
+        """With the side that holds everything ends; the other one is tried again."""
+        member = self._member
+        if side is not self.side or self.is_closing or self.leave_thread is not None:
+            return
+        if member.is_active(COORDINATOR_SIDE):
+            member.fail(error)
+            return
+        log.error(
+            "coordinator-side-ended member=%s why=%r: ZooKeeper's side goes on, and the coordinator's group is joined "
+            "again in %d s",
+            member.id,
+            str(error),
+            REJOIN_DELAY_MS // 1000,
+        )
+        member.hooks.call("warning_logged", "ERROR", "coordinator-side-ended", str(error))
+        member.counters.add("coordinator_side_ended")
+        self._rejoin_at_ms = member.clock.now_ms() + REJOIN_DELAY_MS
+        self._close_side(side, leaves=False)
+
+    def _close_side(self, side: CoordinatorSide, *, leaves: bool) -> None:
+        """Leave the group, and end its side."""
+
+        def go(_: StopSignal) -> None:
+            if leaves:
+                side.leave()
+            side.close()
+            self._member.zookeeper.event_loop.call_soon(self._side_closed)
+
+        self.leave_thread = spawn(f"{self._member.id}-leave-coordinator", go, self._member.thread_died)
+
+    def _side_closed(self) -> None:
+        member = self._member
+        self.side, self.leave_thread = None, None
+        member.side_listener.other_listeners = []
+        self.has_assignment = False
+        given = tuple(sorted(member.machine.assigned))
+        if given:
+            member.handle_event(
+                val.SideCommanded(COORDINATOR_SIDE, do.DropPartitions(given, "the coordinator's group was left"))
+            )
+        self._fail_writes(set(self._open_writes))
+        if member.machine.generation != NO_GENERATION:
+            member.handle_event(val.GenerationChanged(NO_GENERATION))
+        self.tick()

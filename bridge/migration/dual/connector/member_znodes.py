@@ -1,0 +1,95 @@
+"""What this member keeps up to date in ZooKeeper beside its group: its acknowledgement, and the mirror of Kafka.
+
+One write of each at a time; what came meanwhile is written next.  All of it on ZooKeeper's control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridge.migration.dual.connector.member_procedures import write_acknowledgement, write_mirrored_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.migration.dual.connector.zookeeper_side import ZooKeeperSide
+    from bridge.migration.dual.machine.acknowledgement import Acknowledgement
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Acl
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class AcknowledgementWriter:
+    """The acknowledgement, in the session that lives: written again in each new one, and until it stands there."""
+
+    def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:
+        self._side = side
+        self._group = group
+        self._acl = acl
+        self._wanted: Acknowledgement | None = None
+        self._written: tuple[int, Acknowledgement | None] | None = None
+        self._is_writing = False
+        self._has_written = False
+        self._last_error = ""
+
+    def set(self, said: Acknowledgement | None) -> None:
+        """This is to stand there."""
+        self._wanted = said
+        self.write()
+
+    def write(self) -> None:
+        """Write it, unless it stands there or is being written."""
+        session_id = self._side.session_id
+        if self._is_writing or session_id is None or not (self._has_written or self._wanted):
+            return
+        wanted = self._wanted
+        if self._written == (session_id, wanted):
+            return
+        self._is_writing = self._has_written = True
+
+        def then(why: str) -> None:
+            self._is_writing = False
+            self._written = None if why else (session_id, wanted)
+            if why and why != self._last_error:
+                log.warning("acknowledgement-unwritten member=%s why=%r: tried again", self._side.id, why)
+            self._last_error = why
+            if not why and wanted != self._wanted:
+                self.write()
+
+        self._side.run_procedure(
+            write_acknowledgement(self._group, self._side.id, wanted, session_id, self._acl), session_id, then
+        )
+
+
+class OffsetMirror:
+    """What Kafka took is written to ZooKeeper, the latest of each partition, as far as that goes."""
+
+    def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:
+        self._side = side
+        self._group = group
+        self._acl = acl
+        self._waiting: dict[TopicPartition, int] = {}
+        self._is_writing = False
+
+    def add(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write these soon."""
+        self._waiting.update(offsets)
+        self._write()
+
+    def _write(self) -> None:
+        version, session_id = self._side.state_machine.control_version, self._side.session_id
+        if self._is_writing or not self._waiting:
+            return
+        offsets, self._waiting = self._waiting, {}
+        if version is None or session_id is None:
+            return
+        self._is_writing = True
+
+        def then(written: int) -> None:
+            self._is_writing = False
+            self._side.counters.add("offsets_mirrored", written)
+            self._write()
+
+        self._side.run_procedure(write_mirrored_offsets(self._group, offsets, version, self._acl), session_id, then)

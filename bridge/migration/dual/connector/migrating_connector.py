@@ -1,0 +1,177 @@
+"""``MigratingConsumerConnector``: a member of a group that can be moved without a stop.
+
+    with MigratingConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
+        for message in stream:
+            handle(message)
+            connector.commit_offsets()
+
+The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, and the same member of the same
+group, until somebody moves the group (``zkconsumer migrate … --strategy dual``): then it joins the coordinator's group
+as well, and goes over when all members do, with what it has in its queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.client.coordinator_connector import COMMIT_GRACE_MS, group_config_of
+from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
+from bridge.migration.dual.connector.migrating_membership import MigratingMembership
+from bridge.migration.dual.machine.phase_rules import MembershipSide
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import COMMIT_TIMEOUT_MS
+from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
+from zkconsumer.errors import InvalidConfigException
+from zkconsumer.observe.member_health import MemberHealthSnapshot
+from zkconsumer.runtime.broker_access import BrokerAccess
+from zkconsumer.runtime.connector_member import ConnectorMember
+from zkconsumer.runtime.health_snapshot import MemberHealthSource
+from zkconsumer.runtime.membership_config import (
+    assignment_planner_of,
+    group_settings_of,
+    make_consumer_id,
+    offset_stores_of,
+)
+from zkconsumer.zk import paths
+from zkconsumer.zk.kazoo_store import KazooStore
+from zkconsumer.zk.zk_security import zk_security_of
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.types import Hooks
+    from zkconsumer.zk.store import ZkStore
+
+GROUP_SERVICES = "ZooKeeper, or the group's coordinator"
+
+log = logging.getLogger("zkconsumer.connector")
+
+
+class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMembership]]):
+    """A member of a group in ZooKeeper, and of the coordinator's group of the same name when that is to take over.
+
+    ``config`` is the old consumer's, or a ``CoordinatorConsumerConfig``, which has the settings of the coordinator's
+    group too; ``bootstrap.servers`` must be in it, besides ``zookeeper.connect``, because the
+    coordinator's group is found there, and ``offsets.storage`` must be ``zookeeper``, which is the default.
+    ``group`` are settings of the group in Kafka in Kafka's own words, as ``CoordinatorConsumerConnector`` has them.
+
+    The constructor connects to ZooKeeper, as ``ZookeeperConsumerConnector`` does, and raises what that one raises, or
+    ``InvalidConfigException``.  Kafka's coordinator is first spoken to when a migration is armed.  While ZooKeeper's
+    side holds, trouble with the coordinator's group stops nothing: it is logged and counted (``coordinator_side_ended``
+    when somebody must act), and tried again.  While the coordinator's side holds, a ZooKeeper that is away stops
+    nothing either; an error that ends this member there ends its streams, because it could not follow the group back.
+
+    A control znode of a later release, or of a migration by copying that has given Kafka the authority, ends every
+    stream with ``MigrationError``.
+    """
+
+    _INCOMPLETE_CLOSE_TEXT = (
+        "ZooKeeper, or the group's coordinator, did not confirm everything; what is left ends with the session"
+    )
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group: Mapping[str, object] | None = None,
+        *,
+        store: Callable[[str, int], ZkStore] | None = None,
+        connect: ConnectionFactory | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        oauth_token: Callable[[], str] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        check_config(config, type(self), ConsumerConfig)
+        _check_config(config)
+        self.group_config = group_config_of(config, group or {})
+        consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        paths.check_consumer_id(consumer_id)
+        security = zk_security_of(config)
+        make_store = store or partial(KazooStore, security=security)
+        self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        brokers = BrokerAccess.from_config(
+            config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+        )
+        modern = self.group_config, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id)
+        member = ConnectorMember(
+            consumer_id,
+            config.group_id,
+            fetch_settings_of(config),
+            config.num_consumer_fetchers,
+            brokers,
+            clock,
+            lambda lease, meters: MigratingMembership(
+                config.group_id,
+                replace(group_settings_of(config, consumer_id), follows_control_znode=True),
+                assignment_planner_of(config, consumer_id),
+                modern,
+                store=self.store, brokers=brokers, clock=clock, lease=lease, meters=meters, security=security,
+                hooks=hooks,
+            ),
+        )  # fmt: skip
+        super().__init__(config, consumer_id, member, clock)
+        looker = MemberHealthSource(
+            member, self._read_health, config.group_id, self._delivered_at_ms, clock, GROUP_SERVICES
+        )
+        self._open(looker, config.zookeeper_connection_timeout_ms)
+
+    @property
+    def _commit_timeout_ms(self) -> int:
+        return COMMIT_TIMEOUT_MS + self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
+
+    @property
+    def member_phase(self) -> str:
+        """What this member is now, as ``migration_docs`` has it: ``alone``, ``joined``, ``locked`` … ``completed``."""
+        return self._member.membership.machine.member_phase.value
+
+    @property
+    def generation(self) -> int:
+        """The generation of the coordinator's group in which this member is; -1 while it is in none."""
+        return self._member.membership.machine.generation
+
+    def _read_health(self) -> MemberHealthSnapshot:
+        """This member as it is now; on ZooKeeper's control thread."""
+        member = self._member
+        membership, live = (
+            member.membership,
+            {tp for tp, info in member.streams.partition_infos.items() if info.is_live},
+        )
+        machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.state_machine
+        fetching = len(live - member.fetchers.leaderless())
+        holds_here = machine.rules.active_side is MembershipSide.ZOOKEEPER
+        if not holds_here and membership.coordinator is not None:
+            return replace(
+                membership.coordinator.health_snapshot(fetching, member.fetchers.failures()),
+                lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
+                partitions_owned=len(machine.assigned),
+            )
+        return MemberHealthSnapshot(
+            membership=group.membership.state.value,
+            session=group.session.state.value,
+            session_id=side.session_id,
+            lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
+            rebalance=group.rebalance.state.value,
+            partitions_owned=len(machine.owned if holds_here else machine.assigned),
+            partitions_fetching=fetching,
+            failed_partitions={str(tp): why for tp, why in group.not_acquired.items()},
+            missing_topics=tuple(sorted(group.missing_topics)),
+            broker_failures=tuple(member.fetchers.failures()),
+        )
+
+
+def _check_config(config: ConsumerConfig) -> None:
+    missing = [key for key in ("zookeeper.connect", "bootstrap.servers") if key not in config.given]
+    if missing:
+        raise InvalidConfigException(
+            f"{' and '.join(missing)} must be set: a member that can be moved is in ZooKeeper's group, and finds the "
+            "coordinator's at bootstrap.servers"
+        )
+    if offset_stores_of(config).uses_kafka:
+        raise InvalidConfigException(
+            "offsets.storage=kafka: a group that is moved without a stop keeps its offsets in ZooKeeper until then; "
+            "leave the key out, or move the group by copying"
+        )

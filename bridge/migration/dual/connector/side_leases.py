@@ -1,0 +1,54 @@
+"""Two leases, and the one that the streams look at: it is that of the side which holds."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from bridge.migration.dual.machine.phase_rules import MembershipSide
+from zkconsumer.base.delivery_lease import Lease
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+
+
+class SideLease(Lease):
+    """What a side's own membership sets, on its own thread."""
+
+    def __init__(self, clock: Clock, switch: ActiveLease) -> None:
+        super().__init__(clock)
+        self._switch = switch
+
+    def set_until(self, until_ms: int) -> None:
+        """See ``Lease``."""
+        super().set_until(until_ms)
+        self._switch.lease_changed(self)
+
+
+class ActiveLease:
+    """``shown`` is what the streams look at; it never shows the lease of a side that does not hold."""
+
+    def __init__(self, shown: Lease) -> None:
+        self._stream_lease = shown
+        self._lock = threading.Lock()
+        self.by_side = {side: SideLease(shown.clock, self) for side in MembershipSide}
+        self._active_side = MembershipSide.ZOOKEEPER
+
+    def lease_changed(self, lease: SideLease) -> None:
+        """A side's lease is another one; on any thread."""
+        with self._lock:
+            if lease is self.by_side[self._active_side]:
+                self._stream_lease.set_until(lease.until_ms)
+
+    def activate(self, side: MembershipSide) -> None:
+        """From here on it is this side's."""
+        with self._lock:
+            self._active_side = side
+            self._stream_lease.set_until(self.by_side[side].until_ms)
+
+    def expire_all(self) -> None:
+        """Nothing is handed out any more."""
+        with self._lock:
+            for lease in self.by_side.values():
+                lease.until_ms = 0
+            self._stream_lease.set_until(0)

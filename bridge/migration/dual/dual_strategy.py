@@ -1,0 +1,130 @@
+"""``dual``: the members stay, and go from one world to the other as the control znode says; nothing stands still.
+
+    planned    we have the rights · nobody else is there · control znode · the run · the plan ·
+               what no member carries over, to Kafka
+    armed      members join the coordinator's group, by a protocol that nobody else has
+    ready      all are in it
+    locked     members take what the coordinator gives them, and read it while they own it in ZooKeeper too;
+               each commit goes to ZooKeeper, then to Kafka
+    copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared once more · all there still
+    switched   the commit point: one conditional write · claims are given back, and fenced · hooks after it
+
+A phase is told by one write of the control znode, and begins a piece of work of the members'.  It is followed by the
+next one when every member that is registered has acknowledged it by name, and both worlds show what it wants.  Up to
+``switched`` ZooKeeper is right, whoever dies; the steps are derived from where the migration stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_acls import CheckControlAcls, CheckLoginOfProtectedGroup
+from bridge.migration.control.control_pieces import StorePlan
+from bridge.migration.control.control_steps import AcquireLock, AdvancePhase, CreateControlZnode
+from bridge.migration.control.phases import FORWARD, Phase
+from bridge.migration.dual.member_steps import (
+    WaitForAcknowledgements,
+    WaitForForeignOwnersToRelease,
+    WaitForFullOwnership,
+    WaitForScalaConsumersToLeave,
+)
+from bridge.migration.dual.orphaned_partitions import CheckOrphanedOffsets, read_orphaned_copies
+from bridge.migration.dual.store_comparison import CompareStores
+from bridge.migration.fences.fence_permissions import CheckPermissions
+from bridge.migration.fences.post_switch_fences import FenceUnownedPartitions
+from bridge.migration.inspect.cluster_ids import CheckClusterIds
+from bridge.migration.placeholder.placeholder_steps import (
+    JoinPlaceholder,
+    RemovePlaceholder,
+    WaitForEmptyCoordinatorGroup,
+)
+from bridge.migration.steps.cut_over_hooks import AFTER_CUT_OVER, BEFORE_CUT_OVER, hook_steps
+from bridge.migration.steps.drift_steps import CheckStartOffsets
+from bridge.migration.steps.migration_context import AppendJournal, copy_to_kafka_step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.migration.steps.migration_context import MigrationContext
+    from bridge.migration.steps.step import MigrationStep
+
+STOP_AFTER_PHASES = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
+"""Where a run can be held: members stay in such a phase for as long as nobody tells the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class DualOptions:
+    """What the operator says for one run.
+
+    ``plan_text``: the bytes of the plan as it was made.  ``hold_at``: the run ends when every member acts by that phase
+    and all that it wants is so.
+    """
+
+    plan_text: bytes
+    hooks_dir: Path | None = None
+    stop_after: Phase | None = None
+
+
+def dual_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
+    """The steps from where the migration stands, up to ``hold_at`` if there is one.
+
+    Each is carried out before the next is asked for.
+    """
+    authority = moving.control_znode
+    yield CheckControlAcls(authority.session, moving.group)
+    yield CheckClusterIds(moving)
+    if moving.phase is None:
+        yield CheckPermissions(authority.session, moving.znodes)
+        yield CheckLoginOfProtectedGroup(authority.session, moving.group, {})
+        yield WaitForScalaConsumersToLeave(authority)
+        yield WaitForEmptyCoordinatorGroup(moving.placeholder)
+        yield CheckOrphanedOffsets(moving)
+    yield CreateControlZnode(authority, "dual", moving.plan.snapshot)
+    if moving.phase is Phase.COMPLETED:
+        return
+    yield AcquireLock(authority, moving.caller)
+    reached = moving.phase or Phase.PLANNED
+    if reached is not Phase.SWITCHED:
+        yield StorePlan(authority, options.plan_text)
+        yield AppendJournal(moving, "apply", {"plan": moving.plan.digest})
+    way = FORWARD["dual"][:-1]
+    for phase in way[way.index(reached) :]:
+        if phase is not reached:
+            yield AdvancePhase(authority, phase)
+        yield from _phase_steps(moving, phase)
+        if phase is options.stop_after:
+            return
+        if phase is Phase.COPIED:
+            yield from _pre_switch_steps(moving, options)
+    yield from hook_steps(moving, options.hooks_dir, AFTER_CUT_OVER)
+
+
+def _phase_steps(moving: MigrationContext, phase: Phase) -> Iterator[MigrationStep]:
+    authority, stores = moving.control_znode, moving.stores
+    yield WaitForAcknowledgements(authority, stores, phase)
+    match phase:
+        case Phase.PLANNED:
+            copies = read_orphaned_copies(moving)
+            if copies:
+                yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+                yield CheckStartOffsets(moving, copies)
+                yield copy_to_kafka_step(moving, copies, Phase.PLANNED)
+            yield RemovePlaceholder(moving.placeholder)
+        case Phase.LOCKED | Phase.COPIED:
+            yield WaitForFullOwnership(authority, stores, phase)
+            yield CompareStores(moving, phase)
+        case Phase.SWITCHED:
+            yield FenceUnownedPartitions(authority, moving.topics)
+            yield WaitForForeignOwnersToRelease(authority)
+            yield FenceUnownedPartitions(authority, moving.topics)
+
+
+def _pre_switch_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
+    yield from hook_steps(moving, options.hooks_dir, BEFORE_CUT_OVER)
+    if options.hooks_dir is not None:
+        # Programs take time: the members and both stores are checked once more.
+        yield from _phase_steps(moving, Phase.COPIED)
+    # The comparison takes time too, and a member that registered meanwhile has not acknowledged.
+    yield WaitForAcknowledgements(moving.control_znode, moving.stores, Phase.COPIED)

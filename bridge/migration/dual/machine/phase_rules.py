@@ -1,0 +1,158 @@
+"""What a member of both worlds does in each phase of the control znode.  Pure; a table and its reader.
+
+    stance      who holds       share      commits                  in the coordinator's group as
+    ALONE       ZooKeeper       computed   ZooKeeper                -
+    JOINED      ZooKeeper       computed   ZooKeeper                private
+    LOCKED      ZooKeeper       given      ZooKeeper, then Kafka    private
+    COPIED      ZooKeeper       given      Kafka, then ZooKeeper    private
+    SWITCHED    coordinator     nothing    Kafka (mirrored)         private, range
+    COMPLETED   coordinator     nothing    Kafka                    range
+    RETURNING   coordinator     given      Kafka, then ZooKeeper    private, range
+    RETURNED    ZooKeeper       given      ZooKeeper, then Kafka    private, range
+
+*Who holds* tells the streams what to read: ZooKeeper's side what its owner nodes hold, the coordinator's side what its
+generation gives.  *Share* is what ZooKeeper's side claims.  Members see a phase at different times; while two phases
+that follow each other are both in use the owner node is one lock for both, or (from COPIED to SWITCHED, from RETURNING
+to RETURNED) the generation and the version of the control znode refuse whoever is late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_layout import phase_of, strategy_of
+from bridge.migration.control.phases import Phase
+from zkconsumer.errors import MigrationError
+
+if TYPE_CHECKING:
+    from zkconsumer.zk.znode_formats import ControlRecord
+
+
+class MemberPhase(Enum):
+    """What a member is to be."""
+
+    ZOOKEEPER_ONLY = "alone"
+    JOINED = "joined"
+    LOCKED = "locked"
+    COPIED = "copied"
+    SWITCHED = "switched"
+    COMPLETED = "completed"
+    RETURNING = "returning"
+    RETURNED = "returned"
+
+
+class MembershipSide(Enum):
+    """Which of the two memberships counts."""
+
+    ZOOKEEPER = "zookeeper"
+    COORDINATOR = "coordinator"
+
+
+class ZooKeeperAssignment(Enum):
+    """What ZooKeeper's side claims."""
+
+    COMPUTED = "computed"
+    FROM_COORDINATOR = "given"
+    EMPTY = "nothing"
+
+
+class CommitOrder(Enum):
+    """Where a commit goes, and which store has it first."""
+
+    ZOOKEEPER = "zookeeper"
+    ZOOKEEPER_FIRST = "zookeeper, then kafka"
+    KAFKA_FIRST = "kafka, then zookeeper"
+    KAFKA = "kafka"
+
+
+MIGRATION_PROTOCOL, RANGE_PROTOCOL = "private", "range"
+"""What a member offers the coordinator's group: the migration's own protocol, which no stock client has; Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRules:
+    """One row of the table.  ``mirrors``: what Kafka took is written to ZooKeeper as well, as far as that goes."""
+
+    active_side: MembershipSide
+    zookeeper_assignment: ZooKeeperAssignment
+    commit_order: CommitOrder
+    protocols: tuple[str, ...] = ()
+    mirrors_to_zookeeper: bool = False
+
+
+_BOTH_PROTOCOLS = (MIGRATION_PROTOCOL, RANGE_PROTOCOL)
+
+PHASE_RULES: dict[MemberPhase, PhaseRules] = {
+    MemberPhase.ZOOKEEPER_ONLY: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER
+    ),
+    MemberPhase.JOINED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER, (MIGRATION_PROTOCOL,)
+    ),
+    MemberPhase.LOCKED: PhaseRules(
+        MembershipSide.ZOOKEEPER,
+        ZooKeeperAssignment.FROM_COORDINATOR,
+        CommitOrder.ZOOKEEPER_FIRST,
+        (MIGRATION_PROTOCOL,),
+    ),
+    MemberPhase.COPIED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, (MIGRATION_PROTOCOL,)
+    ),
+    MemberPhase.SWITCHED: PhaseRules(
+        MembershipSide.COORDINATOR,
+        ZooKeeperAssignment.EMPTY,
+        CommitOrder.KAFKA,
+        _BOTH_PROTOCOLS,
+        mirrors_to_zookeeper=True,
+    ),
+    MemberPhase.COMPLETED: PhaseRules(
+        MembershipSide.COORDINATOR, ZooKeeperAssignment.EMPTY, CommitOrder.KAFKA, (RANGE_PROTOCOL,)
+    ),
+    MemberPhase.RETURNING: PhaseRules(
+        MembershipSide.COORDINATOR, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, _BOTH_PROTOCOLS
+    ),
+    MemberPhase.RETURNED: PhaseRules(
+        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.ZOOKEEPER_FIRST, _BOTH_PROTOCOLS
+    ),
+}
+
+_MEMBER_PHASES: dict[Phase, MemberPhase] = {
+    Phase.PLANNED: MemberPhase.ZOOKEEPER_ONLY,
+    Phase.ARMED: MemberPhase.JOINED,
+    Phase.READY: MemberPhase.JOINED,
+    Phase.LOCKED: MemberPhase.LOCKED,
+    Phase.COPIED: MemberPhase.COPIED,
+    Phase.SWITCHED: MemberPhase.SWITCHED,
+    Phase.COMPLETED: MemberPhase.COMPLETED,
+    Phase.UNDOING: MemberPhase.ZOOKEEPER_ONLY,
+    Phase.RETURNING: MemberPhase.RETURNING,
+    Phase.RETURNED: MemberPhase.RETURNED,
+    Phase.UNDONE: MemberPhase.ZOOKEEPER_ONLY,
+}
+
+
+def member_phase_of(control: ControlRecord | None) -> MemberPhase:
+    """What a member is to be; ``control`` None: the group does not move.
+
+    A group that moves by copying stops its old members: there this member is one of ZooKeeper's alone, until Kafka has
+    the authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not know.
+    """
+    if control is None:
+        return MemberPhase.ZOOKEEPER_ONLY
+    try:
+        strategy, phase = strategy_of(control), phase_of(control)
+        if strategy == "dual":
+            return _MEMBER_PHASES[phase]
+    except (ValueError, KeyError) as error:
+        raise MigrationError(
+            f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
+            "this release does not know: run the release that moves the group, here too"
+        ) from error
+    if control.authority == "zookeeper":
+        return MemberPhase.ZOOKEEPER_ONLY
+    raise MigrationError(
+        f"the offsets of this group are kept by Kafka now (migration {control.migration_id} by copying, phase "
+        f"{control.phase!r}): start members of the modern kind, or take the group's migration back first"
+    )

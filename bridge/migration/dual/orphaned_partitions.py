@@ -1,0 +1,101 @@
+"""What no member carries over: partitions that nobody reads, and those without an offset.
+
+One rule: what a member reads and has an offset of, it carries over itself, whatever the plan saw.  All else is
+committed by the tool as planned, while the coordinator's group is still empty and nobody but the tool can commit.  A
+member that stores an offset later writes over that, as it should.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.dual.member_steps import consumed_partitions
+from bridge.migration.errors import StalePlanError, missing_group_error
+from bridge.migration.offsets.offset_copies import OffsetCopy, copies_of
+from bridge.migration.plan.plan_drift import PlanDifference, drift_lines
+from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from zkconsumer.admin.zookeeper_group import read_group
+from zkconsumer.admin.zookeeper_offset_writes import NO_ZNODE_VERSION
+from zkconsumer.types import TopicPartition
+
+if TYPE_CHECKING:
+    from bridge.migration.plan.migration_plan import MigrationPlan
+    from bridge.migration.steps.migration_context import MigrationContext
+    from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
+
+
+def orphaned_copies(plan: MigrationPlan, state: ZooKeeperGroup) -> list[OffsetCopy]:
+    """What of a plan no member will carry over, as the group is now."""
+    read = consumed_partitions(state)
+    stored = {tp for tp, node in state.offsets.items() if node.offset is not None}
+    return [copy for copy in copies_of(plan) if copy.tp not in read or copy.tp not in stored]
+
+
+def read_orphaned_copies(moving: MigrationContext) -> list[OffsetCopy]:
+    """The same, looked at now; nothing once nothing of the group is left.
+
+    What the plan saw a member read, and nobody reads any more, is copied as that member left it: a Spark query that
+    alone reads a topic has stepped aside by now.
+    """
+    state = read_group(moving.session, moving.group)
+    if state is None:
+        return []
+    copies = {copy.tp: copy for copy in orphaned_copies(moving.plan, state)}
+    for tp, (offset, version) in _abandoned_offsets(moving.plan, state).items():
+        seen = moving.plan.snapshot.partitions.get(tp)
+        copy = copies.get(tp) or OffsetCopy(tp, 0, kafka_before=None if seen is None else seen.kafka)
+        copies[tp] = copy._replace(offset=offset, stored=offset, version=version)
+    return [copies[tp] for tp in sorted(copies)]
+
+
+def _abandoned_offsets(plan: MigrationPlan, state: ZooKeeperGroup) -> dict[TopicPartition, tuple[int, int]]:
+    """Offset and version of the znode, where somebody read when the plan was made, and nobody does now."""
+    read = consumed_partitions(state)
+    topics = {topic for one in plan.snapshot.members for topic in one.topics if topic in state.topics}
+    there = {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
+    nodes = {tp: node for tp, node in state.offsets.items() if tp in there - read}
+    return {tp: (node.offset, node.stat.version) for tp, node in nodes.items() if node.offset is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOrphanedOffsets:
+    """Before anything is changed: what no member carries over is as the plan saw it."""
+
+    context: MigrationContext
+
+    name = "what nobody holds is as planned"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether the offsets that no member carries over are what the plan saw"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        moving = self.context
+        state = read_group(moving.session, moving.group)
+        if state is None:
+            return StepRefused(missing_group_error(moving.group))
+        found: list[PlanDifference] = []
+        for copy in orphaned_copies(moving.plan, state):
+            node = state.offsets.get(copy.tp)
+            version, offset = (NO_ZNODE_VERSION, None) if node is None else (node.stat.version, node.offset)
+            if (version, offset) != (copy.version, copy.stored):
+                now = "no offset" if offset is None else f"{offset} (version {version})"
+                before = "no offset" if copy.stored is None else f"{copy.stored} (version {copy.version})"
+                found.append(
+                    PlanDifference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member carries that over")
+                )
+        if not found:
+            return StepDone()
+        lines = "".join(f"\n  {line}" for line in drift_lines(found))
+        return StepRefused(
+            StalePlanError(
+                f"group {moving.group} is not what the plan was made from:{lines}\nPlan again: zkconsumer migrate plan "
+                f"{moving.group} --strategy dual"
+            )
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""

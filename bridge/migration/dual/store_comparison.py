@@ -1,0 +1,210 @@
+"""Both stores, compared by value while members commit to them.
+
+ZooKeeper is read before Kafka and behind it.  Members write one store and then the other, so a partition that differs
+at one look may agree at the next: it has to be seen to agree once in a phase, and what never does is named.  One that
+moved in between, and had what Kafka has on its way, agrees: what is committed more often than one can look never stands
+still.  What no member carries over does not move, and has to agree at once.
+
+    ZooKeeper has an offset      Kafka has the same, and up to the switch with this migration's provenance
+    it has none, one is planned  Kafka has the planned one, of this migration
+    it has none, none is planned nobody has a position, which is the same in both stores
+
+On the way back it is ZooKeeper that has to say what Kafka says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_znode import VersionedControl
+from bridge.migration.control.phases import Phase
+from bridge.migration.dual.member_steps import consumed_partitions
+from bridge.migration.errors import VerificationError
+from bridge.migration.offsets.offset_copies import StoreDifference, format_differences
+from bridge.migration.offsets.provenance import NO_SOURCE
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from zkconsumer.admin.zookeeper_group import read_group
+
+if TYPE_CHECKING:
+    from bridge.migration.inspect.group_snapshot import CommittedOffset
+    from bridge.migration.steps.migration_context import MigrationContext
+    from zkconsumer.admin.zookeeper_group import OffsetNode
+    from zkconsumer.types import TopicPartition
+
+COMPARED_PHASES = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
+"""Phases that end when both stores agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPartitions:
+    """What has to agree.  ``read``: partitions that members carry over.  ``targets``: what the plan decided."""
+
+    consumed: frozenset[TopicPartition]
+    targets: Mapping[TopicPartition, int]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """All, sorted."""
+        return sorted(self.consumed | self.targets.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class StoresSnapshot:
+    """Both stores at one look: ZooKeeper before Kafka, and behind it."""
+
+    before: Mapping[TopicPartition, OffsetNode]
+    kafka: Mapping[TopicPartition, CommittedOffset]
+    after: Mapping[TopicPartition, OffsetNode]
+
+
+def compare_offsets(
+    wanted: ComparedPartitions, kept: StoresSnapshot, phase: Phase, migration_id: str, epoch: int
+) -> tuple[set[TopicPartition], list[StoreDifference]]:
+    """Which partitions agree, and in what the others differ; those that moved past each other are among neither."""
+    agree: set[TopicPartition] = set()
+    differ: list[StoreDifference] = []
+    for tp in wanted.partitions:
+        before, behind, value = kept.before.get(tp), kept.after.get(tp), kept.kafka.get(tp)
+        stored = None if behind is None else behind.offset
+        if _version(before) != _version(behind):
+            if tp not in wanted.consumed or not _moved_past(before, value, behind):
+                continue
+            assert value is not None, "ZooKeeper came past what Kafka has"
+            stored = value.offset
+        should = wanted.targets.get(tp) if stored is None else stored
+        found = None if value is None else value.offset
+        if phase is Phase.RETURNING:
+            if is_in_zookeeper(value, stored, migration_id):
+                agree.add(tp)
+            else:
+                differ.append(StoreDifference(tp, "ZooKeeper", f"{found} as Kafka has", _format_offset(stored)))
+        elif found != should:
+            differ.append(
+                StoreDifference(tp, "Kafka", f"{_format_offset(should)}{_source_text(stored)}", _format_offset(found))
+            )
+        elif should is not None and not _is_ours(
+            value, tp in wanted.consumed and stored is not None, phase, migration_id, epoch
+        ):
+            differ.append(StoreDifference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
+        else:
+            agree.add(tp)
+    return agree, differ
+
+
+def is_in_zookeeper(value: CommittedOffset | None, stored: int | None, migration_id: str) -> bool:
+    """Whether ZooKeeper says what Kafka says, as far as Kafka knows anything.
+
+    What the tool decided for a partition without an offset, and no member committed since, is nobody's position: the
+    partition has no offset, as before.
+    """
+    if value is None or value.offset == stored:
+        return True
+    whose = value.provenance
+    is_decided = whose is not None and whose.is_of_migration(migration_id) and whose.source_version == NO_SOURCE
+    return is_decided and stored is None
+
+
+def _is_ours(value: CommittedOffset | None, is_carried: bool, phase: Phase, migration_id: str, epoch: int) -> bool:
+    """Whether this migration wrote it; of what members carry over, at this epoch, until they commit to Kafka first."""
+    whose = None if value is None else value.provenance
+    if is_carried and phase is Phase.COPIED:
+        return True
+    return whose is not None and whose.is_of_migration(migration_id) and (not is_carried or whose.epoch == epoch)
+
+
+def _version(node: OffsetNode | None) -> tuple[int, int] | None:
+    """A node that was deleted and made anew has the old version again, and another birth."""
+    return None if node is None else (node.stat.version, node.stat.czxid)
+
+
+def _moved_past(before: OffsetNode | None, value: CommittedOffset | None, behind: OffsetNode | None) -> bool:
+    """Whether ZooKeeper went on from one look to the next, and Kafka in between had something between the two."""
+    if before is None or before.offset is None or value is None or behind is None or behind.offset is None:
+        return False
+    is_one_node = before.stat.czxid == behind.stat.czxid
+    return is_one_node and before.offset <= value.offset <= behind.offset
+
+
+def _format_offset(offset: int | None) -> str:
+    return "nothing" if offset is None else str(offset)
+
+
+def _source_text(stored: int | None) -> str:
+    return " as planned" if stored is None else " as ZooKeeper has"
+
+
+@dataclass(slots=True)
+class CompareStores:
+    """Each partition was seen to agree in this phase."""
+
+    context: MigrationContext
+    phase: Phase
+    _agreed: set[TopicPartition] = field(default_factory=set)
+
+    name = "compare both stores"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["read both stores, and compare them partition by partition, until each was seen to agree"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        held = self.context.control_znode.check_phase(self.phase)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        wanted, differ = self.compare(held.control.epoch)
+        left = [tp for tp in wanted.partitions if tp not in self._agreed]
+        if not left:
+            return StepDone()
+        stuck = [one for one in differ if one.tp not in wanted.consumed]
+        if stuck and self.phase is not Phase.RETURNING:
+            group = self.context.group
+            return StepRefused(
+                VerificationError(
+                    f"group {group} is not as it was written: {format_differences(stuck)}. No member holds these, so "
+                    "somebody "
+                    f"else wrote: find out who, then go back: zkconsumer migrate rollback {group} --execute"
+                )
+            )
+        if differ:
+            return StepWaiting(f"both stores to agree: {format_differences(differ)}")
+        return StepWaiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
+
+    def compare(self, epoch: int) -> tuple[ComparedPartitions, list[StoreDifference]]:
+        """Once more; what has to agree, and in what the rest of it differs now."""
+        wanted, kept = partitions_to_compare(self.context), read_both_stores(self.context)
+        agree, differ = compare_offsets(wanted, kept, self.phase, self.context.control_znode.migration_id, epoch)
+        self._agreed |= agree
+        return wanted, [one for one in differ if one.tp not in self._agreed]
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        self.context.control_znode.require_phase(self.phase)
+
+
+def partitions_to_compare(moving: MigrationContext) -> ComparedPartitions:
+    """What has to agree: what members read now, and what the plan decided of anything else."""
+    state = read_group(moving.session, moving.group)
+    read = frozenset() if state is None else frozenset(consumed_partitions(state))
+    return ComparedPartitions(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
+
+
+def read_both_stores(moving: MigrationContext) -> StoresSnapshot:
+    """Both stores now."""
+    stores = moving.stores
+    before = stores.read_zookeeper()
+    kafka = stores.read_kafka()
+    return StoresSnapshot(before, kafka, stores.read_zookeeper())
+
+
+def compare_repeatedly(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[StoreDifference]:
+    """In what the stores differ at each of some looks, for whoever only asks."""
+    differ: list[StoreDifference] = []
+    for _ in pauses:
+        _, differ = compare.compare(epoch)
+        if not differ:
+            return []
+    return differ

@@ -1,0 +1,104 @@
+"""Which access lists are a fence (K9), and how nodes that an earlier run fenced are taken back.
+
+    the run has a login of its own    that login: everything     every entry of before: READ, if it had it (and DELETE,
+                                      under ``owners``, while members still leave)     the mark: no login's
+    it has none                       a login made up for it: everything     world: READ and ADMIN (and DELETE, ...)
+
+So with a login no entry has more than before, and the world never ADMIN.  The mark is a digest that no password has: it
+tells a fence from a list that looks like one, also where the members have the same login as the run.
+
+Without a login of its own a run is only for groups that give everything to the world.  There ``world`` keeps the right
+to administer, so that the next run, whose login is another one, can take the nodes back.  This fences programs, not
+people: no program of the original changes a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from zkconsumer.zk.requests import (
+    PERM_ADMIN,
+    PERM_ALL,
+    PERM_DELETE,
+    PERM_READ,
+    Acl,
+    SetAcl,
+)
+
+if TYPE_CHECKING:
+    from bridge.migration.control.control_znode import ControlZnode
+
+AccessList: TypeAlias = tuple[Acl, ...]
+
+OWN_LOGIN_ENTRY = Acl(PERM_ALL, "auth", "")
+"""The login of the session, which the server writes out."""
+READ_ONLY = Acl(PERM_READ | PERM_ADMIN, "world", "anyone")
+READ_AND_DELETE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
+
+FENCE_ACL_USER = "zkconsumer-fence"
+"""The user of the mark's digest; a migration id is in the place of the hash, which always ends with ``=``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAclTemplate:
+    """The lists of a fence of one run.  ``mark`` None: of a run without a login of its own."""
+
+    fence_entry: Acl | None = None
+
+    def acl_for(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
+        """The list for a node that had this one; with ``may_leave`` those who might delete below it still may."""
+        if self.fence_entry is None:
+            return (OWN_LOGIN_ENTRY, READ_AND_DELETE if may_leave else READ_ONLY)
+        kept = PERM_READ | (PERM_DELETE if may_leave else 0)
+        others = (
+            Acl(entry.perms & kept, entry.scheme, entry.id)
+            for entry in before
+            if entry.perms & kept and not is_fence_acl_entry(entry)
+        )
+        return (OWN_LOGIN_ENTRY, self.fence_entry, *others)
+
+
+def fence_acl_entry(migration_id: str) -> Acl:
+    """The entry that says of which migration a fence is; it gives no login a right."""
+    return Acl(PERM_READ, "digest", f"{FENCE_ACL_USER}:{migration_id}")
+
+
+def is_fence_acl_entry(entry: Acl) -> bool:
+    """Whether an entry is a mark, of whatever migration; its second part is hidden where we may not administer."""
+    return entry.scheme == "digest" and entry.id.partition(":")[0] == FENCE_ACL_USER
+
+
+def is_fence(acl: Sequence[Acl]) -> bool:
+    """Whether a list is a fence, of whatever run: marked, or as a run without a login makes it."""
+    if any(map(is_fence_acl_entry, acl)):
+        return True
+    worlds = [entry for entry in acl if entry.scheme == "world"]
+    others = [entry for entry in acl if entry.scheme != "world"]
+    return (
+        len(worlds) == 1
+        and worlds[0] in (READ_ONLY, READ_AND_DELETE)
+        and bool(others)
+        and all(entry.perms == PERM_ALL for entry in others)
+    )
+
+
+def is_same_acl(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
+    """Whether it is this list, with *us* where that says ``OWN_LOGIN_ENTRY``."""
+    return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OWN_LOGIN_ENTRY)}
+
+
+def take_over_fence_acls(authority: ControlZnode, wanted: Sequence[str]) -> None:
+    """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
+
+    Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.
+    """
+    lists: Mapping[str, AccessList | None] = authority.session.get_acls(wanted)
+    identity = authority.own_acl_entries()
+    others = [
+        path for path, acl in lists.items() if acl is not None and is_fence(acl) and not set(identity) <= set(acl)
+    ]
+    if others and identity:
+        fence = authority.fence_acl_template
+        authority.write([SetAcl(path, fence.acl_for(lists[path] or (), may_leave=False)) for path in others])

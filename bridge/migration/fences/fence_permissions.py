@@ -1,0 +1,160 @@
+"""Whether we may change the access lists of a group, and do what else the steps do; before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.fences.fence_acls import AccessList
+from bridge.migration.fences.owner_nodes import is_topic
+from bridge.migration.inspect.acl_inspection import missing_permissions
+from bridge.migration.inspect.required_permissions import missing_permissions_text
+from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from zkconsumer.admin.admin_session import unexpected_result_error
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    OPEN_ACL,
+    PERM_ADMIN,
+    BadVersion,
+    NoAuth,
+    NoNode,
+    SetAcl,
+)
+
+if TYPE_CHECKING:
+    from bridge.migration.inspect.required_permissions import GroupZnodes
+    from zkconsumer.admin.admin_session import AdminSession
+
+NAMED_MAX = 1_000
+"""How many nodes an error names: all of them, unless nobody could read on."""
+
+IMPOSSIBLE_VERSION = 2**31 - 1
+"""No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
+
+PATH_INDEPENDENT_SCHEMES = frozenset({"world", "digest", "sasl", "ip"})
+"""Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
+authentication providers for them).  Another provider is given the path as well, and may look at it."""
+
+
+def fenced_levels(session: AdminSession, group: str, topics: Sequence[str]) -> list[list[str]]:
+    """The nodes that the lists of a fence belong to, whether they are there or not; the upper ones first.
+
+    ``ids``; ``owners`` and ``offsets``; those of each topic, also where the group has none yet; the offset znodes.
+    """
+    roots = [paths.owners(group), paths.offsets(group)]
+    found = {root: {path.rpartition("/")[2] for path in some} for root, some in _below(session, roots).items()}
+    # A topic that has a node below one of them gets one below the other: there must be no list to be forgotten.
+    all_topics = {*topics, *(name for names in found.values() for name in names if is_topic(name))}
+    of_topics = sorted(f"{root}/{name}" for root in roots for name in {*all_topics, *found.get(root, ())})
+    leaves = _below(session, [path for path in of_topics if path.startswith(f"{paths.offsets(group)}/")])
+    return [[paths.ids(group)], roots, of_topics, sorted(path for some in leaves.values() for path in some)]
+
+
+def _below(session: AdminSession, parents: Sequence[str]) -> dict[str, list[str]]:
+    listed = session.children_of_many(parents)
+    return {path: [f"{path}/{name}" for name in children.names] for path, children in listed.items()}
+
+
+def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | None]) -> list[str]:
+    """The nodes whose lists we may not change, sorted.
+
+    Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
+    asked by a change that cannot be: about one node of those with the same list, since the server decides by the list
+    and our login alone; about each node where an entry is of a scheme that may look at the path too.  Raises
+    ``UnavailableError`` when it does not answer.
+    """
+    lacking = [path for path, acl in lists.items() if acl is None]
+    nodes_of: dict[AccessList, list[str]] = {}
+    for path, acl in lists.items():
+        if acl:
+            nodes_of.setdefault(acl, []).append(path)
+    alike: list[list[str]] = []
+    for acl, nodes in nodes_of.items():
+        if not _is_open_to_all(acl):
+            alike += [nodes] if all(entry.scheme in PATH_INDEPENDENT_SCHEMES for entry in acl) else _one_by_one(nodes)
+    while alike:
+        answers = session.request([SetAcl(nodes[0], OPEN_ACL, IMPOSSIBLE_VERSION) for nodes in alike])
+        untouched: list[list[str]] = []
+        for nodes, answer in zip(alike, answers, strict=True):
+            match answer:
+                case NoAuth():
+                    lacking += nodes
+                case BadVersion():
+                    pass
+                case NoNode():  # it went meanwhile, and tells nothing of the others
+                    untouched += _one_by_one(nodes[1:])
+                case _:
+                    raise unexpected_result_error(
+                        f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer
+                    )
+        alike = untouched
+    return sorted(lacking)
+
+
+def _one_by_one(nodes: Sequence[str]) -> list[list[str]]:
+    return [[node] for node in nodes]
+
+
+def _is_open_to_all(acl: AccessList) -> bool:
+    return any(entry.scheme == "world" and entry.perms & PERM_ADMIN for entry in acl)
+
+
+def missing_admin_text(lacking: Sequence[str]) -> str:
+    """Which they are, and what to do."""
+    more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
+    names = "".join(f"\n  {path}" for path in lacking[:NAMED_MAX])
+    return (
+        f"the access lists of {len(lacking)} nodes are not ours to change:{names}{more}\nLog in as whoever made them "
+        "(--zookeeper-auth), or go without this fence (--no-acl-fence): then a member that wakes from a long pause can "
+        "still write its old offsets"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAclPermissions:
+    """The right to administer every node that is to be fenced; before anything is changed."""
+
+    session: AdminSession
+    group: str
+    topics: tuple[str, ...]
+
+    name = "the right to change the access lists"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether the access lists may be changed"]
+
+    def check(self) -> StepStatus:
+        levels = fenced_levels(self.session, self.group, self.topics)
+        lacking = paths_without_admin(self.session, self.session.get_acls([path for level in levels for path in level]))
+        return StepRefused(PreconditionFailed(missing_admin_text(lacking))) if lacking else StepDone()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPermissions:
+    """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed.
+
+    ``before``: the lists of before a fence, for the way back from behind it.
+    """
+
+    session: AdminSession
+    nodes: GroupZnodes
+    before: Mapping[str, AccessList] = field(default_factory=dict)
+
+    name = "the rights that the steps need"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether nodes may be made, written and deleted"]
+
+    def check(self) -> StepStatus:
+        lacking = missing_permissions(self.session, self.nodes, self.before)
+        return StepRefused(PreconditionFailed(missing_permissions_text(lacking))) if lacking else StepDone()
+
+    def do(self) -> None:
+        """There is nothing to do."""

@@ -1,0 +1,140 @@
+"""Waking members that gave up behind a fence (K7), and looking whether they read again.
+
+An original member whose four tries are used up does nothing until a child of ``ids`` comes or goes, not even when the
+fence is lifted.  So one is made and deleted, in one multi: everybody is woken, and nobody ever reads it.
+
+A member whose ``createMessageStreams`` failed behind a fence claims after that, too, but nobody reads its streams.
+ZooKeeper cannot tell the two apart; only its offsets, which do not move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_znode import TRIES_MAX, ControlZnode, connection_lost_error
+from bridge.migration.control.phases import Phase
+from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from zkconsumer.admin.admin_session import zk_error_name
+from zkconsumer.admin.zookeeper_group import read_offsets
+from zkconsumer.admin.zookeeper_offset_writes import registered_members
+from zkconsumer.errors import UnavailableError
+from zkconsumer.zk import paths
+from zkconsumer.zk.group_procedures import owner_text
+from zkconsumer.zk.member_registration import Registration, format_registration
+from zkconsumer.zk.requests import CreateOp, DeleteOp, MultiFailed, MultiOk, NoNode
+
+if TYPE_CHECKING:
+    from zkconsumer.types import TopicPartition
+
+OFFSET_PROGRESS_TIMEOUT_MS = 90_000
+"""Longer than the original's commit interval, 60 s unless it is set (``auto.commit.interval.ms``)."""
+
+OWNERSHIP_TIMEOUT_MS = 10_000
+"""How long members that are registered have for their first claims: with the original's settings, a few tries, 2 s
+apart.  Later, what they leave unclaimed is nothing that they read."""
+
+_PHASES = (Phase.UNDOING, Phase.RETURNED)
+
+
+@dataclass(slots=True)
+class TriggerRebalance:
+    """Wake every member.  It leaves no trace, so a run that is repeated does it once more: that harms nobody."""
+
+    control_znode: ControlZnode
+    _is_done: bool = False
+
+    name = "wake the old members"
+    changes = True
+
+    def describe(self) -> list[str]:
+        return [f"make and delete a child of {paths.ids(self.control_znode.group)}, so that old members try again"]
+
+    def check(self) -> StepStatus:
+        held = self.control_znode.check_phase(*_PHASES, Phase.UNDONE)
+        if isinstance(held, StepRefused):
+            return held
+        is_undone = held is not None and held.phase is Phase.UNDONE
+        is_there = self.control_znode.session.get(paths.ids(self.control_znode.group)) is not None
+        return StepDone() if self._is_done or is_undone or not is_there else StepPending()
+
+    def do(self) -> None:
+        path = paths.registration(self.control_znode.group, f"zkconsumer-nudge-{self.control_znode.migration_id}")
+        # Were it ever seen, it would be a member that reads nothing: what cannot be parsed stops the whole group.
+        data = format_registration(Registration("static", {}, str(self.control_znode.session.clock.wall_ms())))
+        for _ in range(TRIES_MAX):
+            held = self.control_znode.require_phase(*_PHASES)
+            answer = self.control_znode.transact(held, [CreateOp(path, data), DeleteOp(path)])
+            if isinstance(answer, MultiFailed) and not isinstance(answer.error, NoNode):
+                raise UnavailableError(f"the old members were not woken: {path}: {zk_error_name(answer.error)}")
+            if isinstance(answer, MultiOk | MultiFailed):
+                self._is_done = True
+                return
+        raise connection_lost_error(path)
+
+
+@dataclass(slots=True)
+class WaitForOffsetProgress:
+    """After a nudge: every partition that is owned and has records to read moves, or is named.
+
+    Where members are registered, one with records to read that nobody owns is waited for, too, at first: who was woken
+    claims a moment later.
+
+    ``ends``: where the logs end, for whoever has the brokers at hand.  ``tell``: is given a sentence about the
+    partitions that stand; the migration is as it should be, and those members must be started anew.
+    """
+
+    control_znode: ControlZnode
+    read_log_ends: Callable[[], Mapping[TopicPartition, int]]
+    report: Callable[[str], None]
+    timeout_ms: int = OFFSET_PROGRESS_TIMEOUT_MS
+    _since_ms: int | None = None
+    _before: dict[TopicPartition, int] = field(default_factory=dict)
+    _has_reported: bool = False
+
+    name = "the old members read again"
+    changes = False
+
+    def describe(self) -> list[str]:
+        return ["look whether the offsets of owned partitions move"]
+
+    def check(self) -> StepStatus:
+        session = self.control_znode.session
+        nodes, _, _ = read_offsets(session, self.control_znode.group)
+        versions = {tp: node.stat.version for tp, node in nodes.items()}
+        if self._since_ms is None:
+            self._since_ms, self._before = session.clock.now_ms(), versions
+        owners = {
+            tp: owner_text(node)
+            for tp, node in sorted(read_owner_nodes(session, self.control_znode.group).items())
+            if node.stat.ephemeral_owner
+        }
+        ends = self.read_log_ends()
+        stored = {tp: node.offset or 0 for tp, node in nodes.items()}
+        not_moved = [tp for tp in sorted(ends) if versions.get(tp) == self._before.get(tp)]
+        unread = [tp for tp in not_moved if ends[tp] > stored.get(tp, 0)]
+        standing = [tp for tp in unread if tp in owners]
+        unclaimed = [tp for tp in unread if tp not in owners]
+        waited_ms = session.clock.now_ms() - self._since_ms
+        is_early = waited_ms < min(OWNERSHIP_TIMEOUT_MS, self.timeout_ms)
+        if unclaimed and is_early and registered_members(session, self.control_znode.group):
+            return StepWaiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
+        left_ms = self.timeout_ms - waited_ms
+        if standing and left_ms > 0:
+            return StepWaiting(
+                f"the offsets of {format_partitions(standing)} to move, at most {-(-left_ms // 1_000)} s"
+            )
+        if standing and not self._has_reported:
+            self._has_reported = True
+            whose = ", ".join(sorted({owners[tp] for tp in standing})[:5])
+            self.report(
+                f"the offsets of {format_partitions(standing)} stand, though there is more to read: restart the "
+                "members that "
+                f"own them ({whose}). Their streams ended behind the fence, and nobody reads what they claim"
+            )
+        return StepDone()
+
+    def do(self) -> None:
+        """There is nothing to do."""

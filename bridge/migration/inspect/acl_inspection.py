@@ -1,0 +1,178 @@
+"""The access lists that a fence would change, those that we may not, and the other rights that we lack.
+
+    ids, owners, owners/T, offsets, offsets/T, offsets/T/P       of the group, as far as they are there
+
+A list tells who may; whether that is us, hangs on the login.  Only what certainly is not ours counts as forbidden: who
+an address (``ip``), a certificate or a Kerberos ticket is, only the server can tell, and it will.
+
+Offset znodes are too many to read the list of each (one request a node: 5.4 s for 100,000 on ZooKeeper 3.8.4).
+``unwritable`` sends writes that the server checks and then refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridge.migration.fences.fence_acls import is_fence
+from bridge.migration.inspect.required_permissions import PERMISSION_NAMES
+from zkconsumer.admin.admin_session import chunks, unexpected_result_error
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import (
+    PERM_ADMIN,
+    PERM_WRITE,
+    Acl,
+    BadVersion,
+    CheckOp,
+    ConnectionLost,
+    Multi,
+    MultiFailed,
+    NoAuth,
+    NoNode,
+    SetOp,
+)
+from zkconsumer.zk.zk_security import SaslGssapiLogin, ZkLogin, identities, zk_login_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridge.migration.inspect.required_permissions import GroupZnodes
+    from zkconsumer.admin.admin_session import AdminSession
+    from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
+
+ANYONE = ("world", "anyone")
+SUPER_USER = "super"
+"""A digest user of this name has every right, if the server knows one."""
+
+SERVER_CHECKED_SCHEMES = ("ip", "x509", "host", "auth")
+
+NO_VERSION = -2
+"""No node has this data version (ZooKeeper counts from 0), and ZooKeeper does not read it as "any version" (-1)."""
+
+WRITES_IN_ONE_PACKET = 100
+"""The time in which a server undoes a multi that failed grows with the square of its length: with 3.8.4 and 3.4.6, one
+of 1,000 writes takes three times as long as ten of 100."""
+
+DATA_BYTES_IN_ONE_PACKET = 1_000
+"""A node with more data than this is no offset znode; its write has a packet of its own."""
+
+TRIES_MAX = 3
+"""How often a packet is sent whose answer a broken connection lost.  It changed nothing: a server always refuses it."""
+
+
+def inspect_acls(session: AdminSession, state: ZooKeeperGroup) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
+    """Path → list of the nodes that are there, and the paths whose list we may not change.
+
+    Raises ``UnavailableError`` when ZooKeeper does not tell.
+    """
+    lists = session.get_acls(_fenced_paths(state))
+    login = zk_login_of(session.config)
+    found = {path: acl for path, acl in lists.items() if acl is not None}
+    ours = {acl: has_permission(acl, login, PERM_ADMIN) for acl in set(found.values())}
+    forbidden = [path for path, acl in lists.items() if acl is None or not ours[acl]]
+    return found, tuple(sorted(forbidden))
+
+
+def missing_permissions(
+    session: AdminSession, nodes: GroupZnodes, before: Mapping[str, tuple[Acl, ...]] | None = None
+) -> tuple[str, ...]:
+    """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
+
+    ``before``: lists that come back before the rights are needed, of nodes that have a fence's list now.
+    Raises ``UnavailableError`` when ZooKeeper does not tell.
+    """
+    before = before or {}
+    written = [path for path in nodes.written if path not in before]
+    by_list = [path for path in nodes.written if path in before]
+    lists = session.get_acls([*nodes.all_paths, *by_list])
+    needed = nodes.required_perms(lists) | {path: PERM_WRITE for path in by_list if path in lists}
+    login = zk_login_of(session.config)
+    found = [f"{path} ({PERMISSION_NAMES[PERM_WRITE]})" for path in unwritable(session, written)]
+    known: dict[tuple[object, int], bool] = {}
+    for path, perms in needed.items():
+        acl = _acl_without_fence(path, lists, before) if before else lists[path]
+        if acl is None:  # we may not even look at it: told elsewhere
+            continue
+        lacking = []
+        for perm in (perm for perm in PERMISSION_NAMES if perms & perm):
+            if (acl, perm) not in known:
+                known[acl, perm] = has_permission(acl, login, perm)
+            if not known[acl, perm]:
+                lacking.append(PERMISSION_NAMES[perm])
+        if lacking:
+            found.append(f"{path} ({', '.join(lacking)})")
+    return tuple(sorted(found))
+
+
+def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
+    """The nodes that exist and that the server does not let us write.  Changes nothing.
+
+    Each packet is a multi that writes what a hundred nodes hold already, and ends with a check that always fails.  A
+    server looks at the rights of each operation in turn, and carries out none when one fails: ``NoAuth`` names the
+    first node that we may not write, and the failure of the last operation says that we may write all of them (seen
+    with ZooKeeper 3.4.6 and 3.8.4).  So the server decides, also for logins by address, certificate or Kerberos.
+
+    Raises ``ZkReadNotAuthorized`` for nodes that we may not read, ``UnavailableError`` when ZooKeeper does not tell.
+    """
+    nodes = session.get_many(wanted)
+    short = [(path, node.data) for path, node in nodes.items() if len(node.data) <= DATA_BYTES_IN_ONE_PACKET]
+    pending = list(chunks(short, WRITES_IN_ONE_PACKET))
+    pending += [[(path, node.data)] for path, node in nodes.items() if len(node.data) > DATA_BYTES_IN_ONE_PACKET]
+    refused: list[str] = []
+    tries = 1
+    while pending:
+        packets = [Multi((*(SetOp(*each) for each in some), CheckOp(some[0][0], NO_VERSION))) for some in pending]
+        left: list[list[tuple[str, bytes]]] = []
+        is_lost = False
+        for some, answer in zip(pending, session.request(packets), strict=True):
+            match answer:
+                case MultiFailed(failed=failed, error=BadVersion()) if failed == len(some):
+                    rest = []
+                case MultiFailed(failed=failed, error=NoAuth()) if failed < len(some):
+                    refused.append(some[failed][0])
+                    rest = some[failed + 1 :]
+                case MultiFailed(failed=failed, error=NoNode()) if failed < len(some):  # deleted since it was read
+                    rest = some[:failed] + some[failed + 1 :]
+                case ConnectionLost() if tries < TRIES_MAX:
+                    rest, is_lost = some, True
+                case _:
+                    raise unexpected_result_error(f"ZooKeeper did not tell whether we may write {some[0][0]}", answer)
+            left += [rest] if rest else []
+        pending, tries = left, tries + is_lost
+    return refused
+
+
+def _acl_without_fence(
+    path: str, lists: Mapping[str, tuple[Acl, ...] | None], before: Mapping[str, tuple[Acl, ...]]
+) -> tuple[Acl, ...] | None:
+    """The list that a node has once the fence is lifted.
+
+    A node that was made for the fence is in no list of ``before``: it goes then, or it gets the list of the node above.
+    """
+    acl = lists.get(path)
+    if acl is None or not is_fence(acl):
+        return acl
+    above = path.rpartition("/")[0]
+    return before.get(path) or (_acl_without_fence(above, lists, before) if above in lists else acl)
+
+
+def has_permission(acl: tuple[Acl, ...], login: ZkLogin | None, perm: int) -> bool:
+    """Whether whoever is logged in so has this right by a list, as far as that can be told here: in doubt, yes."""
+    own = identities(login)
+    if ("digest", SUPER_USER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
+        return True
+    for entry in acl:
+        if entry.perms & perm and (
+            (entry.scheme, entry.id) in (ANYONE, *own)
+            or entry.scheme in SERVER_CHECKED_SCHEMES
+            or (entry.scheme == "sasl" and isinstance(login, SaslGssapiLogin))
+        ):
+            return True
+    return False
+
+
+def _fenced_paths(state: ZooKeeperGroup) -> list[str]:
+    group = state.group
+    above = [paths.ids(group), paths.owners(group), paths.offsets(group)]
+    topics = [paths.owners_of_topic(group, topic) for topic in sorted(state.owned_topics)]
+    topics += [paths.offsets_of_topic(group, topic) for topic in sorted(state.offset_topics)]
+    return [*above, *topics, *(paths.offset(group, tp) for tp in state.offsets)]

@@ -1,0 +1,98 @@
+"""Which Kafka cluster, and which ZooKeeper, a plan was made with; and that it is carried out with no other ones.
+
+    brokers      Metadata, from 0.10.1 on                         either "" where nobody tells: brokers before 0.10.1
+    ZooKeeper    /cluster/id below the chroot, of such brokers    have no id, nor has a ZooKeeper without brokers
+
+Topics of the same names, and groups, are in many clusters.  What a plan does not know is not held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import StalePlanError
+from bridge.migration.inspect.group_snapshot import ClusterIds
+from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
+from zkconsumer.errors import PreconditionFailed, ZkReadNotAuthorized
+from zkconsumer.kafka.metadata_client import fetch_cluster_id
+from zkconsumer.strict_json import read_json_object
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from bridge.migration.steps.migration_context import MigrationContext
+    from zkconsumer.admin.admin_session import AdminSession
+
+ID_CHARS_MAX = 200
+"""An id of Kafka's own has 22."""
+
+
+def read_cluster_ids(session: AdminSession) -> ClusterIds:
+    """Both ids.  Raises ``UnavailableError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
+    try:
+        kafka = read_kafka_cluster_id(session)
+    except BROKER_REQUEST_ERRORS:
+        kafka = ""
+    return ClusterIds(kafka, read_zookeeper_cluster_id(session))
+
+
+def read_kafka_cluster_id(session: AdminSession) -> str:
+    """What the first broker says that has an id; empty: none has.
+
+    Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.execute_on_any``.
+    """
+    found = session.brokers.execute_on_any(fetch_cluster_id, tells=bool)
+    return (found or "")[:ID_CHARS_MAX]
+
+
+def read_zookeeper_cluster_id(session: AdminSession) -> str:
+    """What brokers wrote below this chroot; empty where there is nothing of theirs, or nothing that we may read."""
+    try:
+        node = session.get(paths.CLUSTER_ID)
+        found = None if node is None else read_json_object(node.data.decode()).get("id")
+    except (ZkReadNotAuthorized, ValueError):
+        return ""
+    return found[:ID_CHARS_MAX] if isinstance(found, str) and found.isprintable() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckClusterIds:
+    """The servers are those that the plan was made with, as far as it knows."""
+
+    context: MigrationContext
+
+    name = "these are the servers of the plan"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether the brokers and ZooKeeper have the ids that the plan saw"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        session, planned = self.context.session, self.context.plan.snapshot.clusters
+        others = []
+        if planned.zookeeper:
+            others += _mismatch_text("ZooKeeper of cluster", planned.zookeeper, read_zookeeper_cluster_id(session))
+        if planned.kafka:
+            others += _mismatch_text("brokers of cluster", planned.kafka, read_kafka_cluster_id(session))
+        return StepRefused(self._refusal(", and ".join(others))) if others else StepDone()
+
+    def _refusal(self, others: str) -> PreconditionFailed:
+        moving = self.context
+        words = f"the plan of group {moving.group} was made with {others}. Name the servers of the plan"
+        if moving.phase is not None:
+            return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is under way there")
+        return StalePlanError(
+            f"{words} (--zookeeper, --bootstrap-server), or plan again for these: zkconsumer migrate plan "
+            f"{moving.group}"
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+def _mismatch_text(what: str, planned: str, found: str) -> list[str]:
+    whose = f"of {found}" if found else "without an id"
+    return [] if found == planned else [f"{what} {planned}, and these are {whose}"]

@@ -1,0 +1,166 @@
+"""A group on both sides, as it was looked at for a plan or a check.  Values only; ``look.py`` makes them.
+
+Offsets are *stored* values here, as the znodes have them: whether they mean the next record or the last one is a
+decision (``decisions.OffsetConvention``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridge.migration.offsets.provenance import Provenance, parse_provenance
+from zkconsumer.admin.zookeeper_offset_writes import NO_ZNODE_VERSION
+
+if TYPE_CHECKING:
+    from bridge.migration.plan.decisions import OffsetConvention
+    from zkconsumer.admin.log_ranges import LogRange
+    from zkconsumer.admin.zookeeper_group import OwnerKind
+    from zkconsumer.kafka.coordinator_groups import CoordinatorGroup
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Acl
+    from zkconsumer.zk.znode_formats import ControlRecord
+
+
+class CommittedOffset(NamedTuple):
+    """What Kafka has for a partition: the offset (always the next one) and whatever was committed with it."""
+
+    offset: int
+    metadata: str = ""
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Which migration wrote it; None: an application did."""
+        return parse_provenance(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSnapshot:
+    """Who claims a partition: the text of the claim, and who made it."""
+
+    thread: str
+    kind: OwnerKind
+
+
+@dataclass(frozen=True, slots=True)
+class LastLogEntry:
+    """What stands at the last offset of a log: a record, or a marker that no consumer is given (a transaction's end).
+
+    ``at_ms`` is the record's timestamp, −1 where there is none.
+    """
+
+    is_record: bool
+    at_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One partition of the group's topics that exists.
+
+    ``stored`` None: there is no offset znode (``version`` is ``NO_ZNODE_VERSION``), or it holds none (``problem`` says
+    why when it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``:
+    that was before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.
+    ``is_returned``: ``kafka`` is what the way back of an ended migration found and wrote to ZooKeeper (``returned``).
+    ``log`` is a sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored
+    number means.
+    """
+
+    tp: TopicPartition
+    stored: int | None = None
+    version: int = NO_ZNODE_VERSION
+    error: str = ""
+    written_ms: int = 0
+    is_older_than_topic: bool = False
+    is_written_by_owner: bool = False
+    owner: OwnerSnapshot | None = None
+    kafka: CommittedOffset | None = None
+    log: LogRange | str = ""
+    last_entry: LastLogEntry | None = None
+    is_returned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationSnapshot:
+    """One child of ``ids``: what it is, where it runs, and what it subscribes to, as the registration has it."""
+
+    consumer_id: str
+    kind: str
+    host: str | None
+    pattern: str
+    topics: Mapping[str, int]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSnapshot:
+    """One broker: whether it coordinates groups with members (0.9 and later), None when it does not answer.
+
+    ``words``: which releases it may be, or why that is not known.
+    """
+
+    name: str
+    supports_groups: bool | None
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIds:
+    """The ids of the Kafka cluster and of the cluster that ZooKeeper is of; empty where nobody tells."""
+
+    kafka: str = ""
+    zookeeper: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """Everything that a plan is made from and compared with.
+
+    ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
+    fence would change, by path; ``no_admin``: those that we may not change; ``lacking``: nodes on which the steps
+    need other rights that we do not have, each with which.  ``modern`` None: nobody tells, and
+    ``modern_problem`` says why; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how long Kafka
+    keeps the offsets of a group that does not commit; None where the brokers do not tell; ``keeps_by_commit``: whether
+    that counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
+    ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin, or several ones in words;
+    ``none`` while nothing is owned, ``?`` when they show neither.  ``legacy_kafka_commits``: evidence that old members
+    store offsets in Kafka; ``last_writers``: znodes that only clients make which store the *last* offset.
+    ``clusters``: of whom both sides are.
+    """
+
+    group: str
+    at_ms: int
+    members: tuple[RegistrationSnapshot, ...]
+    partitions: Mapping[TopicPartition, PartitionSnapshot]
+    missing_topics: tuple[str, ...] = ()
+    offsets_without_partition: tuple[TopicPartition, ...] = ()
+    unexpected_nodes: tuple[str, ...] = ()
+    acls: Mapping[str, tuple[Acl, ...]] = field(default_factory=dict)
+    acls_without_admin: tuple[str, ...] = ()
+    missing_permissions: tuple[str, ...] = ()
+    control: ControlRecord | None = None
+    control_version: int | None = None
+    control_error: str = ""
+    coordinator_group: CoordinatorGroup | None = None
+    coordinator_group_error: str = ""
+    kafka_error: str = ""
+    brokers: tuple[BrokerSnapshot, ...] = ()
+    retention_ms: int | None = None
+    keeps_by_commit: bool | None = None
+    assignment_in_use: str = "none"
+    legacy_kafka_commits: str = ""
+    last_offset_clients: tuple[str, ...] = ()
+    clusters: ClusterIds = ClusterIds()
+    topic_filters: tuple[str, ...] = ()
+    """The subscriptions by regular expression, as text: topics may appear during the move."""
+    fences_migration_id: str = ""
+    """The completed migration (``control``) whose fences are there; ``acls`` has the lists of before them."""
+    fences_error: str = ""
+    """Why a plan cannot take those fences over; a sentence without its end."""
+    convention_before: OffsetConvention | None = None
+    """What the stored numbers meant to the ended migration that ``control`` names; None: that is not known."""
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the group, sorted."""
+        return sorted({tp.topic for tp in self.partitions})

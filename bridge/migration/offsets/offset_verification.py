@@ -1,0 +1,113 @@
+"""What was carried over is read back and compared by value; nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.phases import Phase
+from bridge.migration.errors import VerificationError
+from bridge.migration.offsets.offset_copies import (
+    StoreDifference,
+    copy_differences,
+    format_differences,
+    zookeeper_differences,
+)
+from bridge.migration.offsets.offset_copy_steps import COPY_PHASES
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus
+
+if TYPE_CHECKING:
+    from bridge.migration.offsets.offset_copies import OffsetCopy
+    from bridge.migration.offsets.offset_copy_steps import OffsetStores
+    from bridge.migration.plan.decisions import OffsetConvention
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCopiedOffsets:
+    """Kafka has every planned value, written by this migration at this epoch, and no offset znode has moved.
+
+    ``known``: the partitions that the plan looked at.
+    """
+
+    stores: OffsetStores
+    copies: Sequence[OffsetCopy]
+    known: Collection[TopicPartition] = ()
+
+    name = "read the offsets back from Kafka, and compare"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return [f"read {len(self.copies)} offsets back from Kafka, and look whether ZooKeeper's have moved"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        return (
+            _comparison_status(self.differences(), self.stores)
+            if self.stores.is_in_phase(*COPY_PHASES)
+            else StepPending()
+        )
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
+        self.stores.control_znode.require_phase(*COPY_PHASES)
+
+    def differences(self) -> list[StoreDifference]:
+        """What is not as it should be."""
+        authority = self.stores.control_znode
+        held = authority.require_phase(*COPY_PHASES)
+        kafka = self.stores.read_kafka([copy.tp for copy in self.copies])
+        nodes = self.stores.read_zookeeper()
+        return copy_differences(
+            self.copies, self.known, kafka, nodes, authority.migration_id, held.control.epoch
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReturnedOffsets:
+    """ZooKeeper says what Kafka says, partition by partition."""
+
+    stores: OffsetStores
+    convention: OffsetConvention
+    phase: Phase = Phase.RETURNING
+
+    name = "read the offsets back from ZooKeeper, and compare"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["read both stores, and compare them partition by partition"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        return (
+            _comparison_status(self.differences(), self.stores)
+            if self.stores.is_in_phase(self.phase)
+            else StepPending()
+        )
+
+    def do(self) -> None:
+        """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
+        self.stores.control_znode.require_phase(self.phase)
+
+    def differences(self) -> list[StoreDifference]:
+        """What is not as it should be."""
+        self.stores.control_znode.require_phase(self.phase)
+        return zookeeper_differences(self.stores.read_kafka(), self.stores.read_zookeeper(), self.convention)
+
+
+def _comparison_status(differences: Sequence[StoreDifference], stores: OffsetStores) -> StepStatus:
+    if differences:
+        return StepRefused(
+            VerificationError(
+                f"group {stores.group} is not as it was written: {format_differences(differences)}. Somebody else "
+                "writes to it: "
+                "find out who, then roll back, or run the same command again"
+            )
+        )
+    if stores.placeholder.joined is not None:  # a dry run compares without
+        # Whoever came meanwhile would have had to take the seat from us.
+        stores.placeholder.heartbeat()
+    return StepDone()

@@ -1,0 +1,204 @@
+"""Taking the seat in a modern group, and leaving it: tries, each after a look, until one says that it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.client import error_policy
+from bridge.client.error_policy import ErrorAction, error_action
+from bridge.client.generation import Generation
+from bridge.migration.errors import PlaceholderTimeoutError, VerificationError
+from bridge.migration.placeholder import placeholder_requests as asked
+from bridge.migration.placeholder.placeholder_group import PlaceholderGroup, other_members_text
+from bridge.migration.placeholder.placeholder_rules import (
+    GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_SESSION_TIMEOUT,
+    MEMBERSHIP_LOST_CODES,
+    PLACEHOLDER_SESSION_TIMEOUTS_MS,
+    UNSUPPORTED_VERSION,
+)
+from zkconsumer.admin.coordinator_lookups import COORDINATOR_RETRY_BACKOFF_MS
+from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
+from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.client.config import GroupMemberConfig
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.coordinator_groups import CoordinatorGroupMember
+    from zkconsumer.wire.schemas.join_group import JoinGroupResponse
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedPlaceholder:
+    """Who we are in the group."""
+
+    generation: Generation
+    config: GroupMemberConfig
+    last_response_request_ms: int
+    """When the last question was sent to which the coordinator gave an answer, by the session's clock."""
+
+    @property
+    def session_end_ms(self) -> int:
+        """Till when nobody else is let in if the coordinator hears nothing more of us, by the session's clock."""
+        return self.last_response_request_ms + self.config.session_timeout_ms
+
+
+class PlaceholderJoiner:
+    """Takes the seat, and leaves it; ``metadata`` is what it says of itself.  One thread.
+
+    What one try learns of the brokers, the next one goes by.  Methods raise as ``PlaceholderGroup`` does,
+    ``PlaceholderTimeoutError`` when it was tried for ``patience_ms``, ``VerificationError`` when somebody else is alive
+    in the group.
+    """
+
+    def __init__(
+        self,
+        at: PlaceholderGroup,
+        metadata: bytes,
+        clock: Clock,
+        pause: Callable[[int], object],
+        patience_ms: int,
+        check_run: Callable[[], None],
+    ) -> None:
+        self._group = at
+        self._metadata = metadata
+        self._clock = clock
+        self._pause = pause
+        self._timeout_ms = patience_ms
+        self._check_run = check_run
+        self._session_timeouts_ms = list(PLACEHOLDER_SESSION_TIMEOUTS_MS)
+        self._has_static_members = True
+        self._joined_placeholder: JoinedPlaceholder | None = None
+        self._previous_static_member: CoordinatorGroupMember | None = None
+        """The static member of an earlier run that the next JoinGroup replaces."""
+
+    def join(self) -> JoinedPlaceholder:
+        """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
+        self._retry_until_done(self._try_join, "taken")
+        assert self._joined_placeholder is not None, "the last try says so"
+        return self._joined_placeholder
+
+    def leave(self) -> None:
+        """Give the seat up, whichever run took it; when it returns, modern members can join."""
+        self._retry_until_done(self._try_leave, "left")
+
+    def _retry_until_done(self, attempt: Callable[[], str], what: str) -> None:
+        """Try until a try says that nothing is in the way."""
+        until_ms = self._clock.now_ms() + self._timeout_ms
+        while True:
+            try:
+                trouble = attempt()
+            except (BrokerUnreachable, RemoteProtocolError) as error:
+                trouble = str(error)
+            if not trouble:
+                return
+            if self._clock.now_ms() >= until_ms:
+                within = f"within {self._timeout_ms // 1000} s"
+                raise PlaceholderTimeoutError(
+                    f"the seat in group {self._group.group} could not be {what} {within}: {trouble}"
+                )
+            self._pause(COORDINATOR_RETRY_BACKOFF_MS)
+
+    def _try_join(self) -> str:
+        """Empty when we sit, else why not yet.
+
+        An answer that was lost may have made a member that we did not hear of, so each try begins with a look.
+
+        A seat that is there is replaced by a new member: a static one in one request.  Any other is removed first: a
+        newcomer would be answered only when the coordinator has waited for the former in vain (10 s; 30 s in 0.9).
+        Whoever commits or joins in that moment is found, as whoever did before this run: every value is compared.
+        """
+        found = self._group.read_occupants()
+        if found.others:
+            raise VerificationError(f"the seat in group {self._group.group} is not free: {other_members_text(found)}")
+        self._check_run()
+        statics = [one for one in found.placeholders if one.instance_id is not None and self._has_static_members]
+        self._previous_static_member = statics[0] if statics else None
+        troubles = [self._remove(one.member_id) for one in found.placeholders if one != self._previous_static_member]
+        return next(filter(None, troubles), "") or self._send_join("", is_static=self._has_static_members)
+
+    def _send_join(self, member_id: str, *, is_static: bool) -> str:
+        timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self._clock.now_ms()
+        joining = asked.PlaceholderJoinRequest(
+            self._group.group, self._group.name, self._metadata, timeout_ms, member_id, is_static
+        )
+        answer, config = self._group.coordinator.execute_once(joining.send)
+        if answer.error_code == NONE.code:
+            return self._send_sync(answer, config, sent_at_ms)
+        match error_action(error_policy.JOIN_GROUP, answer.error_code):
+            case ErrorAction.USE_GIVEN_MEMBER_ID:
+                return self._send_join(answer.member_id, is_static=False)
+            case ErrorAction.FIND_COORDINATOR:
+                self._group.coordinator.forget_coordinator()
+            case _ if (
+                answer.error_code == GROUP_MAX_SIZE_REACHED
+                and self._previous_static_member is not None
+                and not member_id
+            ):
+                # A group of group.max.size members lets nobody in who names no member, a static one neither.
+                trouble = self._remove(self._previous_static_member.member_id)
+                return trouble or self._send_join("", is_static=is_static)
+            case ErrorAction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
+                return self._send_join(member_id, is_static=is_static and self._has_static_members)
+        return f"JoinGroup was answered by {error_code(answer.error_code)}"
+
+    def _fall_back(self, code: int, *, is_static: bool) -> bool:
+        """Whether there is less to ask for, at once; raises when there is nothing less."""
+        if code == INVALID_SESSION_TIMEOUT and len(self._session_timeouts_ms) > 1:
+            del self._session_timeouts_ms[0]
+        elif code == UNSUPPORTED_VERSION and is_static:
+            # Brokers from 2.3 on whose inter.broker.protocol.version is older have no static members.
+            self._has_static_members = False
+        elif code == INCONSISTENT_GROUP_PROTOCOL:
+            return False  # that is another member, and the next look names it
+        else:
+            self._group.raise_error(error_code(code), "JoinGroup")
+        return True
+
+    def _send_sync(self, joined: JoinGroupResponse, config: GroupMemberConfig, sent_at_ms: int) -> str:
+        if joined.leader != joined.member_id:
+            # A JoinGroup of ours whose answer was lost may lead, and would never tell everybody's share.
+            for ghost in self._group.read_occupants().placeholders:
+                if ghost.member_id != joined.member_id:
+                    self._remove(ghost.member_id)
+        generation = Generation(joined.generation_id, joined.member_id, joined.protocol_name)
+        code = self._group.coordinator.execute_once(
+            partial(asked.send_sync_group, config=config, generation=generation)
+        )
+        if code == NONE:
+            self._joined_placeholder = JoinedPlaceholder(generation, config, sent_at_ms)
+            return ""
+        if code in COORDINATOR_MOVED_ERRORS:
+            self._group.coordinator.forget_coordinator()
+        elif (
+            code not in COORDINATOR_LOADING_ERRORS
+            and error_action(error_policy.SYNC_GROUP, code.code) is ErrorAction.RAISE
+        ):
+            self._group.raise_error(code, "SyncGroup")
+        return f"SyncGroup was answered by {code}"
+
+    def _try_leave(self) -> str:
+        """Empty when no seat of this migration is there any more, else why not yet."""
+        seats = self._group.read_occupants().placeholders
+        # What was found before the run was still ours is no seat of a later run.
+        self._check_run()
+        troubles = [self._remove(seat.member_id) for seat in seats]
+        return next(filter(None, troubles), "")
+
+    def _remove(self, member_id: str) -> str:
+        """Empty when a member is gone, else why not."""
+        config = asked.placeholder_config(self._group.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
+        code = self._group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
+        if code == NONE or code.code in MEMBERSHIP_LOST_CODES:
+            return ""
+        if code in COORDINATOR_MOVED_ERRORS:
+            self._group.coordinator.forget_coordinator()
+        elif code not in COORDINATOR_LOADING_ERRORS:
+            self._group.raise_error(code, "LeaveGroup")
+        return f"LeaveGroup was answered by {code}"

@@ -1,0 +1,192 @@
+"""The seat in the modern group that keeps everybody else out of it while offsets are carried over (K5 of the contract).
+
+    look ---> others are there: nothing is done, they are named
+      |
+      '-----> nobody, or a seat of this migration --JoinGroup, SyncGroup--> sitting --beat, commit--> ... --leave-->
+                                                                               '--22, 25, 27, 82--> lost
+
+The seat is a member of type ``consumer`` with one protocol that nobody else has, so a stock client that joins is told
+error 23, and a commit or a reset by somebody who is no member error 25 (brokers of every release from 0.9 on).  Only a
+member that has *joined* keeps others out.  Its name is made from the migration's id alone: whoever runs the migration
+again finds the seat by what DescribeGroups tells, also one whose member id nobody ever heard of, and joins in its place
+while it is still there.  Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
+
+Each run has a member id of its own.  So a LeaveGroup of a run that was paused names a member that is gone, and never
+the member of the run that came after it.
+
+The session is the longest that the brokers allow, and the seat beats when it is used: nothing runs beside the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridge.migration.errors import PartiallyDoneError, PlaceholderLostError, VerificationError
+from bridge.migration.placeholder import placeholder_requests as asked
+from bridge.migration.placeholder.placeholder_group import PlaceholderGroup, other_members_text, retriable_code
+from bridge.migration.placeholder.placeholder_join import JoinedPlaceholder, PlaceholderJoiner
+from bridge.migration.placeholder.placeholder_rules import (
+    MEMBERSHIP_LOST_CODES,
+    GroupOccupants,
+    join_error_remedy,
+    placeholder_subscription,
+)
+from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
+from zkconsumer.admin.coordinator_client import CoordinatorClient, CoordinatorRetryPolicy
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import InternalError
+from zkconsumer.kafka.error_codes import NONE, REQUEST_TIMED_OUT, ErrorCode
+from zkconsumer.kafka.group_offsets import (
+    COORDINATOR_LOADING_ERRORS,
+    COORDINATOR_MOVED_ERRORS,
+    CommittingMember,
+    OffsetAndMetadata,
+    commit_offsets,
+)
+from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
+from zkconsumer.zk.znode_formats import placeholder_client_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from zkconsumer.admin.admin_session import AdminSession
+    from zkconsumer.types import TopicPartition
+
+PLACEHOLDER_RETRY_POLICY = CoordinatorRetryPolicy(min_duration_ms=10_000)
+"""So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
+
+_RETRIABLE_COMMIT_CODES = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {REQUEST_TIMED_OUT}
+
+
+class PlaceholderMember:
+    """One migration's seat in one group.  One thread.
+
+    ``topics``: those of the group.  ``sitting`` is None while we do not sit.  ``check_run`` raises when the run is not
+    ours any more; it is called between a look at the group and the requests that follow from it.  Methods raise
+    ``PartiallyDoneError`` when something must be seen to before it can go on, ``VerificationError`` when another client
+    is alive in the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
+    """
+
+    def __init__(
+        self,
+        session: AdminSession,
+        group: str,
+        migration_id: str,
+        topics: Collection[str] = (),
+        *,
+        pause: Callable[[int], object] | None = None,
+        patience: CoordinatorRetryPolicy = PLACEHOLDER_RETRY_POLICY,
+        check_run: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.group = group
+        self.name = placeholder_client_id(migration_id)
+        self.joined: JoinedPlaceholder | None = None
+        self._clock = session.clock
+        self._group = PlaceholderGroup(CoordinatorClient(session, group, pause, patience), group, self.name)
+        self._joiner = PlaceholderJoiner(
+            self._group,
+            placeholder_subscription(topics),
+            session.clock,
+            pause or StopSignal().wait,
+            patience.min_duration_ms,
+            check_run,
+        )
+
+    def read_occupants(self) -> GroupOccupants:
+        """Who is in the group now; changes nothing."""
+        return self._group.read_occupants()
+
+    def join_error(self) -> str:
+        """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it."""
+        return self._group.join_error()
+
+    def session_timeout_ms(self) -> int | None:
+        """As ``PlaceholderGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
+        return self._group.session_timeout_ms()
+
+    def join(self) -> None:
+        """Join, in the place of a seat that an earlier run left; when it returns, nobody else is in the group."""
+        self.joined = self._joiner.join()
+
+    def leave(self) -> None:
+        """Give the seat up, whichever run took it; when it returns, modern members can join."""
+        self._joiner.leave()
+        self.joined = None
+
+    def heartbeat_if_due(self) -> None:
+        """Say that we live if the coordinator has not heard of us lately; nothing while we do not sit."""
+        if (
+            self.joined is not None
+            and self._clock.now_ms() >= self.joined.last_response_request_ms + asked.HEARTBEAT_INTERVAL_MS
+        ):
+            self.heartbeat()
+
+    def heartbeat(self) -> None:
+        """Say that we live, and hear that nobody else came.  ``InternalError``: we do not sit."""
+        sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
+        question = partial(asked.send_heartbeat, config=sitting.config, generation=sitting.generation)
+        self._handle_code(self._group.coordinator.execute(question, retriable_code), "a heartbeat", sent_at_ms)
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int = BROKER_RETENTION
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit as the only member; what became of each partition.  ``InternalError``: we do not sit.
+
+        ``retention_ms``: how long brokers before 2.1 keep these offsets (``commit_offsets``).
+        """
+        sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
+        generation = sitting.generation
+        question = partial(
+            commit_offsets,
+            group=self.group,
+            offsets=offsets,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            committer=CommittingMember(
+                generation.generation_id, generation.member_id, sitting.config.group_instance_id
+            ),
+            retention_ms=retention_ms,
+        )
+        outcome = self._group.coordinator.execute(question, _retriable_commit_code)
+        said = set(outcome.values())
+        lost = next((code for code in said if code.code in MEMBERSHIP_LOST_CODES), NONE)
+        refused = next((code for code in said if join_error_remedy(code.code, self.group)), NONE)
+        self._handle_code(refused if lost == NONE else lost, "a commit", sent_at_ms)
+        return outcome
+
+    def _require_joined(self) -> JoinedPlaceholder:
+        if self.joined is None:
+            raise InternalError(f"the seat in group {self.group} was not taken")
+        return self.joined
+
+    def _handle_code(self, code: ErrorCode, what: str, sent_at_ms: int) -> None:
+        if code.code in MEMBERSHIP_LOST_CODES:
+            raise self._lost_error(code, what)
+        if code != NONE:
+            self._group.raise_error(code, what)
+        self.joined = replace(self._require_joined(), last_response_request_ms=sent_at_ms)
+
+    def _lost_error(self, code: ErrorCode, what: str) -> VerificationError | PartiallyDoneError:
+        self.joined = None
+        told = f"the seat in group {self.group} was lost ({what} was answered by {code})"
+        try:
+            found = self.read_occupants()
+        except BROKER_REQUEST_ERRORS as error:
+            return VerificationError(f"{told}, and who is in the group now is not known: {error}")
+        if found.others:
+            return VerificationError(f"{told}: {other_members_text(found)}")
+        if found.placeholders:
+            return VerificationError(
+                f"{told}: another run of this migration sits there now ({found.placeholders[0].member_id}, "
+                f"{found.placeholders[0].host}). Let one of them go on, and stop the other"
+            )
+        return PlaceholderLostError(
+            f"{told}, and the group is empty: the session ended, or another client came and went. The seat is taken "
+            "again, and every offset is compared before anything else is written"
+        )
+
+
+def _retriable_commit_code(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
+    """The same of a commit; one that took too long may have been stored, and may be stored twice."""
+    return next((code for code in outcome.values() if code in _RETRIABLE_COMMIT_CODES), None)

@@ -1,0 +1,121 @@
+"""What the stored numbers mean, as far as anything shows it.  Pure.
+
+Kafka, the original and this library store the *next* record; go_kafka_client and Spark's ReliableKafkaReceiver the
+*last* one that was read.  No znode says which.  Taking last for next repeats a record of each partition, taking next
+for last loses one, so only what can hardly be otherwise counts:
+
+    next   the number is the end of the log: there is no record of that number, so nobody has read it
+    next   the partition's owner is a member of this library, and wrote the number
+    last   the number is that of the log's newest record, and it was stored *after* that record was written: who stores
+           the next one would have stored the one behind it.  Once that is chance (a member that was killed in between),
+           so it takes ``LAST_CONVENTION_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client
+           makes
+
+Where nothing shows it, and a migration of the group has ended, the numbers mean what they meant to that one: its way
+back wrote them so.  What is seen may speak against that, and then it is asked: certain evidence of the other meaning,
+or a znode that only go_kafka_client makes beside numbers that were the next record.
+
+A log that ends in a transaction's marker shows nothing: no consumer is given a marker, so who stores the next record
+stands one before the end there for good.  Where most partitions say last and some say next, it is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.migration.plan.decisions import OffsetConvention
+from zkconsumer.admin.log_ranges import LogRange
+from zkconsumer.admin.text_format import list_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.migration.inspect.group_snapshot import GroupSnapshot, PartitionSnapshot
+    from zkconsumer.types import TopicPartition
+
+LAST_CONVENTION_PARTITIONS_MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConventionEvidence:
+    """``convention`` None: nothing shows it, or both are shown (``is_contradictory``); ``words`` say what was seen."""
+
+    convention: OffsetConvention | None
+    text: str
+    is_contradictory: bool = False
+
+
+def find_convention_evidence(seen: GroupSnapshot) -> ConventionEvidence:
+    """What a group's stored offsets mean."""
+    stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older_than_topic]
+    if not stored:
+        return ConventionEvidence(OffsetConvention.NEXT, "no offset is stored, so it does not matter")
+    shown, before = _evidence_of_logs(seen, stored), seen.convention_before
+    if before is None or shown.convention is before or shown.is_contradictory:
+        return shown
+    of = "" if seen.control is None else f" {seen.control.migration_id}"
+    meaning = "next" if before is OffsetConvention.NEXT else "last"
+    known = f"to migration{of}, which has ended, each was the {meaning} record"
+    if shown.convention is not None or (before is OffsetConvention.NEXT and seen.last_offset_clients):
+        return ConventionEvidence(None, f"the evidence is divided: {shown.text}; {known}", is_contradictory=True)
+    return ConventionEvidence(before, f"{known}, and nothing speaks against that ({shown.text})")
+
+
+def _evidence_of_logs(seen: GroupSnapshot, stored: Sequence[PartitionSnapshot]) -> ConventionEvidence:
+    """The same, by the numbers and by the logs alone."""
+    at_end = [one.tp for one in stored if isinstance(one.log, LogRange) and one.stored == one.log.latest]
+    ours = [one.tp for one in stored if one.is_written_by_owner]
+    read = [one.tp for one in stored if _is_at_known_last_record(one)]
+    for_next, for_last = _for_next(at_end, ours), _for_last(read, seen.last_offset_clients)
+    is_last = len(read) >= (1 if seen.last_offset_clients else LAST_CONVENTION_PARTITIONS_MIN)
+    # A busy member is one behind here and there; only where that is the rule does it speak against the other.
+    if for_next and is_last and len(read) > len(at_end) + len(ours):
+        return ConventionEvidence(
+            None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}", is_contradictory=True
+        )
+    if for_next:
+        return ConventionEvidence(OffsetConvention.NEXT, "; ".join(for_next))
+    if is_last:
+        return ConventionEvidence(OffsetConvention.LAST, "; ".join(for_last))
+    if not for_last and not any(isinstance(one.log, LogRange) for one in stored):
+        return ConventionEvidence(None, "no log could be looked at, and only those might show it")
+    return ConventionEvidence(None, f"nothing shows it for certain{': ' if for_last else ''}{'; '.join(for_last)}")
+
+
+def contradicts(evidence: ConventionEvidence, given: OffsetConvention) -> bool:
+    """Whether what was seen speaks for the other meaning than the one that was given."""
+    return evidence.convention is not None and evidence.convention is not given
+
+
+def needs_last_entry(partition: PartitionSnapshot) -> bool:
+    """Whether the record at the end of the log would tell something."""
+    log = partition.log
+    return isinstance(log, LogRange) and partition.stored == log.latest - 1 and log.latest > log.earliest
+
+
+def _for_next(at_end: Sequence[TopicPartition], ours: Sequence[TopicPartition]) -> list[str]:
+    words = []
+    if at_end:
+        words.append(f"{list_text(at_end)}: the number is the end of the log, and no record has it yet")
+    if ours:
+        words.append(f"{list_text(ours)}: written by the owner, a member of this library, which stores the next record")
+    return words
+
+
+def _for_last(read: Sequence[TopicPartition], traces: Sequence[str]) -> list[str]:
+    words = []
+    if read:
+        words.append(
+            f"{list_text(read)}: the number is that of the newest record, and was stored after that was written"
+        )
+    if traces:
+        words.append(f"{list_text(traces)}: only go_kafka_client makes it, which stores the last record read")
+    return words
+
+
+def _is_at_known_last_record(partition: PartitionSnapshot) -> bool:
+    last = partition.last_entry
+    if last is None or not last.is_record or not needs_last_entry(partition):
+        return False
+    return 0 <= last.at_ms <= partition.written_ms

@@ -1,0 +1,205 @@
+"""The steps that move the authority of a group without members, and that confirm the move.
+
+    heartbeat -> phase written, not confirmed -> heartbeat in the same generation -> confirmed -> fences, hooks, ...
+                                                        |
+               refused, or not asked: the stores are compared again -> confirmed
+
+No write to ZooKeeper can depend on what Kafka holds.  A process that is paused between its last heartbeat and its write
+may write the phase after the session of its placeholder member in the coordinator's group has ended, and after a client
+committed there.  So the write alone proves nothing, and the control znode says so (``Control.is_confirmed``): a
+heartbeat that the coordinator answers after the write, in the generation of the heartbeat before it, proves that
+nobody else was in the group at the moment of the write.  Until then nothing happens that depends on the move.
+
+Whoever finds a move that is not confirmed, in the same run or in a later one, compares instead:
+
+    returned   Kafka's offsets are written to ZooKeeper once more where they differ; the fences keep old members away
+    switched   every offset in Kafka must be one that this migration committed.  Another one was committed before or
+               after the move, which nobody can tell apart: it is named and never overwritten
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_steps import AdvancePhase
+from bridge.migration.control.control_znode import VersionedControl
+from bridge.migration.control.phases import Phase
+from bridge.migration.errors import (
+    AuthorityMoveUnconfirmedError,
+    ControlWriteUnknownError,
+    PartiallyDoneError,
+    VerificationError,
+)
+from bridge.migration.offsets.offset_copies import copies_of, format_differences, kafka_differences
+from bridge.migration.placeholder.placeholder_steps import JoinPlaceholder
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus
+
+if TYPE_CHECKING:
+    from bridge.migration.control.control_znode import ControlZnode
+    from bridge.migration.offsets.offset_copies import OffsetCopy
+    from bridge.migration.offsets.offset_copy_steps import OffsetStores
+    from bridge.migration.placeholder.placeholder_member import PlaceholderMember
+    from bridge.migration.steps.migration_context import MigrationContext
+    from bridge.migration.steps.step import MigrationStep
+
+
+def authority_move_steps(moving: MigrationContext, phase: Phase) -> Iterator[MigrationStep]:
+    """``switched`` or ``returned`` is written once, and confirmed."""
+    yield MoveAuthority(moving.control_znode, moving.placeholder, phase)
+    yield ConfirmAuthorityMove(moving.control_znode, moving.placeholder, phase)
+
+
+def confirm_switch_steps(moving: MigrationContext, *, accept_drift: bool = False) -> Iterator[MigrationStep]:
+    """What a run does first that finds phase ``switched`` not confirmed; nothing in any other phase.
+
+    ``accept_drift``: the operator says that what others committed is right.
+    """
+    if moving.is_confirmed or moving.phase is not Phase.SWITCHED:
+        return
+    if not moving.placeholder.read_occupants().others:  # members may be there: Kafka has the authority
+        yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
+    yield CheckForeignCommits(moving.stores, copies_of(moving.plan), accept_drift)
+    yield ConfirmAuthorityMove(moving.control_znode, moving.placeholder, Phase.SWITCHED)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAuthority:
+    """The phase in which the other store has the authority: one heartbeat that is answered, then one write."""
+
+    control_znode: ControlZnode
+    placeholder: PlaceholderMember
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        """See ``MigrationStep``."""
+        return self._write.name
+
+    @property
+    def _write(self) -> AdvancePhase:
+        return AdvancePhase(self.control_znode, self.phase)
+
+    def describe(self) -> list[str]:
+        """See ``MigrationStep``."""
+        return [
+            f"ask the coordinator whether the placeholder member is still in group {self.placeholder.group}",
+            *self._write.describe(),
+        ]
+
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
+        return self._write.check()
+
+    def do(self) -> None:
+        """See ``MigrationStep``.  Raises ``ControlWriteUnknownError``, and what ``PlaceholderMember.beat`` raises."""
+        self.placeholder.heartbeat()
+        self._write.write(is_confirmed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmAuthorityMove:
+    """The control znode says that the move counts: nobody can have committed to Kafka unseen before it.
+
+    Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
+    """
+
+    control_znode: ControlZnode
+    placeholder: PlaceholderMember
+    phase: Phase
+
+    changes = True
+
+    @property
+    def name(self) -> str:
+        """See ``MigrationStep``."""
+        return f"confirm {self.phase.value}"
+
+    def describe(self) -> list[str]:
+        """See ``MigrationStep``."""
+        return [
+            f"ask the coordinator once more whether the placeholder member is in group {self.placeholder.group}, and "
+            "write "
+            f"that {self.phase.value} is confirmed"
+        ]
+
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
+        held = self.control_znode.check_phase(self.phase)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        return StepDone() if held.control.is_confirmed else StepPending()
+
+    def do(self) -> None:
+        """See ``MigrationStep``.  Raises ``AuthorityMoveUnconfirmedError`` when the heartbeat is refused,
+        ``ControlWriteUnknownError``.
+        """
+        held = self.control_znode.require_phase(self.phase)
+        if self.phase is Phase.RETURNED or self.placeholder.joined is not None:
+            self._heartbeat()
+        if not self.control_znode.write_control(held, replace(held.control, is_confirmed=True)):
+            raise ControlWriteUnknownError(
+                f"whether {self.phase.value} is confirmed is not known: it is looked at again"
+            )
+
+    def _heartbeat(self) -> None:
+        try:
+            self.placeholder.heartbeat()
+        except (PartiallyDoneError, VerificationError) as error:
+            raise AuthorityMoveUnconfirmedError(
+                f"{error}\nSo it is not confirmed that no other client committed for group {self.placeholder.group} "
+                "before "
+                f"phase {self.phase.value} was written: the stores are compared again, before anything else is done"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class CheckForeignCommits:
+    """Kafka has every offset as this migration committed it, so nobody else committed before the authority moved.
+
+    ``accepts``: what others committed counts.
+    """
+
+    stores: OffsetStores
+    copies: Sequence[OffsetCopy]
+    accept_foreign: bool
+
+    name = "compare Kafka's offsets with those that were copied"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``MigrationStep``."""
+        return [f"read {len(self.copies)} offsets from Kafka: each must be one that this migration committed"]
+
+    def check(self) -> StepStatus:
+        """See ``MigrationStep``."""
+        authority = self.stores.control_znode
+        held = authority.check_phase(Phase.SWITCHED)
+        if not isinstance(held, VersionedControl):
+            return held or StepPending()
+        if self.accept_foreign:
+            return StepDone()
+        found = self.stores.read_kafka([copy.tp for copy in self.copies])
+        # The epoch grew with the move: the copies are of the one before.
+        differences = kafka_differences(self.copies, found, authority.migration_id, held.control.epoch - 1)
+        if not differences:
+            return StepDone()
+        group = authority.group
+        return StepRefused(
+            VerificationError(
+                f"Kafka has the authority of group {group}, and the coordinator does not confirm that the placeholder "
+                f"member was still in the group when it moved. Another client committed, before that or after it: "
+                f"{format_differences(differences)}. Nothing was written over, and the fences against old members "
+                "stand. Find "
+                "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
+                f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
+                f"in Kafka ('zkconsumer offsets set') before you start members or roll back"
+            )
+        )
+
+    def do(self) -> None:
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is in another phase."""
+        self.stores.control_znode.require_phase(Phase.SWITCHED)

@@ -1,0 +1,268 @@
+"""Whether the group is what the plan was made from: looked at before anything is changed, and again behind the fences.
+
+before   nobody is registered: offsets that differ make the plan stale (exit code 4, nothing was changed)
+behind   every start is computed again from what is there and the plan's decisions, and must be the plan's;
+         drift ends the run, or is accepted: planned anew with the same decisions, and kept beside the plan
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.migration.control.control_layout import accepted_piece_name
+from bridge.migration.control.control_pieces import pack, store_child
+from bridge.migration.errors import PartiallyDoneError, StalePlanError, VerificationError, missing_group_error
+from bridge.migration.inspect.group_inspection import inspect_group
+from bridge.migration.offsets.offset_copy_steps import COPY_PHASES
+from bridge.migration.plan.plan_drift import PlanDifference, drift_lines, find_drift, unknown_broker_data
+from bridge.migration.plan.plan_file import plan_to_bytes
+from bridge.migration.plan.plan_json import digest_of_plan
+from bridge.migration.plan.start_offsets import plan_partition, start_offset_error
+from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from zkconsumer.admin.zookeeper_offset_writes import registered_members
+from zkconsumer.errors import BrokerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.migration.inspect.group_snapshot import GroupSnapshot, PartitionSnapshot
+    from bridge.migration.offsets.offset_copies import OffsetCopy
+    from bridge.migration.plan.migration_plan import MigrationPlan, PlannedPartition
+    from bridge.migration.steps.migration_context import MigrationContext
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlanCurrent:
+    """Nothing has moved since the plan was made, as far as that can hold: members that are registered go on committing.
+
+    ``accept_drift``: whatever has moved is looked at behind the fences.
+    """
+
+    context: MigrationContext
+    accept_drift: bool
+
+    name = "the plan holds"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["look whether the offsets are what the plan saw"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        session, group, plan = self.context.session, self.context.group, self.context.plan
+        if self.accept_drift or registered_members(session, group):
+            return StepDone()
+        seen = inspect_group(session, group, with_acls=False)
+        if seen is None:
+            return StepRefused(missing_group_error(group))
+        untold = unknown_broker_data(seen)
+        if untold:
+            return StepWaiting(f"brokers to tell {untold}")
+        # A topic that nobody has stored anything for is the group's only as long as somebody subscribes to it.
+        there = replace(plan, partitions=tuple(row for row in plan.partitions if row.tp in seen.partitions))
+        found = find_drift(there, seen)
+        if not found:
+            return StepDone()
+        return StepRefused(
+            StalePlanError(
+                f"group {group} is not what the plan was made from:{_drift_list(found)}\nPlan again (zkconsumer "
+                "migrate plan "
+                f"{group}), or give --accept-drift to carry over what is there, with the plan's decisions"
+            )
+        )
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptDrift:
+    """Behind the fences: the group is as the plan that counts says, or what differs was accepted and kept.
+
+    ``has_sat``: the seat was taken by an earlier run, so a value of somebody else in Kafka is an interference.
+    """
+
+    context: MigrationContext
+    accept: bool
+    had_placeholder: bool
+
+    name = "the offsets are what the plan saw"
+    changes = True
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["read the offsets again: " + ("what moved is planned anew" if self.accept else "what moved stops it")]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        if not self.context.stores.is_in_phase(*COPY_PHASES):
+            return StepPending()
+        seen, found = self._read_drift()
+        untold = unknown_broker_data(seen)
+        if untold:
+            return StepWaiting(f"brokers to tell {untold}")
+        altered = self._altered_error(seen, found)
+        if altered:
+            return StepRefused(altered)
+        if not found:
+            return StepDone()
+        if self.context.placeholder.joined is not None:
+            try:
+                self.context.placeholder.heartbeat()  # who has lost the seat has met somebody, and not an old plan
+            except (VerificationError, PartiallyDoneError) as error:
+                return StepRefused(error)
+        if self.accept:
+            return (
+                StepPending() if not self._refused_rows(seen, found) else StepRefused(self._replan_error(seen, found))
+            )
+        group = self.context.group
+        foreign = [one.tp for one in found if self._is_foreign(seen, one.tp)]
+        if foreign and self.had_placeholder:
+            return StepRefused(
+                VerificationError(
+                    f"somebody else committed to Kafka while group {group} was being "
+                    f"moved:{_drift_list(found)}\nNothing of "
+                    "it was written over. Find out who did; then roll back, or give --accept-drift to take what is "
+                    "there with the plan's decisions"
+                )
+            )
+        return StepRefused(
+            PartiallyDoneError(
+                f"group {group} is not what the plan was made from:{_drift_list(found)}\nNothing of it was written to "
+                "Kafka. "
+                f"Look at each; then go on with: zkconsumer migrate apply --resume {group} --execute --accept-drift. "
+                f"Or go back: zkconsumer migrate rollback {group} --execute"
+            )
+        )
+
+    def do(self) -> None:
+        """See ``Step``."""
+        seen, found = self._read_drift()
+        untold = unknown_broker_data(seen)
+        if untold:
+            raise BrokerUnreachable(f"brokers do not tell {untold}")
+        accepted = self._replanned(seen, found)
+        for number, piece in enumerate(pack(plan_to_bytes(accepted))):
+            store_child(self.context.control_znode, accepted_piece_name(number), piece, *COPY_PHASES)
+        self.context.plan = accepted
+
+    def _read_drift(self) -> tuple[GroupSnapshot, list[PlanDifference]]:
+        self.context.placeholder.heartbeat_if_due()
+        group = self.context.group
+        seen = inspect_group(self.context.session, group, with_acls=False)
+        if seen is None:
+            raise PartiallyDoneError(
+                f"/consumers/{group} is gone. Go back: zkconsumer migrate rollback {group} --execute"
+            )
+        return seen, find_drift(self.context.plan, seen)
+
+    def _altered_error(self, seen: GroupSnapshot, found: list[PlanDifference]) -> VerificationError | None:
+        drifted = {one.tp for one in found}
+        return altered_plan_error(
+            self.context.plan, seen, [row for row in self.context.plan.partitions if row.tp not in drifted]
+        )
+
+    def _is_foreign(self, seen: GroupSnapshot, tp: TopicPartition) -> bool:
+        now, before = seen.partitions.get(tp), self.context.plan.snapshot.partitions.get(tp)
+        value = None if now is None else now.kafka
+        if value is None or value == (None if before is None else before.kafka):
+            return False
+        return value.provenance is None or not value.provenance.is_of_migration(self.context.plan.migration_id)
+
+    def _replanned(self, seen: GroupSnapshot, found: list[PlanDifference]) -> MigrationPlan:
+        plan = self.context.plan
+        moved = {one.tp for one in found}
+        rows: list[PlannedPartition] = [row for row in plan.partitions if row.tp not in moved]
+        partitions: dict[TopicPartition, PartitionSnapshot] = {row.tp: plan.snapshot.partitions[row.tp] for row in rows}
+        for tp in sorted(moved & seen.partitions.keys()):
+            now = without_own_commit(plan, seen.partitions[tp])
+            partitions[tp] = now
+            rows.append(plan_partition(now, plan.convention, plan.decisions))
+        rows.sort(key=lambda row: row.tp)
+        ordered = {tp: partitions[tp] for tp in sorted(partitions)}
+        anew = replace(plan, snapshot=replace(plan.snapshot, partitions=ordered), partitions=tuple(rows), digest="")
+        return replace(anew, digest=digest_of_plan(anew))
+
+    def _refused_rows(self, seen: GroupSnapshot, found: list[PlanDifference]) -> list[PlannedPartition]:
+        return [row for row in self._replanned(seen, found).partitions if row.refusal]
+
+    def _replan_error(self, seen: GroupSnapshot, found: list[PlanDifference]) -> PartiallyDoneError:
+        rows = self._refused_rows(seen, found)
+        shown = "".join(f"\n  {row.tp}: {row.refusal}" for row in rows[:20])
+        more = f"\n  and {len(rows) - 20} more" if len(rows) > 20 else ""
+        return PartiallyDoneError(
+            f"what moved since the plan cannot be accepted with its decisions:{shown}{more}\nGo back, and plan again: "
+            f"zkconsumer migrate rollback {self.context.group} --execute"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStartOffsets:
+    """Where members stay: what the tool commits for partitions that no member carries over follows from the plan."""
+
+    context: MigrationContext
+    copies: Sequence[OffsetCopy]
+
+    name = "the starts follow from the decisions"
+    changes = False
+
+    def describe(self) -> list[str]:
+        """See ``Step``."""
+        return ["compute each start again from what is there and the plan's decisions"]
+
+    def check(self) -> StepStatus:
+        """See ``Step``."""
+        plan, group = self.context.plan, self.context.group
+        seen = inspect_group(self.context.session, group, with_acls=False)
+        if seen is None:
+            return StepDone()  # nothing is left to be carried over
+        untold = unknown_broker_data(seen)
+        if untold:
+            return StepWaiting(f"brokers to tell {untold}")
+        planned_for = {copy.tp: (copy.offset, copy.version) for copy in self.copies}
+        rows = [
+            row
+            for row in plan.partitions
+            if row.tp in seen.partitions and planned_for.get(row.tp) == (row.target, row.version)
+        ]
+        wrong = altered_plan_error(plan, seen, rows)
+        return StepRefused(wrong) if wrong else StepDone()
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
+def altered_plan_error(
+    plan: MigrationPlan, seen: GroupSnapshot, rows: Sequence[PlannedPartition]
+) -> VerificationError | None:
+    """What to raise when the starts of these rows do not follow from the plan's decisions and from what is there."""
+    why = {row.tp: start_offset_error(row, without_own_commit(plan, seen.partitions[row.tp]), plan) for row in rows}
+    wrong = [PlanDifference(tp, words) for tp, words in why.items() if words]
+    if not wrong:
+        return None
+    return VerificationError(
+        f"the plan of group {plan.group} was altered, or made by another release: its starts do not follow from its "
+        f"decisions and from what is there:{_drift_list(wrong)}\nThis run wrote nothing to Kafka. Go back, and plan "
+        "again: "
+        f"zkconsumer migrate rollback {plan.group} --execute"
+    )
+
+
+def without_own_commit(plan: MigrationPlan, now: PartitionSnapshot) -> PartitionSnapshot:
+    """A value that this migration wrote to Kafka is no position: the value of before counts.
+
+    So does what the plan knew of a value that is still there.
+    """
+    whose = None if now.kafka is None else now.kafka.provenance
+    before = plan.snapshot.partitions.get(now.tp)
+    kafka = None if before is None else before.kafka
+    if now.kafka != kafka and (whose is None or not whose.is_of_migration(plan.migration_id)):
+        return now
+    return replace(now, kafka=kafka, is_returned=before is not None and before.is_returned)
+
+
+def _drift_list(found: list[PlanDifference]) -> str:
+    return "".join(f"\n  {line}" for line in drift_lines(found))

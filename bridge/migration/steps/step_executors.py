@@ -1,0 +1,137 @@
+"""Who carries steps out: for real, or in words alone.
+
+Real      does it, and says so; while a step waits it says for whom and how long still, and the seat keeps beating
+Explain   says what would be done, what would be waited for, and what stands in the way; changes nothing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.migration.steps.step import MigrationStep, StepWaiting
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import ZkConsumerError
+
+STEP_POLL_INTERVAL_MS = 1_000
+"""Between two looks at what is waited for."""
+
+WAIT_REPORT_INTERVAL_MS = 10_000
+"""How often the same wait is told."""
+
+
+@dataclass(slots=True)
+class ApplyExecutor:
+    """Does every step.  ``beat`` is called before each step and while one waits; it raises when somebody interfered.
+
+    ``done``: the names of the steps that were carried out, in their order.
+    """
+
+    report: Callable[[str], None]
+    heartbeat: Callable[[], None]
+    pause: Callable[[int], object]
+    clock: Clock
+    executed_steps: list[str] = field(default_factory=list)
+    _reported: str = ""
+    _reported_at_ms: int = 0
+
+    rechecks_steps = True
+
+    def execute(self, step: MigrationStep) -> None:
+        """See ``Performer``."""
+        self.heartbeat()
+        self.report(f"{step.name} …")
+        step.do()
+        self.executed_steps.append(step.name)
+
+    def on_already_done(self, step: MigrationStep) -> None:
+        """See ``Performer``."""
+        if self._reported == step.name:
+            self.report(f"{step.name}: so it is")
+            self._reported = ""
+
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
+        """See ``Performer``."""
+        now_ms = self.clock.now_ms()
+        if step.name != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
+            self.report(f"{step.name}: waiting for {waiting.waits_for} ({-(-left_ms // 1_000)} s left)")
+            self._reported, self._reported_at_ms = step.name, now_ms
+        self.pause(min(STEP_POLL_INTERVAL_MS, left_ms))
+        self.heartbeat()
+        return True
+
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
+        """See ``Performer``."""
+        raise error
+
+    def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
+        """See ``Performer``."""
+        words = str(error)
+        now_ms = self.clock.now_ms()
+        if words != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
+            self.report(f"{words}; it is tried again ({-(-left_ms // 1_000)} s left)")
+            self._reported, self._reported_at_ms = words, now_ms
+        self.pause(min(STEP_POLL_INTERVAL_MS, left_ms))
+
+
+@dataclass(slots=True)
+class DryRunStep:
+    """One step of a dry run.  ``standing``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
+
+    name: str
+    status: str
+    changes: bool
+    lines: list[str]
+
+
+@dataclass(slots=True)
+class DryRunExecutor:
+    """Says what each step would do.
+
+    ``error``: what stands in the way of the first step that changes something; from that step on nothing is explained,
+    since a run would not come there.  Behind a step that would change something, what a later one finds wrong may be
+    what the former would have put right: it is shown as ``not so now``.
+    """
+
+    steps: list[DryRunStep] = field(default_factory=list)
+    error: ZkConsumerError | None = None
+    would_change: bool = False
+    _is_blocked: bool = False
+
+    rechecks_steps = False
+
+    def execute(self, step: MigrationStep) -> None:
+        """See ``Performer``."""
+        self._record(step, "to do", step.describe())
+        self.would_change = self.would_change or step.changes
+
+    def on_already_done(self, step: MigrationStep) -> None:
+        """See ``Performer``."""
+        self._record(step, "done", [])
+
+    def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
+        """See ``Performer``."""
+        self._record(step, "waits", [f"waits for {waiting.waits_for}"])
+        self.would_change = self.would_change or step.changes
+        return False
+
+    def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
+        """See ``Performer``."""
+        if self.would_change:
+            self._record(step, "not so now", [str(error)])
+            return
+        self._record(step, "refused", [str(error)])
+        self.error = self.error or error
+
+    def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
+        """See ``Performer``: what cannot be looked at cannot be explained."""
+        raise error
+
+    def _record(self, step: MigrationStep, standing: str, lines: list[str]) -> None:
+        self._is_blocked = self._is_blocked or (self.error is not None and step.changes)
+        if self._is_blocked:
+            return
+        self.steps.append(DryRunStep(step.name, standing, step.changes, lines))

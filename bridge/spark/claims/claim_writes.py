@@ -1,0 +1,107 @@
+"""What is written of a partition when a claim was judged, and what must be there before.  Pure.
+
+    Take     check our owner node; the offset := end; the record, this claim added
+    Finish   the record, this claim added
+    Refuse   the record, the refusal in it
+
+Every write names the version that was read, or makes a node that was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from bridge.spark.claims.claim_decision import FinishClaim, OnRewind, WriteClaim, WriteRefusal
+from bridge.spark.claims.claim_reads import MISSING_VERSION
+from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.group_procedures import OUR_OWNER_VERSION
+from zkconsumer.zk.requests import Acl, CheckOp, Create, CreateOp, Op, SetOp
+from zkconsumer.zk.znode_formats import format_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimContext:
+    """Who claims.
+
+    ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
+    that are ours and not on their way out, with the czxid of our owner node.  ``births``: in which transaction each
+    topic's znode was made, where that is known and older offsets do not count (``offsets.older.than.topic``).  ``acl``
+    is for the nodes that are made.  ``wall_ms`` goes into the records.
+    """
+
+    group: str
+    query: str
+    run: str
+    session_id: int
+    owned: Mapping[TopicPartition, int]
+    control_version: int | None = None
+    on_rewind: OnRewind = OnRewind.IGNORE
+    topic_czxids: Mapping[str, int] = field(default_factory=dict)
+    acl: tuple[Acl, ...] | None = None
+    wall_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClaimWrite:
+    """What is to be written of a partition, and what the last look found of its nodes."""
+
+    decision: WriteClaim | FinishClaim | WriteRefusal
+    record: ClaimRecord
+    record_version: int
+    offset_version: int
+    claimed_end: int | None
+
+
+def claim_ops(by: ClaimContext, batch: int, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
+    """The operations of one partition, which belong into one multi."""
+    match planned.decision:
+        case WriteRefusal():
+            record = planned.record.with_refusal(batch)
+        case FinishClaim():
+            assert planned.record.pending is not None, "only what was begun is finished"
+            record = planned.record.with_claim(planned.record.pending)
+        case WriteClaim(first, end):
+            record = planned.record.with_claim(BatchClaim(batch, first, end, by.owned[tp], by.wall_ms))
+            return [
+                CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
+                write_op(paths.offset(by.group, tp), format_offset(end), planned.offset_version, by.acl),
+                record_op(by, tp, record, planned.record_version),
+            ]
+    return [record_op(by, tp, record, planned.record_version)]
+
+
+def record_op(by: ClaimContext, tp: TopicPartition, record: ClaimRecord, version: int) -> Op:
+    """The write of a record."""
+    return write_op(paths.claims_of_partition(by.group, by.query, tp), format_record(record), version, by.acl)
+
+
+def missing_parents(
+    by: ClaimContext, planned: Mapping[TopicPartition, PlannedClaimWrite], again: Collection[str]
+) -> list[Create]:
+    """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
+
+    Nothing, where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
+    """
+    has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING_VERSION}
+    without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING_VERSION}
+    creates = [
+        Create(paths.claims_of_topic(by.group, by.query, topic), acl=by.acl)
+        for topic in sorted(without_record - (has_record - set(again)))
+    ]
+    without_offset = {
+        tp.topic
+        for tp, one in planned.items()
+        if one.offset_version == MISSING_VERSION and isinstance(one.decision, WriteClaim)
+    }
+    if without_offset:
+        creates.append(Create(paths.offsets(by.group), acl=by.acl))
+        creates += [Create(paths.offsets_of_topic(by.group, topic), acl=by.acl) for topic in sorted(without_offset)]
+    return creates
+
+
+def write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
+    """A write at the version that was read; ``MISSING_VERSION``: the node is made."""
+    return CreateOp(path, data, acl=acl) if version == MISSING_VERSION else SetOp(path, data, version)

@@ -1,0 +1,364 @@
+"""One range of one partition out of its leader's log, decoded.
+
+    fetch ---> leader        the next fetch is on its way while the answer before it is decoded
+    pieces <-- answer <----  and again, until the range is read
+
+A range is what a plan promised: every record of it comes out, or an error does, or (``fail_on_data_loss`` off) what is
+missing is told of.  Records of aborted transactions come out: the old consumer reads uncommitted, and so does this
+(isolation ``read_uncommitted``).
+
+Offsets without a record (compacted away, control records) are passed over when an answer proves that they have none:
+it holds a later whole entry.  An entry is proof from the offset that was fetched up to the last offset in its header,
+for a log is in order, and a batch keeps its last offset when compaction removes its records.  The leader answers with
+the next entry that exists, also beyond the end of the range.  Nothing else is proof:
+
+    an answer without a record     a broker of 3.6 and later whose tiered storage is slow gives it for records that
+                                   exist, with no error and its true high watermark (``DelayedRemoteFetch``)
+    an entry that is cut off       it is fetched again, with room for all of it
+    a later log start offset       it proves that records were deleted: they are lost, and were not a gap
+
+    what the leader answers                         what follows
+    not the leader any more, or no answer           another search, after a pause; given up after ``give_up_ms``
+    out of range, the log begins later              ``DataLost`` / on from where the log begins
+    out of range, or nothing, the log ends before   patience (a replica may catch up); then ``DataLost`` / the end
+    out of range, or nothing, the log goes on       patience; then ``FetchStalled``, also with ``fail_on_data_loss`` off
+    nothing because of a quota                      asked again
+
+Where a log begins and ends is asked for (ListOffsets) before records are lost.
+
+The log may also have been cut and have grown again past the position: no release before 2.1 tells, and it is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import Generic, Protocol, TypeVar
+
+from bridge.spark.decode.cluster_connections import ClusterConnections
+from bridge.spark.decode.corrupt_ranges import skip_advice, with_skip_advice
+from bridge.spark.decode.offset_ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
+from bridge.spark.decode.response_buffers import RESPONSE_BUFFERS
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import (
+    BrokerUnreachable,
+    InvalidMessageException,
+    MessageSizeTooLargeException,
+    RemoteProtocolError,
+    UnsupportedCodec,
+)
+from zkconsumer.kafka.broker_connection import Connection, PendingRequest
+from zkconsumer.kafka.error_codes import (
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    BrokerError,
+    ErrorCode,
+    error_code,
+)
+from zkconsumer.kafka.metadata_client import list_offsets
+from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.entries import read_entry_header
+from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.records import scan_record_set
+from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.schemas.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+FETCH_BYTES_MIN = 64 * 1024
+"""How much is asked for at least, however short the rest of the range seems."""
+
+FETCH_BYTES_MAX = 1 << 30
+"""The largest message that is read (brokers before 0.10.1 cut it off, and it is asked for again with this limit)."""
+
+INITIAL_BYTES_PER_OFFSET = 1024
+"""How much an offset is thought to take before the first answer shows it."""
+
+FETCH_WAIT_MS = 500
+"""How long a broker may wait for something to send."""
+
+BACKOFF_MS = 200
+
+_CONNECTION_ERRORS = (BrokerUnreachable, RemoteProtocolError)
+
+P_co = TypeVar("P_co", covariant=True)
+
+
+class Decode(Protocol[P_co]):
+    """The records of a record set with ``first_offset`` <= offset < ``end_offset``, in pieces that are not empty.
+
+    Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does.
+    """
+
+    def __call__(
+        self, record_set: bytes | memoryview, first_offset: int, end_offset: int, *, check_crcs: bool
+    ) -> Iterator[P_co]: ...
+
+
+def read_range(
+    cluster: ClusterConnections,
+    wanted: OffsetRange,
+    settings: ReadSettings,
+    pause: Callable[[int], object],
+    decode: Decode[P_co],
+    *,
+    on_lost: Callable[[OffsetRange], object] = lambda lost: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Generator[P_co, None, None]:
+    """The records of the range, in the pieces that ``decode`` makes of them.
+
+    ``pause`` waits for so many ms.  ``on_lost`` is told what is no longer there, when ``fail_on_data_loss`` is off.
+
+    Raises ``DataLost``; ``FetchStalled`` when a leader sends nothing for ``settings.give_up_ms`` although its log goes
+    on; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
+    ``settings.give_up_ms``; ``BrokerError`` for an error that does not pass in that time;
+    ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
+    ``AuthenticationException``.
+    """
+    reader = _RangeReader(cluster, wanted, settings, pause, decode, on_lost, clock)
+    tries = 0
+    while not reader.is_done:
+        before = reader.position
+        try:
+            with closing(reader.read()) as pieces:
+                yield from pieces
+        except (*_CONNECTION_ERRORS, BrokerError) as error:
+            if isinstance(error, BrokerError) and not error.code.is_retriable:
+                raise
+            if reader.is_deadline_exceeded and not isinstance(error, _BeyondLogEnd):
+                raise
+            tries = 1 if reader.position > before else tries + 1
+            # The first connection may be one of an earlier task, which the broker has closed since.
+            if tries > 1:
+                pause(BACKOFF_MS)
+
+
+class _BeyondLogEnd(BrokerUnreachable):
+    """The log ends before the position, now; a replica that lags may have become the leader."""
+
+
+class _RangeReader(Generic[P_co]):
+    """Where one range stands."""
+
+    def __init__(
+        self,
+        cluster: ClusterConnections,
+        wanted: OffsetRange,
+        settings: ReadSettings,
+        pause: Callable[[int], object],
+        decode: Decode[P_co],
+        on_lost: Callable[[OffsetRange], object],
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._pause = pause
+        self._decode = decode
+        self._on_lost = on_lost
+        self._clock = clock
+        self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
+        self._bytes_an_offset = INITIAL_BYTES_PER_OFFSET
+        self._message_bytes = 0
+        self._progress_ms = clock.now_ms()
+        self.position = wanted.first
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self._wanted.end
+
+    @property
+    def is_deadline_exceeded(self) -> bool:
+        return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
+
+    def read(self) -> Generator[P_co, None, None]:
+        """From one leader, to the end of the range or to the first trouble."""
+        tp = self._wanted.tp
+        leader = self._cluster.leader(tp)
+        pending: PendingRequest[FetchResponse] | None = None
+        try:
+            connection, ranges = self._cluster.connection_to(leader)
+            pending = self._ask(connection, ranges)
+            while pending is not None:
+                asked, pending = pending, None
+                part = self._part(self._receive(connection, asked), leader)
+                first = self.position
+                has_records = part is not None and self._process_response(connection, ranges, leader, part)
+                if not self.is_done:
+                    pending = self._ask(connection, ranges)
+                if part is not None and part.records and has_records:
+                    yield from self._pieces(part.records, first)
+                    self._progress_ms = self._clock.now_ms()
+        except (*_CONNECTION_ERRORS, BrokerError):
+            self._cluster.drop(leader)
+            self._cluster.forget_leader(tp)
+            raise
+        finally:
+            if pending is not None:
+                # An answer that nobody reads must not be taken for that of the next question.
+                self._cluster.drop(leader)
+
+    # --- one question and its answer ----------------------------------------------------------------------------
+
+    def _ask(self, connection: Connection, ranges: SupportedVersions) -> PendingRequest[FetchResponse]:
+        tp = self._wanted.tp
+        likely = (self._wanted.end - self.position) * self._bytes_an_offset
+        self._fetch_bytes = max(min(self._settings.fetch_bytes, max(likely, FETCH_BYTES_MIN)), self._message_bytes)
+        row = FetchPartition(partition=tp.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes)
+        body = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=self._fetch_bytes,
+            topics=[FetchTopic(topic=tp.topic, partitions=[row])],
+        )  # fmt: skip
+        return connection.send(FETCH, ranges.pick(FETCH), body, self._settings.request_timeout_ms)
+
+    def _receive(self, connection: Connection, pending: PendingRequest[FetchResponse]) -> FetchResponse:
+        answer = connection.receive(
+            pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
+            new_buffer=RESPONSE_BUFFERS.allocate,
+        )  # fmt: skip
+        if answer.error_code != NONE.code:
+            raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
+        return answer
+
+    def _part(self, answer: FetchResponse, leader: BrokerAddress) -> FetchPartitionResponse | None:
+        """What was answered for our partition; None: nothing, since a quota is used up (KIP-219, 2.0 and later)."""
+        parts = [(TopicPartition(t.topic, p.partition_index), p) for t in answer.responses for p in t.partitions]
+        if not parts:
+            if self.is_deadline_exceeded:
+                raise BrokerUnreachable(
+                    f"{self._wanted}: {leader} lets nothing through at offset {self.position} for "
+                    f"{self._settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
+                )
+            return None
+        [(tp, part), *others] = parts
+        if others or tp != self._wanted.tp:
+            raise RemoteProtocolError(f"{leader}: a Fetch of {self._wanted.tp} was answered with {tp}")
+        return part
+
+    def _process_response(
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
+    ) -> bool:
+        """Move on to what follows this answer; whether it holds complete entries."""
+        code = error_code(part.error_code)
+        if code == OFFSET_OUT_OF_RANGE:
+            self._check_log_bounds(connection, ranges, leader, f"with {code}")
+            return False
+        if code != NONE:
+            raise self._error(code)
+        records = part.records or b""
+        if not len(records):
+            self._handle_empty_response(connection, ranges, leader, part)
+            return False
+        try:
+            # Only up to the entry in which the range ends: what is behind may be damaged, or not.
+            scanned = scan_record_set(records, self._wanted.end)
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            raise with_skip_advice(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
+        if scanned.next_offset < 0:
+            self._ask_for_more(records)
+            return False
+        if scanned.next_offset <= self.position:
+            raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
+        # The header of a wrapper has the offset of its last message, so where it begins is not known.
+        begins_later = scanned.first_offset > self.position and not scanned.starts_with_compressed_wrapper
+        if part.log_start_offset > self.position and begins_later:
+            self._check_log_bounds(connection, ranges, leader, "with later records only")
+            return False
+        self._message_bytes = 0
+        self._advance(scanned.next_offset, len(records))
+        return True
+
+    def _advance(self, to: int, record_bytes: int = 0) -> None:
+        if record_bytes:
+            self._bytes_an_offset = 1 + 9 * record_bytes // (8 * (to - self.position))
+        self.position = to
+        self._progress_ms = self._clock.now_ms()
+
+    def _ask_for_more(self, records: RecordSet) -> None:
+        """Not even one message is whole: the next question is for so many bytes as it has."""
+        head = read_entry_header(records)
+        needs = 2 * self._fetch_bytes if head is None else head.size_bytes
+        tp, end, skips = self._wanted.tp, self._wanted.end, self._settings.skip_offsets
+        if needs > FETCH_BYTES_MAX:
+            after = end if head is None else head.next_offset
+            raise MessageSizeTooLargeException(
+                f"{tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} are the most "
+                f"that is read. {skip_advice(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
+            )
+        if self._fetch_bytes >= needs:
+            raise InvalidMessageException(
+                f"{tp}: the message at offset {self.position} says that it has {needs} bytes, and the broker sends "
+                f"{len(records)} of them and no more. Its log is damaged there, up to an offset that is not known. "
+                f"{skip_advice(OffsetRange(tp, self.position, end), skips)}"
+            )
+        self._message_bytes = needs
+
+    def _pieces(self, records: RecordSet, first: int) -> Generator[P_co, None, None]:
+        try:
+            yield from self._decode(records, first, self._wanted.end, check_crcs=self._settings.check_crcs)
+        except (InvalidMessageException, UnsupportedCodec) as error:
+            raise with_skip_advice(error, records, first, self._wanted, self._settings.skip_offsets) from error
+
+    # --- what stands in the way ---------------------------------------------------------------------------------
+
+    def _check_log_bounds(
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, answer: str
+    ) -> None:
+        """Whether the records at the position are gone, or not there yet, or should have come: the leader says where
+        its log begins and ends."""
+        tp = self._wanted.tp
+        bounds = []
+        for time in (EARLIEST_TIME, LATEST_TIME):
+            bound = list_offsets(connection, ranges, {tp: time}, self._settings.request_timeout_ms)[tp]
+            if isinstance(bound, ErrorCode):
+                raise BrokerError(bound, f"{tp}: where the log begins and ends")
+            bounds.append(bound)
+        log_first, log_end = bounds
+        if self.position < log_first:
+            self._skip_lost_records(min(log_first, self._wanted.end), log_first, log_end)
+        elif not self.is_deadline_exceeded:
+            raise _BeyondLogEnd(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
+        elif self.position < log_end:
+            raise self._stalled(leader, log_end, answer)
+        else:
+            self._skip_lost_records(self._wanted.end, log_first, log_end)
+
+    def _handle_empty_response(
+        self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
+    ) -> None:
+        """The leader sends no record, which proves nothing."""
+        answer = "without a record"
+        if part.log_start_offset > self.position:
+            self._check_log_bounds(connection, ranges, leader, answer)
+        elif not self.is_deadline_exceeded:
+            self._pause(BACKOFF_MS)
+        elif part.high_watermark > self.position:
+            raise self._stalled(leader, part.high_watermark, answer)
+        else:
+            self._check_log_bounds(connection, ranges, leader, answer)
+
+    def _stalled(self, leader: BrokerAddress, log_end: int, answer: str) -> FetchStalled:
+        rest = OffsetRange(self._wanted.tp, self.position, self._wanted.end)
+        return FetchStalled(rest, log_end, str(leader), answer, self._settings)
+
+    def _skip_lost_records(self, to: int, log_first: int, log_end: int) -> None:
+        """What is between the position and ``to`` will never be read."""
+        lost = OffsetRange(self._wanted.tp, self.position, to)
+        if self._settings.fail_on_data_loss:
+            raise DataLost(lost, log_first, log_end)
+        self._on_lost(lost)
+        self._advance(to)
+
+    def _error(self, code: ErrorCode) -> Exception:
+        if code == UNSUPPORTED_COMPRESSION_TYPE:
+            return UnsupportedCodec(
+                f"{self._wanted.tp}: the broker does not convert the zstd records at offset {self.position} for the "
+                "versions of Fetch that it has in common with this program"
+            )
+        return BrokerError(code, f"{self._wanted.tp}: Fetch at offset {self.position}")

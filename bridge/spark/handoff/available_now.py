@@ -1,0 +1,101 @@
+"""``run_available_now``: one run over what there is now, that is over when its last batch was told, too.
+
+``awaitTermination()`` returns before Spark has told listeners of the last batch.  A program that ends then leaves the
+group a batch behind; and with ``Trigger.AvailableNow`` nothing comes after that would catch up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.spark.monitoring.query_listener import TrackingQueryListener
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import UnavailableError, UsageError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+EVENTS_TIMEOUT_MS = 60_000
+"""How long events may take after the query is over, and stores after the events."""
+
+
+def run_available_now(
+    what: DataStreamWriter | StreamingQuery,
+    *listeners: TrackingQueryListener,
+    timeout_s: float | None = None,
+    events_timeout_ms: int = EVENTS_TIMEOUT_MS,
+) -> StreamingQuery:
+    """Run it to its end, and return the query when each listener has seen its last event and finished what it began.
+
+    ``what``: a writer, which is started here with ``trigger(availableNow=True)`` and whose listeners are added for the
+    run; or a query that was started with its listeners added.  ``timeout_s``: of the query itself, None: as long as it
+    takes; it is stopped after that.
+
+    Raises what the query raised (listeners have seen everything then, too), ``UnavailableError`` when the query or its
+    events do not come to an end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
+    """
+    if hasattr(what, "start"):
+        return _start_and_await(what, listeners, timeout_s, events_timeout_ms)
+    for listener in listeners:
+        if listener.spark is None:
+            raise UsageError(
+                f"this {type(listener).__name__} hears nothing of the query: spark.streams.addListener(it) before the "
+                "query is started, or give run_available_now the writer"
+            )
+    _await(what, listeners, timeout_s, events_timeout_ms)
+    return what
+
+
+def _start_and_await(
+    writer: Any, listeners: tuple[TrackingQueryListener, ...], timeout_s: float | None, events_timeout_ms: int
+) -> StreamingQuery:
+    streams = _session_of(writer).streams
+    added = [listener for listener in listeners if listener.spark is None]
+    for listener in added:
+        streams.addListener(listener)
+    try:
+        query = writer.trigger(availableNow=True).start()
+        _await(query, listeners, timeout_s, events_timeout_ms)
+    finally:
+        for listener in added:
+            streams.removeListener(listener)
+            listener.forget_session()
+    return query
+
+
+def _session_of(writer: Any) -> Any:
+    """The session of a writer, of Spark's own or of Spark Connect."""
+    frame = getattr(writer, "_df", None)
+    return frame.sparkSession if frame is not None else writer._session
+
+
+def _await(
+    query: StreamingQuery, listeners: tuple[TrackingQueryListener, ...], timeout_s: float | None, events_timeout_ms: int
+) -> None:
+    try:
+        if timeout_s is None:
+            query.awaitTermination()
+        elif not query.awaitTermination(timeout_s):
+            query.stop()
+            raise UnavailableError(
+                f"the query was not over after {timeout_s} s and was stopped; its checkpoint is whole"
+            )
+    except Exception as error:
+        try:
+            _settle(query, listeners, events_timeout_ms)
+        except ZkConsumerError as besides:
+            error.add_note(f"And besides: {besides}")
+        raise
+    _settle(query, listeners, events_timeout_ms)
+
+
+def _settle(query: StreamingQuery, listeners: tuple[TrackingQueryListener, ...], events_timeout_ms: int) -> None:
+    give_up_ms = SYSTEM_CLOCK.now_ms() + events_timeout_ms
+    for listener in listeners:
+        if not listener.await_end(str(query.runId), give_up_ms - SYSTEM_CLOCK.now_ms()):
+            raise UnavailableError(
+                f"Spark did not tell a {type(listener).__name__} of the query's end within {events_timeout_ms} ms: the "
+                "offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
+            )
+    for listener in listeners:
+        listener.flush(events_timeout_ms)

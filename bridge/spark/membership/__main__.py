@@ -1,0 +1,8 @@
+"""``python -m bridge.spark.membership PARENT_PID``: started by ``client``, with everything else on the pipe."""
+
+import sys
+
+from bridge.spark.membership.membership_process import main
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

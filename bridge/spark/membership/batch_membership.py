@@ -1,0 +1,270 @@
+"""One side of a query's keeper: a membership in one store's group, the holder that lends, and what is the same in both.
+
+Calls come one after the other on the keeper's main thread.  What touches the group runs on the membership's own thread
+(``BlockingCalls``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends
+at the call's deadline (``until_ms``), or when the query is gone.
+
+    service.py       a group in ZooKeeper
+    in_kafka.py      a group of Kafka's coordinator
+    whereabouts.py   which of the two, while a group moves
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.spark.group_membership import (
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    ClaimRefused,
+    ClaimResult,
+    CommitMode,
+    GroupOffset,
+    RangeToClaim,
+)
+from bridge.spark.membership.blocking_calls import POLL_MS, WRITE_RESERVE_MS, BlockingCalls, MembershipResources
+from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS
+from bridge.spark.membership.process_settings import MembershipProcessSettings
+from zkconsumer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.spark.claims import ClaimReport
+    from bridge.spark.membership.batch_lease_processor import BatchLeaseProcessor
+    from bridge.spark.membership.metrics import BatchMembershipMeters
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import ZkConsumerError
+    from zkconsumer.observe.counters import Counters
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+NOT_OWNED_MESSAGE = "this query does not hold the partition"
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class MembershipSetup(MembershipResources, Protocol):
+    """One query's membership with what it needs; nothing is connected before ``join``."""
+
+    meters: BatchMembershipMeters
+    counters: Counters
+    is_started: bool
+
+    @property
+    def holder(self) -> BatchLeaseProcessor: ...
+
+    def join(self, pause: Callable[[int], bool]) -> None:
+        """Connect and become a member; ``pause`` waits so many ms, and says whether to give up."""
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``UnavailableError``."""
+
+
+class BatchMembership(ABC):
+    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them.
+
+    ``_is_confirmed``: whether ``authority`` confirmed the membership when the last batch began; None before it did.
+    """
+
+    authority: str
+    """What confirms the membership, for a log line."""
+
+    def __init__(self, settings: MembershipProcessSettings, opened: MembershipSetup, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._group_name = opened.group
+        self._setup = opened
+        self._processor = opened.holder
+        self._calls = BlockingCalls(opened, clock)
+        self._leases = self._processor.leases
+        self._meters = opened.meters
+        self._counters = opened.counters
+        self._is_closed = False
+        self._is_confirmed: bool | None = None
+        self.should_wait_for_assignment: Callable[[], bool] = lambda: True
+        """Whether a share is worth waiting for: not when the group moves."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Become a member; raises what stands in the way."""
+
+    def stop_waiting(self) -> None:
+        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        self._calls.query_gone.set()
+        self._processor.end(None)
+
+    def leave(self) -> bool:
+        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        if self._is_closed:
+            return True
+        self._processor.is_ended = True
+        self._setup.membership.event_loop.call_soon(self._processor.end_query)
+        left = not self._setup.is_started or self._setup.membership.leave()
+        return self.abandon() and left
+
+    def abandon(self) -> bool:
+        """End the session, which takes owner nodes and registration with it, and every thread: the quickest way out.
+
+        There is nothing to be committed: what had ended was written when it ended.
+        """
+        self._is_closed = True
+        return self._setup.membership.close()
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
+        self.end_batch(ended, until_ms)
+        self._wait_for_assignment(min(wait_ms, self._calls.remaining_ms(until_ms)))
+        self._check()
+        self._log_confirmation()
+        holding = self._calls.on_event_loop(self._lease, until_ms)
+        self._check_assignment(holding)
+        return holding
+
+    def end_batch(self, ended: Mapping[TopicPartition, BatchEnd], until_ms: int) -> None:
+        """The batch that ``ended`` is over: write its offsets, and give back what others wait for."""
+        self._check()
+        to_write = self._calls.on_event_loop(partial(self._processor.end_batch, ended), until_ms)
+        if to_write:
+            self._write(to_write, until_ms)
+
+    def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
+        self._check()
+        self._calls.on_event_loop(partial(self._processor.keep_planned, partitions), until_ms)
+
+    @abstractmethod
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
+        """See ``GroupMembership``."""
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> dict[TopicPartition, ClaimResult]:
+        """See ``GroupMembership``."""
+        self._check()
+        if self._settings.mode is not CommitMode.CLAIM:
+            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
+        self._wait_for_assignment(self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
+        self._check()
+        report = self._calls.retry(lambda: self._write_claims(query, batch, ranges, until_ms), until_ms)
+        self._count_claims(ranges, report)
+        self._after_claims(report, until_ms)
+        return report.results
+
+    @abstractmethod
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        """See ``GroupMembership``."""
+
+    def brokers(self) -> list[BrokerAddress]:
+        self._check()
+        return self._setup.brokers()
+
+    def observe(self) -> dict[str, int]:
+        """Counters and gauges, by name; works also after the membership has failed."""
+        lending = self._leases
+        gauges = {
+            "owned_partitions": len(lending),
+            "lent_partitions": len(lending.leased),
+            "leaving_partitions": len(lending.draining),
+            "share_is_whole": int(self._meters.is_assignment_complete),
+            "rebalances": self._meters.rebalances,
+        }
+        return self._counters.snapshot() | gauges
+
+    def counter_totals(self) -> dict[str, int]:
+        """What goes on being counted by the side after this one."""
+        return self._counters.snapshot() | {"rebalances": self._meters.rebalances}
+
+    @property
+    def failure(self) -> ZkConsumerError | None:
+        """The error that ended the membership, if one did."""
+        return self._setup.membership.failure
+
+    def has_applied_control_version(self, control_version: int | None) -> bool:
+        """Whether what it writes from now on is bound to this version of the control znode."""
+        return True
+
+    @property
+    def has_unfinished_batch(self) -> bool:
+        """Whether something that is ours would be given back without the end of the batch that reads it."""
+        return self._leases.waits_for_batch and bool(self._leases.leased)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._calls.check()
+
+    @abstractmethod
+    def _lease(self) -> BatchAssignment:
+        """What may be planned now; on the group's thread."""
+
+    @abstractmethod
+    def _check_assignment(self, holding: BatchAssignment) -> None:
+        """What only a person can change is an error, and no query that stands still."""
+
+    @abstractmethod
+    def _write_claims(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> ClaimReport:
+        """Write the claims; may be tried again as a whole."""
+
+    @abstractmethod
+    def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
+        """What else is to be written of claims that were taken."""
+
+    def _is_assignment_complete(self) -> bool:
+        """Whether the whole share is held, for certain."""
+        return self._meters.is_assignment_complete and self._setup.lease.is_valid
+
+    def _wait_for_assignment(self, timeout_ms: int) -> None:
+        until_ms = self._clock.now_ms() + timeout_ms
+        while not self._is_assignment_complete():
+            left_ms = until_ms - self._clock.now_ms()
+            if left_ms <= 0 or self._processor.is_ended or not self.should_wait_for_assignment():
+                return
+            self._processor.wait(self._is_assignment_complete, min(left_ms, POLL_MS))
+
+    def _log_confirmation(self) -> None:
+        """Without a confirmation nothing is planned, however long it takes; the log says so once, and when it ends."""
+        holds = self._setup.lease.is_valid
+        if holds and self._is_confirmed is False:
+            log.info("membership-confirmed group=%s by=%s", self._group_name, self.authority)
+        elif self._is_confirmed and not holds:
+            log.warning(
+                "membership-unconfirmed group=%s by=%s: it does not answer, so the query reads nothing until it does",
+                self._group_name, self.authority,
+            )  # fmt: skip
+        if holds or self._is_confirmed is not None:
+            self._is_confirmed = holds
+
+    def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
+        """What cannot be written now is written with the next commit, while the partition is ours."""
+        refused = self._setup.membership.commit(ended, self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS)
+        if refused:
+            self._counters.add("spark_offsets_not_written", len(refused))
+            tp, why = next(iter(sorted(refused.items())))
+            log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
+
+    def _count_claims(self, ranges: Mapping[TopicPartition, RangeToClaim], report: ClaimReport) -> None:
+        refused = {tp: one.reason for tp, one in report.results.items() if isinstance(one, ClaimRefused)}
+        taken = {tp: one for tp, one in report.results.items() if isinstance(one, ClaimedRange)}
+        narrowed = [tp for tp, one in taken.items() if (one.first, one.end) != (ranges[tp].first, ranges[tp].end)]
+        self._counters.add("spark_claims_taken", len(taken) - len(narrowed))
+        self._counters.add("spark_claims_narrowed", len(narrowed))
+        self._counters.add("spark_claims_refused", len(refused))
+        self._counters.add("spark_rewinds_ignored", len(report.rewound))
+        self._counters.add("spark_claims_unsure", len(report.ambiguous))
+        for tp in narrowed:
+            log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
+        for tp, why in refused.items():
+            log.info("spark-claim-refused partition=%s why=%r", tp, why)
+        for tp, (found, claimed) in report.rewound.items():
+            log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
+        for tp in report.ambiguous:
+            log.warning("spark-claim-unsure partition=%s taken=%s: others may have read it too", tp, taken.get(tp))

@@ -1,0 +1,38 @@
+"""A procedure carried out on the thread that asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.zk.store import submit_and_wait
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.zk.group_procedures import Procedure
+    from zkconsumer.zk.requests import Result
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+ANSWER_RESERVE_MS = 500
+"""Of a call's time, kept for its answer."""
+
+STEP_TIMEOUT_MIN_MS = 500
+"""Of a step that must not be cut off by a call's deadline."""
+
+
+def run_blocking(store: ZkStore, session_id: int, procedure: Procedure[T], until_ms: int, clock: Clock) -> T:
+    """To its end, in that session, whoever else goes meanwhile.
+
+    Raises what the procedure raises, and ``ZkTimeoutException`` when ZooKeeper does not answer.
+    """
+    results: list[Result] | None = None
+    while True:
+        try:
+            requests = next(procedure) if results is None else procedure.send(results)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        assert isinstance(requests, list), "such a procedure asks nobody but ZooKeeper"
+        left_ms = max(STEP_TIMEOUT_MIN_MS, until_ms - clock.now_ms() - ANSWER_RESERVE_MS)
+        results = submit_and_wait(store, requests, left_ms, session_id)

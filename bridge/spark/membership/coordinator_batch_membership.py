@@ -1,0 +1,210 @@
+"""What each call of a query does in a group that has moved to Kafka's coordinator.
+
+The coordinator's generation is the fence here: it takes a commit from the owner of a partition alone.  Records of
+claims stay in ZooKeeper (``bridge.spark.claims.kafka_claims``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.client.events import Offset
+from bridge.client.generation import MemberState
+from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind
+from bridge.spark.claims.kafka_claims import (
+    KafkaCommittedOffset,
+    begin_claims,
+    claimed_ends,
+    commit_metadata,
+    settle_claims,
+)
+from bridge.spark.group_membership import NO_OFFSET, BatchAssignment, CommitMode, GroupOffset, RangeToClaim
+from bridge.spark.membership.batch_membership import NOT_OWNED_MESSAGE, BatchMembership
+from bridge.spark.membership.blocking_calls import WRITE_RESERVE_MS
+from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS, STEP_TIMEOUT_MIN_MS, run_blocking
+from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
+from bridge.spark.membership.exclusive_takeover import not_exclusive_error
+from zkconsumer.base.clock import Clock
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk.group_procedures import Procedure
+
+if TYPE_CHECKING:
+    from bridge.spark.membership.process_settings import MembershipProcessSettings
+
+T = TypeVar("T")
+
+EMPTY_ASSIGNMENT_MS = 10_000
+"""How long a share that is empty is not taken for the whole one: members hear of who joined by their heartbeats (3 s),
+and may take 5 s to come to rest."""
+
+
+class CoordinatorBatchMembership(BatchMembership):
+    """A member of a coordinator's group.  ``control_version``: that of the control znode, for every write."""
+
+    authority = "the coordinator"
+
+    def __init__(
+        self,
+        settings: MembershipProcessSettings,
+        opened: CoordinatorMembershipSetup,
+        clock: Clock,
+        control_version: Callable[[], int | None],
+    ) -> None:
+        super().__init__(settings, opened, clock)
+        self._coordinator_setup = opened
+        self._membership = opened.membership
+        self._control_version = control_version
+        self._has_left = False
+        self._empty_since_ms: int | None = None
+        """Since when it is in a generation that gives it nothing."""
+
+    def update_protocols(self, guest: MigrationProtocols | None) -> None:
+        """What the members offer now is offered here too, if that is news."""
+        if guest is not None and guest != self._coordinator_setup.offered_protocols:
+            self._coordinator_setup.update_protocols(guest)
+
+    def open(self) -> None:
+        """Become a member; raises what ``CoordinatorMembershipSetup.join`` raises."""
+        self._coordinator_setup.join(self._calls.pause)
+
+    def leave(self) -> bool:
+        self._has_left = True
+        return super().leave()
+
+    def abandon(self) -> bool:
+        """A coordinator is told: it would wait for the whole time-out of a member that only falls silent."""
+        if not (self._has_left or self._is_closed) and self._coordinator_setup.is_started and self.failure is None:
+            return self.leave()
+        return super().abandon()
+
+    @property
+    def had_assignment(self) -> bool:
+        """Whether it ever had one."""
+        return self._meters.is_assignment_complete or len(self._leases) > 0 or self._meters.rebalances > 0
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
+        self._check()
+        wanted = list(partitions)
+        ends: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
+        if self._settings.mode is CommitMode.CLAIM:
+            # The records before the offsets: only this query writes records, so what lies between is others' alone.
+            look = partial(claimed_ends, self._coordinator_setup.group, query, wanted)
+            ends = self._calls.retry(lambda: self._run(look(), until_ms), until_ms)
+        found = self._committed(wanted, until_ms)
+        return {tp: GroupOffset(NO_OFFSET if (at := found[tp].offset) is None else at, ends[tp]) for tp in wanted}
+
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        self._check()
+        if self._settings.mode is CommitMode.NONE:
+            return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
+        held = self._calls.on_event_loop(
+            lambda: {tp: e for tp, e in self._leases.epochs.items() if tp in offsets}, until_ms
+        )
+        wanted = {tp: offsets[tp] for tp in held}
+        left_ms = self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS
+        not_written = self._membership.commit(wanted, left_ms) if wanted else {}
+        placed = {tp: offset for tp, offset in wanted.items() if tp not in not_written}
+        self._calls.on_event_loop(lambda: self._offsets_written(placed, held), until_ms)
+        refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
+        return refused | {tp: str(why) for tp, why in not_written.items()}
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _is_assignment_complete(self) -> bool:
+        """A generation that is ending is none to begin with: what leaves then is in nobody's share.
+
+        Where members give back one generation after the other (cooperative), who joins has nothing in the first.
+        """
+        machine = self._membership.machine
+        is_stable = machine.state is MemberState.STABLE
+        if not (super()._is_assignment_complete() and is_stable and not self._leases.draining):
+            self._empty_since_ms = None
+            return False
+        if len(self._leases) or machine.is_eager:
+            return True
+        now_ms = self._clock.now_ms()
+        if self._empty_since_ms is None:
+            self._empty_since_ms = now_ms
+        return now_ms - self._empty_since_ms >= EMPTY_ASSIGNMENT_MS
+
+    def _lease(self) -> BatchAssignment:
+        counts = self._membership.machine.subscriptions.partition_counts()
+        topics = {topic: count or 0 for topic, count in sorted(counts.items())}
+        return BatchAssignment(
+            self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics
+        )
+
+    def _check_assignment(self, holding: BatchAssignment) -> None:
+        """Whoever takes a whole group over has all of it, or somebody else is there."""
+        missing = sum(holding.partition_counts.values()) - len(holding.partitions)
+        if self._settings.is_takeover and holding.is_complete and missing > 0:
+            raise not_exclusive_error(self._coordinator_setup.group, [f"members that have {missing} partitions"])
+
+    def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
+        """Nothing: Kafka took them before they counted."""
+
+    def _write_claims(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> ClaimReport:
+        """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim
+        that was begun and is not settled, the next life could not tell whether others have read it."""
+        held = self._calls.on_event_loop(lambda: self._leases.begin_claim(ranges), until_ms)
+        taken: dict[TopicPartition, int] = {}
+        try:
+            committed = self._committed(list(ranges), until_ms)
+            claimant = ClaimContext(
+                self._coordinator_setup.group,
+                query,
+                self._settings.run,
+                self._calls.session_id(),
+                held,
+                self._control_version(),
+                OnRewind(self._settings.on_rewind),
+                {},
+                self._coordinator_setup.security.acl,
+                self._clock.wall_ms(),
+            )
+            report, begun, runs_version = self._run(begin_claims(claimant, batch, ranges, committed), until_ms)
+            if begun:
+                offsets = {
+                    tp: Offset(one.claim.end, -1, commit_metadata(query, one.claim)) for tp, one in begun.items()
+                }
+                is_held = lambda tp: self._leases.has(tp, held[tp])  # noqa: E731
+                refused, silent = self._membership.commit_once(offsets, is_held, self._commit_timeout_ms(until_ms))
+                taken = {
+                    tp: one.claim.end for tp, one in begun.items() if tp not in {**refused, **dict.fromkeys(silent)}
+                }
+                report.merge(self._run(settle_claims(claimant, batch, begun, refused, silent, runs_version), until_ms))
+            report.result()
+            return report
+        finally:
+            self._membership.event_loop.call_soon(lambda: self._end_claim(held, taken))
+
+    def _end_claim(self, held: Mapping[TopicPartition, int], taken: Mapping[TopicPartition, int]) -> None:
+        self._offsets_written(taken, held)
+        self._processor.end_claim(held)
+
+    def _offsets_written(self, offsets: Mapping[TopicPartition, int], held: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in offsets.items():
+            self._leases.set_group_offset(tp, held[tp], offset)
+
+    def _committed(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, KafkaCommittedOffset]:
+        if not partitions:
+            return {}
+        found = self._membership.committed(partitions, self._commit_timeout_ms(until_ms))
+        return {
+            tp: KafkaCommittedOffset(None) if at is None else KafkaCommittedOffset(at.offset, at.metadata)
+            for tp, at in found.items()
+        }
+
+    def _commit_timeout_ms(self, until_ms: int) -> int:
+        return max(STEP_TIMEOUT_MIN_MS, self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
+
+    def _run(self, procedure: Procedure[T], until_ms: int) -> T:
+        return run_blocking(self._coordinator_setup.store, self._calls.session_id(), procedure, until_ms, self._clock)

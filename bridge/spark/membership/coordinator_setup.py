@@ -1,0 +1,194 @@
+"""Becoming a member of a coordinator's group, for a query whose group has moved there."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from bridge.client.assignors import ASSIGNORS, RangeAssignor
+from bridge.client.config import GroupMemberConfig
+from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
+from bridge.client.coordinator_membership import CoordinatorMembership
+from bridge.client.events import AssignorsOffered
+from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
+from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
+from bridge.migration.dual.machine.phase_rules import MIGRATION_PROTOCOL
+from bridge.migration.dual.non_acknowledging_members import non_acknowledging_name
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.membership.batch_lease_processor import BatchLeaseProcessor
+from bridge.spark.membership.batch_leases import BatchLeases
+from bridge.spark.membership.metrics import BatchMembershipMeters
+from bridge.spark.membership.zookeeper_setup import LOOKUP_TIMEOUT_MS, CountingHooks
+from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import InternalError, UnavailableError, UsageError
+from zkconsumer.runtime.broker_access import BrokerAccess
+from zkconsumer.zk.zk_security import ZkSecurity, zk_security_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.client.consumer_coordinator import ConsumerCoordinator
+    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from bridge.spark.membership.process_settings import MembershipProcessSettings
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.member import commands as do
+    from zkconsumer.types import BrokerAddress
+    from zkconsumer.zk.group_procedures import Procedure
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 10_000
+"""As long as brokers of every release grant it (0.9: 30 s at most), and short: a machine that is gone is waited for."""
+
+HEARTBEAT_MS = 1_000
+"""How soon a query hears that others wait for partitions."""
+
+COORDINATOR_EPOCH_BASE = 1 << 62
+"""Epochs from here on are a coordinator's; ZooKeeper's transactions do not come this far."""
+
+_GENERATION_BITS = 32
+_LIFE_BITS = 29
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProtocols:
+    """``protocols`` of a migration, by a query of this consumer id."""
+
+    migration_id: str
+    consumer: str
+    protocols: tuple[str, ...]
+
+    def assignors(self) -> list[ConsumerPartitionAssignor]:
+        """What divides by them."""
+        private = MigrationAssignor(self.migration_id, non_acknowledging_name(self.consumer))
+        return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self.protocols]
+
+
+class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
+    """Generations begin anew when a group was forgotten, and other lives of a query had the same: so an epoch names the
+    life of this membership as well."""
+
+    def __init__(self, lending: BatchLeases, lease: Lease, membership: CoordinatorMembership) -> None:
+        super().__init__(lending, lease, membership.event_loop)
+        life = uuid.uuid4().int % (1 << _LIFE_BITS)
+        self._base = COORDINATOR_EPOCH_BASE | life << _GENERATION_BITS
+
+    def start_fetching(self, command: do.StartFetching) -> None:
+        super().start_fetching(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
+
+    def move_to_thread(self, command: do.MoveToThread) -> None:
+        super().move_to_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
+
+    def _named(self, generation: int) -> int:
+        return self._base | generation % (1 << _GENERATION_BITS)
+
+
+class MigratedGroupMembership(CoordinatorMembership):
+    """In a group that moved with its members in it: they divide by a private protocol first, then by ``range``."""
+
+    _MACHINE: ClassVar[type[ConsumerCoordinator]] = DowngradingConsumerCoordinator
+
+
+class CoordinatorMembershipSetup:
+    """One query's membership with what it needs.
+
+    ``store``: a session for records of claims, and for nothing else.  ``guest``: what a guest offers; None where
+    the query offers what it is configured to.
+    """
+
+    def __init__(
+        self,
+        settings: MembershipProcessSettings,
+        store: ZkStore,
+        clock: Clock,
+        connect: ConnectionFactory | None = None,
+        guest: MigrationProtocols | None = None,
+    ) -> None:
+        """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
+        self.settings = settings
+        self.config = with_bootstrap_servers(settings.config(), store, clock, connect)
+        self.group = self.config.group_id
+        self.store = store
+        self.security: ZkSecurity = zk_security_of(self.config)
+        self.is_started = False
+        self.lease = Lease(clock)
+        self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
+        config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, CountingHooks()
+        self.offered_protocols = guest
+        make = CoordinatorMembership if guest is None else MigratedGroupMembership
+        self.membership = make(
+            GroupMemberConfig(
+                {
+                    "group.id": self.group,
+                    "session.timeout.ms": SESSION_TIMEOUT_MS,
+                    "heartbeat.interval.ms": HEARTBEAT_MS,
+                    "enable.auto.commit": is_after_batch,
+                    "auto.commit.interval.ms": config.auto_commit_interval_ms,
+                }
+            ),
+            [ASSIGNORS[config.partition_assignment_strategy]()] if guest is None else guest.assignors(),
+            membership_settings_of(config, settings.consumer_id),
+            stream_assignor_of(config, settings.consumer_id),
+            brokers=self._brokers,
+            clock=clock,
+            lease=self.lease,
+            meters=self.meters,
+            hooks=counting,
+        )
+        self.counters = counting.counters = self.membership.counters
+        self.holder = CoordinatorBatchLeaseProcessor(
+            BatchLeases(waits_for_batch=is_after_batch), self.lease, self.membership
+        )
+        self.membership.attach_processor(self.holder)
+
+    def join(self, pause: Callable[[int], bool]) -> None:
+        """Connect and become a member; it has one thread, since a coordinator counts members and no threads.
+
+        Raises ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException``.
+        """
+        self.membership.start(self.config.zookeeper_connection_timeout_ms)
+        self.is_started = True
+        self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
+
+    def update_protocols(self, guest: MigrationProtocols) -> None:
+        """The group may divide by these from now on."""
+        self.offered_protocols = guest
+        self.membership.event_loop.submit(AssignorsOffered(tuple(guest.assignors())))
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where the brokers are now; raises ``UnavailableError``."""
+        return list(self._brokers.find_brokers())
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Nothing of this membership is in ZooKeeper: ``CoordinatorBatchMembership`` runs what it needs itself."""
+        raise InternalError("a coordinator's group has no procedures")
+
+
+def with_bootstrap_servers(
+    config: ConsumerConfig, store: ZkStore, clock: Clock, connect: ConnectionFactory | None
+) -> ConsumerConfig:
+    """The configuration with ``bootstrap.servers``: as given, or the brokers that are registered in ZooKeeper.
+
+    Raises ``UsageError`` when nobody says where brokers are, ``InvalidConfigException`` for what has changed since.
+    """
+    if config.bootstrap_servers is not None:
+        return config
+    try:
+        found = BrokerAccess.from_config(config, store, LOOKUP_TIMEOUT_MS, clock, connect=connect).find_brokers()
+        why = ""
+    except UnavailableError as error:
+        found, why = [], f" ({error})"
+    if not found:
+        raise UsageError(
+            f"group {config.group_id} has moved to Kafka's coordinator, and ZooKeeper does not tell of a broker for "
+            f"security.protocol={config.security_protocol}{why}: give the query kafka.bootstrap.servers, and start it "
+            "again; it goes on where it stands"
+        )
+    servers = ",".join(f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in found)
+    given = {key: config.values[key] for key in config.given}
+    return ConsumerConfig.from_properties({**given, "bootstrap.servers": servers})

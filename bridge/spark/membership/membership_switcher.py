@@ -1,0 +1,242 @@
+"""Whose member a keeper is, and its way from one side to the other: what its worker does.
+
+It looks at the control znode when that changes, leaves the side that counts no more once what the query is doing is
+finished, and enters the one that counts.  Whoever takes a side away, or asks it, has the turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from bridge.client.errors import InconsistentGroupProtocolException
+from bridge.spark.membership.control_watch import ControlSnapshot
+from bridge.spark.membership.coordinator_batch_membership import CoordinatorBatchMembership
+from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
+from bridge.spark.membership.membership_target import ZOOKEEPER_TARGET, TargetGroup, target_of
+from bridge.spark.membership.standby_session import StandbySession
+from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
+from zkconsumer.errors import MigrationError, UsageError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.spark.membership.batch_membership import BatchMembership
+    from bridge.spark.membership.process_settings import MembershipProcessSettings
+    from bridge.spark.membership.zookeeper_setup import StoreFactory
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.threads import StopSignal
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+
+TICK_MS = 250
+"""How often the worker looks after its side; the control znode tells by itself when it changes."""
+
+RETRY_BACKOFF_MS = 1_000
+"""Before a group that did not let us in, or servers that did not answer, are tried again."""
+
+CONTROL_REREAD_MS = 10_000
+"""How often the control znode is read all the same."""
+
+FINISH_BATCH_TIMEOUT_MS = 60_000
+"""How long a side stays for the sake of what the query is doing."""
+
+CONTROL_SEEN_TIMEOUT_MS = 3_000
+CONTROL_SEEN_POLL_MS = 10
+"""How long a side may take to see a change of the control znode that we have seen, and how often it is asked."""
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class MembershipSwitcher:
+    """All but the calls, which are ``Following``'s."""
+
+    def __init__(
+        self,
+        settings: MembershipProcessSettings,
+        clock: Clock,
+        make_store: StoreFactory | None,
+        connect: ConnectionFactory | None,
+    ) -> None:
+        """Raises what the settings raise."""
+        self._settings = settings
+        self._clock = clock
+        self._make_store = make_store
+        self._connect = connect
+        self._call_lock = threading.RLock()
+        """Held by a call, and by the worker while it takes a side away."""
+        self._changed = threading.Event()
+        self._query_gone = threading.Event()
+        self._standby = StandbySession(self._settings, clock, make_store, connect, self._changed.set)
+        self._control = ControlSnapshot()
+        self._looked_ms = 0
+        self._target = ZOOKEEPER_TARGET
+        self._membership: BatchMembership | None = None
+        self._current_group = TargetGroup.NONE
+        self._wait_reason = self._logged_reason = ""
+        self._since_ms = clock.now_ms()
+        self._failure: ZkConsumerError | None = None
+        self._is_planning = self._awaits_claim = False
+        self._switches = 0
+        self._has_switched_here = False
+        self._last_group: TargetGroup | None = None
+        """Where it was a member last."""
+        self._previous_counters: dict[str, int] = {}
+        """Counted by sides that are left."""
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._target.group is not self._current_group
+
+    def _wait_message(self) -> str:
+        return self._target.wait_reason or self._wait_reason or "the keeper is joining it"
+
+    def _is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
+        """Whether the seat of the migration, which is about to be left, is still in the modern group (K5)."""
+        side = self._membership
+        return (
+            isinstance(error, InconsistentGroupProtocolException)
+            and isinstance(side, CoordinatorBatchMembership)
+            and not side.had_assignment
+        )
+
+    # --- the worker ---------------------------------------------------------------------------------------------
+
+    def _run_switcher(self, stop: StopSignal) -> None:
+        while not stop.is_set() and self._failure is None:
+            self._changed.wait(TICK_MS / 1000)
+            if stop.is_set() or self._query_gone.is_set():
+                return
+            try:
+                if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= CONTROL_REREAD_MS:
+                    self._changed.clear()
+                    self._read_control()
+                self._step(stop)
+            except (UsageError, MigrationError) as error:
+                self._failure = error
+                if self._membership is not None:
+                    self._leave_membership(self._membership.leave)
+            except ZkConsumerError as error:
+                self._log_wait_reason(str(error))
+                stop.wait(RETRY_BACKOFF_MS)
+                self._changed.set()
+
+    def _step(self, stop: StopSignal) -> None:
+        """One step to where we are wanted."""
+        side = self._membership
+        if side is not None and (failure := side.failure) is not None and self._is_blocked_by_placeholder(failure):
+            self._log_wait_reason(f"the modern group does not let the query in yet: {failure}")
+            self._leave_membership(lambda: side.abandon())
+            stop.wait(RETRY_BACKOFF_MS)
+            return
+        if side is not None and self._is_leaving:
+            self._leave_after_batch(side, stop)
+        elif isinstance(side, CoordinatorBatchMembership):
+            side.update_protocols(self._migration_protocols())
+        if self._membership is None:
+            self._log_if_waiting()
+            if self._target.group is not TargetGroup.NONE and not stop.is_set():
+                self._enter(self._target.group)
+
+    def _await_control_seen(self, side: BatchMembership) -> None:
+        """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
+        until_ms = self._clock.now_ms() + CONTROL_SEEN_TIMEOUT_MS
+        while (
+            not side.has_applied_control_version(self._control.version)
+            and side.failure is None
+            and self._clock.now_ms() < until_ms
+        ):
+            if self._query_gone.wait(CONTROL_SEEN_POLL_MS / 1000):
+                return
+
+    def _leave_after_batch(self, side: BatchMembership, stop: StopSignal) -> None:
+        """What the query is doing is finished first.
+
+        It is looked between two calls: one that is under way may be about to begin a batch.
+        """
+        self._await_control_seen(side)
+        until_ms = self._clock.now_ms() + FINISH_BATCH_TIMEOUT_MS
+        while True:
+            with self._call_lock:
+                is_busy = self._is_planning or self._awaits_claim or side.has_unfinished_batch
+                if not is_busy or self._clock.now_ms() >= until_ms or side.failure is not None or stop.is_set():
+                    self._leave_membership(side.abandon if side.failure is not None else side.leave)
+                    return
+            stop.wait(TICK_MS // 5)
+
+    def _leave_membership(self, leave: Callable[[], bool]) -> None:
+        with self._call_lock:
+            side = self._membership
+            assert side is not None, "only the worker and the end take it away"
+            clean = leave()
+            for name, number in side.counter_totals().items():
+                self._previous_counters[name] = self._previous_counters.get(name, 0) + number
+            self._membership, self._since_ms = None, self._clock.now_ms()
+            self._is_planning = self._awaits_claim = False
+            log.info(
+                "keeper-stepped-aside from=%s clean=%s why=%r", self._current_group.value, clean, self._wait_message()
+            )
+            self._current_group = TargetGroup.NONE
+
+    def _enter(self, where: TargetGroup) -> None:
+        side = self._create_membership(where)
+        try:
+            side.open()
+        except BaseException:
+            side.abandon()
+            raise
+        side.should_wait_for_assignment = lambda: not self._is_leaving
+        self._has_switched_here = self._last_group is not None or where is TargetGroup.KAFKA
+        with self._call_lock:
+            self._membership, self._current_group, self._wait_reason = side, where, ""
+        if self._last_group not in (None, where):
+            self._switches += 1
+        if self._has_switched_here:
+            log.info("keeper-follows authority=%s", where.value)
+        self._last_group = where
+
+    def _create_membership(self, where: TargetGroup) -> BatchMembership:
+        if where is TargetGroup.ZOOKEEPER:
+            return ZooKeeperBatchMembership(
+                self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect
+            )
+        opened = CoordinatorMembershipSetup(
+            self._settings, self._standby.store, self._clock, self._connect, self._migration_protocols()
+        )
+        return CoordinatorBatchMembership(self._settings, opened, self._clock, lambda: self._control.version)
+
+    def _migration_protocols(self) -> MigrationProtocols | None:
+        """What a guest offers Kafka's group; None where no members moved with it."""
+        control, protocols = self._control.control, self._target.protocols
+        if control is None or not protocols:
+            return None
+        return MigrationProtocols(control.migration_id, self._settings.consumer_id, protocols)
+
+    def _read_control(self) -> None:
+        self._looked_ms = self._clock.now_ms()
+        self._control = self._standby.read_control()
+        self._target = target_of(self._control.control, is_asked_to_leave=self._control.is_rollback_waiting)
+
+    def _has_target_changed(self) -> bool:
+        """Whether the group is wanted elsewhere, read now."""
+        try:
+            self._read_control()
+        except ZkConsumerError:
+            return False
+        self._changed.set()
+        return self._is_leaving
+
+    def _log_if_waiting(self) -> None:
+        if self._membership is None and self._target.group is TargetGroup.NONE:
+            self._log_wait_reason(self._target.wait_reason)
+
+    def _log_wait_reason(self, why: str) -> None:
+        """Once, and again only when it is another one."""
+        self._wait_reason = why
+        if why != self._logged_reason:
+            self._logged_reason = why
+            log.warning("keeper-waits group=%s why=%r", self._settings.group, why)
+
+    def _died(self, name: str, error: BaseException) -> None:
+        log.error("thread-died thread=%s", name, exc_info=error)
+        self._failure = error if isinstance(error, ZkConsumerError) else MigrationError(f"{name} died: {error!r}")

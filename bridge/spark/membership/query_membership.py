@@ -1,0 +1,229 @@
+r"""A query's keeper while its group moves: the side that has the authority, or none.
+
+    control znode --watch--> worker:   ZooKeeper's side  --(1)-->  nowhere  --switched-->  Kafka's side
+                                              ^---undone---  nowhere  <--a rollback waits, returning--'
+                                       (1) copy: fencing   dual: planned
+
+The worker leaves a side when what is being planned is planned, what is planned is claimed, and (``afterBatch``) what is
+read has ended; for ``FINISH_BATCH_TIMEOUT_MS`` at most, because others wait for us to go.  Meanwhile the query's calls
+go to that side.  Between two sides they are told ``GroupMigratingError``, which ends no query, for
+``MIGRATION_TIMEOUT_MS`` at most; only a claim is answered, from its record.
+
+The side that is entered begins where the stores stand: both hold every offset when the authority moves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.spark.group_membership import BatchAssignment, CommitMode
+from bridge.spark.membership.membership_switcher import FINISH_BATCH_TIMEOUT_MS, TICK_MS, MembershipSwitcher
+from bridge.spark.membership.membership_target import TargetGroup
+from bridge.spark.membership.metrics import MetricsServer, render_prometheus
+from bridge.spark.membership.process_settings import NO_METRICS_ADDRESS
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import WorkerThread, spawn
+from zkconsumer.errors import ConnectorClosed, GroupMigratingError, MigrationError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from bridge.spark.group_membership import BatchEnd, ClaimResult, GroupOffset, RangeToClaim
+    from bridge.spark.membership.batch_membership import BatchMembership
+    from bridge.spark.membership.process_settings import MembershipProcessSettings
+    from bridge.spark.membership.zookeeper_setup import StoreFactory
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.types import BrokerAddress, TopicPartition
+
+T = TypeVar("T")
+
+MIGRATION_WAIT_MS, MIGRATION_WAIT_MAX_MS = 500, 2_000
+"""How long a call waits for the move, so that a query that has nothing to do asks less often, and still hears of it."""
+
+MIGRATION_TIMEOUT_MS = 24 * 3_600_000
+"""How long a query stands still: a night and a day, and then it ends and says so."""
+
+log = logging.getLogger("zkconsumer.keeper")
+
+
+class QueryMembership(MembershipSwitcher):
+    """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them."""
+
+    def __init__(
+        self,
+        settings: MembershipProcessSettings,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        make_store: StoreFactory | None = None,
+        connect: ConnectionFactory | None = None,
+    ) -> None:
+        """Raises what the settings raise."""
+        super().__init__(replace(settings, metrics_listen=NO_METRICS_ADDRESS), clock, make_store, connect)
+        self._listen = settings.metrics_listen
+        self._worker: WorkerThread | None = None
+        self._metrics: MetricsServer | None = None
+
+    def open(self) -> None:
+        """Become a member of whichever group has the authority, or wait for it; raises what stands in the way."""
+        if self._listen != NO_METRICS_ADDRESS:
+            self._metrics = MetricsServer(self._listen, self._rendered, self._died)
+            log.info("keeper-metrics listen=%s port=%d", self._listen, self._metrics.port)
+        self._standby.start()
+        self._read_control()
+        if (wanted := self._target.group) is not TargetGroup.NONE:
+            try:
+                self._enter(wanted)
+            except ZkConsumerError:
+                self._read_control()
+                if self._target.group is wanted:
+                    raise
+        self._log_if_waiting()
+        self._worker = spawn("keeper-follow", self._run_switcher, self._died, wake=self._changed.set)
+
+    def stop_waiting(self) -> None:
+        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        self._query_gone.set()
+        self._changed.set()
+        side = self._membership
+        if side is not None:
+            side.stop_waiting()
+
+    def leave(self) -> bool:
+        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        return self._end(lambda side: side.leave())
+
+    def abandon(self) -> bool:
+        """End the sessions and every thread: the quickest way out."""
+        return self._end(lambda side: side.abandon())
+
+    def _end(self, end: Callable[[BatchMembership], bool]) -> bool:
+        self.stop_waiting()
+        stopped = self._worker is None or self._worker.stop(FINISH_BATCH_TIMEOUT_MS)
+        with self._call_lock:
+            side, self._membership = self._membership, None
+            clean = side is None or end(side)
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+        return self._standby.close() and clean and stopped
+
+    # --- the calls ----------------------------------------------------------------------------------------------
+
+    def begin_batch(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
+        with self._call_lock:
+            self._awaits_claim = False
+            if self._membership is not None and self._is_leaving:
+                side, until = self._membership, until_ms
+                self._await_control_seen(side)
+                self._translate_errors(lambda: side.end_batch(ended, until))
+                self._translate_errors(lambda: side.planned((), until))
+                self._changed.set()
+            elif self._membership is not None and self._failure is None:
+                return self._begin_batch_in(ended, wait_ms, until_ms)
+        began_ms = self._clock.now_ms()
+        until_ready_ms = min(began_ms + min(max(wait_ms, MIGRATION_WAIT_MS), MIGRATION_WAIT_MAX_MS), until_ms)
+        while not self._is_ready:
+            if self._clock.now_ms() >= until_ready_ms or self._query_gone.wait(TICK_MS / 1000):
+                raise self._migrating_error()
+        with self._call_lock:
+            if self._membership is None or self._is_leaving or self._failure is not None:
+                raise self._migrating_error()
+            return self._begin_batch_in(ended, max(0, wait_ms - (self._clock.now_ms() - began_ms)), until_ms)
+
+    def _begin_batch_in(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
+        side = self._membership
+        assert side is not None, "it was looked at"
+        holding = self._translate_errors(lambda: side.begin_batch(ended, wait_ms, until_ms))
+        knows_nothing = self._has_switched_here and not any(holding.partition_counts.values())
+        if not holding.is_complete and (self._is_leaving or knows_nothing):
+            self._translate_errors(lambda: side.planned((), until_ms))
+            raise self._migrating_error()
+        self._is_planning = bool(holding.partitions)
+        return replace(holding, rebalances=holding.rebalances + self._previous_counters.get("rebalances", 0))
+
+    def planned(self, partitions: Collection[TopicPartition], until_ms: int) -> None:
+        with self._call_lock:
+            if (side := self._membership) is not None:
+                self._translate_errors(lambda: side.planned(partitions, until_ms))
+                self._awaits_claim = bool(partitions) and self._settings.mode is CommitMode.CLAIM
+            self._is_planning = False
+
+    def stands(
+        self, partitions: Collection[TopicPartition], query: str, until_ms: int
+    ) -> dict[TopicPartition, GroupOffset]:
+        return self._call_membership(lambda side: side.stands(partitions, query, until_ms))
+
+    def claim(
+        self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
+    ) -> dict[TopicPartition, ClaimResult]:
+        with self._call_lock:
+            try:
+                return self._call_membership(lambda side: side.claim(query, batch, ranges, until_ms))
+            except GroupMigratingError:
+                return self._standby.replay_claims(query, batch, ranges, until_ms)
+            finally:
+                self._awaits_claim = False
+
+    def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
+        return self._call_membership(lambda side: side.seek(offsets, until_ms))
+
+    def brokers(self) -> list[BrokerAddress]:
+        try:
+            return self._call_membership(lambda side: side.brokers())
+        except GroupMigratingError:
+            return self._standby.brokers()
+
+    def observe(self) -> dict[str, int]:
+        """Counters and gauges, by name; works also after the membership has failed."""
+        side, found = self._membership, dict(self._previous_counters)
+        for name, number in ({} if side is None else side.observe()).items():
+            found[name] = found.get(name, 0) + number
+        gauges = {
+            "in_kafka": int(self._current_group is TargetGroup.KAFKA),
+            "waits_for_move": int(self._membership is None),
+        }
+        return found | gauges | {"moves": self._switches}
+
+    # --- asking a side ------------------------------------------------------------------------------------------
+
+    @property
+    def _is_ready(self) -> bool:
+        return (self._membership is not None and not self._is_leaving) or self._failure is not None
+
+    def _call_membership(self, ask: Callable[[BatchMembership], T]) -> T:
+        with self._call_lock:
+            side = self._membership
+            if side is None or self._failure is not None:
+                raise self._migrating_error()
+            return self._translate_errors(lambda: ask(side))
+
+    def _translate_errors(self, ask: Callable[[], T]) -> T:
+        """What a side answers; an error of it that comes from the move is ``GroupMigratingError``."""
+        try:
+            return ask()
+        except ConnectorClosed:
+            raise
+        except ZkConsumerError as error:
+            if not (self._has_target_changed() or self._is_blocked_by_placeholder(error)):
+                raise
+            raise self._migrating_error() from error
+
+    def _migrating_error(self) -> ZkConsumerError:
+        """What to raise where there is no side; the error that ended everything, if there was one."""
+        if self._failure is not None:
+            return self._failure
+        if self._query_gone.is_set():
+            return ConnectorClosed("the query's keeper is leaving the group")
+        group = self._settings.group
+        words = f"group {group} is on the move, and nobody reads meanwhile: {self._wait_message()}"
+        if self._clock.now_ms() - self._since_ms > MIGRATION_TIMEOUT_MS:
+            return MigrationError(
+                f"{words}. The query waited for {MIGRATION_TIMEOUT_MS // 3_600_000} hours: finish the migration or "
+                "take it back "
+                f"(zkconsumer migrate status {group} says how), and start the query again; it goes on where it stands"
+            )
+        return GroupMigratingError(words)
+
+    def _rendered(self) -> str:
+        return render_prometheus(self._settings.group, self._settings.consumer_id, self.observe())

@@ -1,0 +1,86 @@
+"""The lag of Spark queries for Prometheus; needs the extra ``[metrics]`` (prometheus-client).
+
+    listener = ZkConsumerListener()
+    spark.streams.addListener(listener)
+    REGISTRY.register(LagCollector(listener))
+    start_http_server(8000)
+
+The values are those of each query's latest batch; nothing is computed before somebody scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from bridge.spark.monitoring.query_lag import Lag
+
+PREFIX = "zkconsumer_spark"
+
+QUERY_LABELS = ("query",)
+PARTITION_LABELS = ("query", "source", "topic", "partition")
+
+GAUGES = {
+    "minOffsetsBehindLatest": ("min_offsets_behind_latest", "Records between the query and the end, least of all."),
+    "avgOffsetsBehindLatest": ("avg_offsets_behind_latest", "Records between the query and the end, in the mean."),
+    "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, most of all."),
+    "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
+    "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
+    "waitsForMove": ("waits_for_move", "1 while the query has nothing because its group is being migrated."),
+    "pythonDecoder": ("python_decoder", "1 where the compiled decoder is missing, so that records are decoded slowly."),
+}
+COUNTERS = {
+    "rebalances": ("rebalances", "How often the query's share of its group changed."),
+    "lostOffsets": ("lost_offsets", "Records that were gone before they were read (failOnDataLoss=false)."),
+    "skippedOffsets": ("skipped_offsets", "Offsets that were not read because of skipOffsets."),
+}
+"""Key of ``Lag.metrics`` -> name behind the prefix, and what it is."""
+
+
+class LagSource(Protocol):
+    """What is asked of a ``ZkConsumerListener``."""
+
+    @property
+    def latest(self) -> Mapping[str, Lag]: ...
+
+
+class LagCollector:
+    """Shows what the listeners know, a label ``query`` for each query's name, or id."""
+
+    def __init__(self, *listeners: LagSource) -> None:
+        self._listeners = listeners
+
+    def describe(self) -> Iterable[Metric]:
+        """Which names there are, before there is any value."""
+        return [*self._whole().values(), _partitions(), _batch()]
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything as it is now."""
+        whole, partitions, batch = self._whole(), _partitions(), _batch()
+        for listener in self._listeners:
+            for name, lag in listener.latest.items():
+                batch.add_metric([name], lag.batch)
+                for key, value in lag.metrics.items():
+                    whole[key].add_metric([name], value)
+                for source, tp, behind in lag.offsets_behind_latest:
+                    partitions.add_metric([name, str(source.number), tp.topic, str(tp.partition)], behind)
+        yield from (*whole.values(), partitions, batch)
+
+    def _whole(self) -> dict[str, GaugeMetricFamily | CounterMetricFamily]:
+        made: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for key, (name, sentence) in GAUGES.items():
+            made[key] = GaugeMetricFamily(f"{PREFIX}_{name}", sentence, labels=QUERY_LABELS)
+        for key, (name, sentence) in COUNTERS.items():
+            made[key] = CounterMetricFamily(f"{PREFIX}_{name}", sentence, labels=QUERY_LABELS)
+        return made
+
+
+def _partitions() -> GaugeMetricFamily:
+    sentence = "Records between the query and the end of one partition's log."
+    return GaugeMetricFamily(f"{PREFIX}_offsets_behind_latest", sentence, labels=PARTITION_LABELS)
+
+
+def _batch() -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_batch", "The number of the query's latest batch.", labels=QUERY_LABELS)

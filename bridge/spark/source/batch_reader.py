@@ -1,0 +1,205 @@
+"""``spark.read.format("zkconsumer")``: a range of each partition, read once; no member of any group.
+
+    partitions()   options ---> topics, where the group stands, where logs begin and end ---> ranges ---> tasks
+    read()         a task ----> record batches; in executors (``bridge.spark.decode.range_partition``)
+
+Nothing is written, to ZooKeeper or to Kafka: the group does not notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql.datasource import DataSourceReader
+
+from bridge.spark.decode.arrow_decoder import warn_if_not_compiled
+from bridge.spark.decode.gc_freeze import gc_freeze_worker
+from bridge.spark.decode.offset_ranges import ReadSettings
+from bridge.spark.decode.range_partition import RangePartition
+from bridge.spark.offset_range_limits import GroupOffsetRangeLimit, format_partition_list
+from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics
+from bridge.spark.source.batch_ranges import configured_end, configured_start, resolve_ranges
+from bridge.spark.source.error_rendering import sentence_before_traceback
+from bridge.spark.source.offset_selection import resolve_storage, select_offsets
+from bridge.spark.source.pickling import ExecutorReaderMixin
+from bridge.spark.source.skip_offsets import ranges_to_read
+from bridge.spark.source.tasks import cut_into_tasks
+from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
+from zkconsumer.admin.group_offset_stores import GroupOffsetStores
+from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.zookeeper_group import read_topics
+from zkconsumer.admin.zookeeper_group_snapshot import configured_storage
+from zkconsumer.base.name_suggestions import did_you_mean
+from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError, UsageError
+from zkconsumer.kafka.broker_security import broker_security_from_config
+from zkconsumer.types import TopicPartition
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ignore[misc]
+    """The driver's half: made where Spark plans; opens nothing before ``partitions``."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    @sentence_before_traceback
+    def partitions(self) -> list[RangePartition]:
+        """The tasks of the batch; an empty list when there is nothing to read.
+
+        Raises what ``plan_batch`` raises.
+        """
+        planned = plan_batch(self._options, self._columns)
+        gc_freeze_worker()
+        return planned
+
+
+def plan_batch(
+    options: SourceOptions, columns: tuple[str, ...], doors: AdminDependencies | None = None
+) -> list[RangePartition]:
+    """What is to be read, as tasks.
+
+    Raises ``UsageError`` for a topic that there is not and for ranges that cannot be; ``PreconditionFailed`` for a
+    group without offsets and for ranges that the logs do not hold; ``UnavailableError`` when ZooKeeper or the brokers
+    do not tell; ``AuthenticationException``.
+    """
+    for option, why in options.warnings.items():
+        log.warning("option-without-effect option=%s why=%s", option, why)
+    warn_if_not_compiled()
+    with _session(options, doors) as session:
+        partitions = _partitions(options, session)
+
+        def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+            return _at_times(session, times)
+
+        if isinstance(options.starting_limit, GroupOffsetRangeLimit):
+            starting = _group_start(options, session, partitions)
+        else:
+            starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
+        ending = configured_end(options.ending_limit, partitions, ask)
+        logs = _logs(session, partitions)
+        found = resolve_ranges(starting, ending, logs, options.fail_on_data_loss)
+        brokers = tuple(session.brokers.all())
+    for lost in found.lost:
+        log.warning(
+            "data-lost partition=%s first=%s end=%s lost_offsets=%s",
+            lost.tp, lost.first, lost.end, lost.end - lost.first,
+        )  # fmt: skip
+    ranges, _ = ranges_to_read(found.ranges.values(), options.skip_offsets)
+    settings = ReadSettings(
+        fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
+        skip_offsets=options.skip_offsets,
+    )  # fmt: skip
+    security, client_id = broker_security_from_config(options.config).for_brokers(brokers), options.config.client_id
+    wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
+
+
+@contextmanager
+def _session(options: SourceOptions, doors: AdminDependencies | None) -> Iterator[AdminSession]:
+    """A session with the brokers, and with ZooKeeper if it was given."""
+    session = AdminSession(options.config, doors)
+    if options.has_zookeeper:
+        session.start(options.config.zookeeper_connection_timeout_ms)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+# --- what is asked of the world ----------------------------------------------------------------------------------
+
+
+def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
+    """Every partition that is subscribed to, or assigned."""
+    subscribed = options.topic_selection
+    names: Collection[str] | None = None
+    if isinstance(subscribed, SubscribedTopics):
+        names = subscribed.topics
+    elif isinstance(subscribed, AssignedPartitions):
+        names = {tp.topic for tp in subscribed.partitions}
+    topics = read_topics(session, names)
+    where = _place(options)
+    if names is not None and (gone := sorted(set(names) - topics.keys())):
+        ways = ("subscribe", "topics", "assign")
+        option = next((name for name, _ in options.given if name in ways), "subscribe")
+        hint = did_you_mean(gone[0], read_topics(session, None))
+        raise UsageError(f"there is no topic {', '.join(gone)} at {where}{hint}: correct {option}, or create the topic")
+    broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
+    if broken and names is not None:
+        name, problem = next(iter(broken.items()))
+        raise UnavailableError(f"the znode of topic {name} cannot be read ({problem}): look who wrote it")
+    found = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
+    if isinstance(subscribed, SubscribedTopics):
+        return sorted(found)
+    if isinstance(subscribed, AssignedPartitions):
+        if foreign := sorted(set(subscribed.partitions) - set(found)):
+            raise UsageError(f"there is no partition {format_partition_list(foreign)} at {where}: correct assign")
+        return sorted(subscribed.partitions)
+    hides = options.config.exclude_internal_topics
+    chosen = sorted(tp for tp in found if subscribed.is_topic_allowed(tp.topic, hides))
+    if not chosen:
+        raise UsageError(f"no topic at {where} is chosen by {subscribed}: correct the pattern, or create the topics")
+    return chosen
+
+
+def _place(options: SourceOptions) -> str:
+    if options.config.bootstrap_servers is not None:
+        return options.config.bootstrap_servers
+    return options.config.zookeeper_connect
+
+
+def _group_start(
+    options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Where the group stands; elsewhere what ``auto.offset.reset`` says.  The group may be alive: it is only read."""
+    group = options.config.group_id
+    storage = configured_storage(session)
+    in_kafka = storage in ("kafka", "dual")
+    stores = GroupOffsetStores(session, group)
+    seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
+        seen = stores.read(["kafka"])  # it has moved there since the options were written
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    resets_to_earliest = options.config.auto_offset_reset == "smallest"
+    starts = select_offsets(
+        seen,
+        topics,
+        resolve_storage("auto", storage, seen),
+        convention="last-consumed" if options.is_last_consumed else "next",
+        missing="earliest" if resets_to_earliest else "latest",
+    )
+    if all(start.offset < 0 for start in starts.partitions.values()):
+        raise PreconditionFailed(
+            f"group {group} has no offset of any partition of {', '.join(topics)}: is it the right group, and where do "
+            "its members keep their offsets (offsets.storage)? Or say where to begin: startingOffsets=earliest"
+        )
+    for remark in starts.remarks:
+        log.warning("starting-offsets group=%s remark=%r", group, remark)
+    return {tp: start.offset for tp, start in starts.partitions.items()}
+
+
+def _logs(
+    session: AdminSession, partitions: Collection[TopicPartition], time_ms: int | None = None
+) -> dict[TopicPartition, LogRange]:
+    found = {}
+    for tp, log in log_ranges(session.brokers, partitions, time_ms).items():
+        if isinstance(log, str):
+            raise BrokerUnreachable(f"{tp}: it is not known where its log begins and ends: {log}")
+        found[tp] = log
+    return found
+
+
+def _at_times(session: AdminSession, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+    by_time: dict[int, list[TopicPartition]] = {}
+    for tp, time_ms in times.items():
+        by_time.setdefault(time_ms, []).append(tp)
+    found: dict[TopicPartition, LogRange] = {}
+    for time_ms, some in by_time.items():
+        found |= _logs(session, some, time_ms)
+    return found

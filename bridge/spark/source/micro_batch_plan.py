@@ -1,0 +1,348 @@
+"""The next batch of a stream: where each partition goes on, and how far.  Pure.
+
+    positions    start, holding, stands ------> where each held partition goes on; some wait for a starting rule
+    resolve      those, log ranges, times ----> every position, inside the log; or what is lost
+    next_batch   positions, ends, limits -----> the offset of the next batch, or None: there is nothing new
+
+Where a partition goes on, the first row that holds:
+
+    the query has no checkpoint                  the starting rule; ``group``: where the group stands, if it does
+    one ownership since the last batch           the end of that batch, if it was read
+    ``claim``                                    where the group stands *now*, or behind our own claim
+    ``afterBatch``, read before                  the larger of the end of our last batch and the group's offset
+    ``none``, read before                        the end of our last batch
+    never read before                            where the group stands
+    the group has no offset                      the starting rule; the beginning for what came since the query began
+
+In ``claim`` the planned end of a batch says nothing once the ownership was interrupted: a claim that was refused was
+never read, so neither its end nor the larger of two may be gone on from.
+
+A position that nobody could find again is *fixed*: it makes a batch, if need be an empty one, so that it stands in the
+checkpoint.  Else a query that begins at the end of a log would begin at another end at every trigger.
+
+The larger of two is right only as long as the group does not stand before records that neither it nor the query has
+seen to: so with ``afterBatch`` the group is set back where the query goes on before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from bridge.spark.claims.claim_decision import OnRewind, RewoundBelowClaim, next_position
+from bridge.spark.group_membership import FROM_BEGINNING, BatchAssignment, CommitMode, GroupOffset, LeasedPartition
+from bridge.spark.offset_range_limits import (
+    EarliestOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    GroupOffsetRangeLimit,
+    LatestOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    StartingLimit,
+)
+from bridge.spark.source.batch_limits import BatchLimits, apply_limits
+from bridge.spark.source.stream_offset import BatchOffsets, Stats
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRules:
+    """What the options say about positions.
+
+    ``resets_to_earliest``: ``auto.offset.reset``.  ``fail_on_late_timestamp``: a starting time behind every record
+    fails. ``new_from_beginning``: ``new.partitions.from.beginning``.
+    """
+
+    starting_limit: StartingLimit
+    resets_to_earliest: bool
+    mode: CommitMode
+    on_rewind: OnRewind
+    fail_on_data_loss: bool
+    is_last_consumed: bool = False
+    fail_on_late_timestamp: bool = True
+    new_from_beginning: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PositionByTimestamp:
+    """A partition whose position the log must tell: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
+
+    timestamp: int
+    is_starting_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPosition:
+    """A position.  ``is_fixed``: nobody could find it again; ``differs_from_group``: the group does not stand there.
+
+    ``instead``: the end of our last batch, for a group that stands beyond the end of the log.
+    """
+
+    offset: int
+    must_be_checkpointed: bool = False
+    differs_from_group: bool = False
+    fallback: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartPositions:
+    """Where held partitions go on.  ``rewound``: those of which ``onGroupRewind=fail`` stops the query."""
+
+    known: Mapping[TopicPartition, OffsetPosition | PositionByTimestamp]
+    rewound: Mapping[TopicPartition, RewoundBelowClaim]
+
+
+def needs_group_offsets(
+    start: BatchOffsets | None, holding: BatchAssignment, rules: PositionRules, refused: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions of which it must be read where the group stands now."""
+    if rules.mode is not CommitMode.CLAIM or start is None:
+        return []
+    return [tp for tp, held in holding.partitions.items() if tp in refused or start.claims.get(tp) != held.epoch]
+
+
+def start_positions(
+    start: BatchOffsets | None,
+    holding: BatchAssignment,
+    rules: PositionRules,
+    stands: Mapping[TopicPartition, GroupOffset],
+    refused: Collection[TopicPartition] = (),
+) -> StartPositions:
+    """Where each held partition goes on.  ``refused``: whose claim of the last batch was refused or narrowed away."""
+    known: dict[TopicPartition, OffsetPosition | PositionByTimestamp] = {}
+    rewound: dict[TopicPartition, RewoundBelowClaim] = {}
+    for tp, held in holding.partitions.items():
+        if start is None:
+            known[tp] = _beginning(tp, held, rules)
+        elif start.claims.get(tp) == held.epoch and tp not in refused:
+            known[tp] = OffsetPosition(start.end[tp])
+        elif rules.mode is CommitMode.CLAIM:
+            found = next_position(stands[tp], rules.on_rewind)
+            if isinstance(found, RewoundBelowClaim):
+                rewound[tp] = found
+            else:
+                known[tp] = OffsetPosition(found) if found >= 0 else _without_offset(tp, held, start, rules)
+        else:
+            known[tp] = _interrupted(tp, held, start, rules)
+    return StartPositions(known, rewound)
+
+
+def _beginning(tp: TopicPartition, held: LeasedPartition, rules: PositionRules) -> OffsetPosition | PositionByTimestamp:
+    """Of a query without a checkpoint."""
+    match rules.starting_limit:
+        case GroupOffsetRangeLimit():
+            if held.offset < 0:
+                return _without_offset(tp, held, None, rules)
+            if rules.is_last_consumed:
+                return OffsetPosition(held.offset + 1, must_be_checkpointed=True, differs_from_group=True)
+            return OffsetPosition(held.offset)
+        case _:
+            return _by_rule(tp, rules)
+
+
+def _interrupted(
+    tp: TopicPartition, held: LeasedPartition, start: BatchOffsets, rules: PositionRules
+) -> OffsetPosition | PositionByTimestamp:
+    """Of a query that writes its offsets afterwards or never."""
+    ended = start.end.get(tp)
+    if ended is None:
+        return OffsetPosition(held.offset) if held.offset >= 0 else _without_offset(tp, held, start, rules)
+    if rules.mode is CommitMode.NONE:
+        return OffsetPosition(ended)
+    # The batch was over when the ownership was: the group hears of it under the new one, from the next batch.
+    return (
+        OffsetPosition(ended, must_be_checkpointed=True)
+        if ended > held.offset
+        else OffsetPosition(held.offset, fallback=ended)
+    )
+
+
+def _without_offset(
+    tp: TopicPartition, held: LeasedPartition, start: BatchOffsets | None, rules: PositionRules
+) -> PositionByTimestamp | OffsetPosition:
+    if held.offset == FROM_BEGINNING:
+        return PositionByTimestamp(EARLIEST_TIME)
+    is_new = start is not None and tp.partition >= start.topics.get(tp.topic, 0)
+    if is_new and rules.new_from_beginning and not _is_named(tp, rules.starting_limit):
+        return PositionByTimestamp(EARLIEST_TIME)
+    return _by_rule(tp, rules)
+
+
+def _is_named(tp: TopicPartition, starting: StartingLimit) -> bool:
+    match starting:
+        case SpecificOffsetRangeLimit(named) | SpecificTimestampRangeLimit(named):
+            return tp in named
+    return False
+
+
+def _by_rule(tp: TopicPartition, rules: PositionRules) -> PositionByTimestamp | OffsetPosition:
+    match rules.starting_limit:
+        case EarliestOffsetRangeLimit():
+            return PositionByTimestamp(EARLIEST_TIME)
+        case LatestOffsetRangeLimit():
+            return PositionByTimestamp(LATEST_TIME)
+        case GlobalTimestampRangeLimit(time_ms):
+            return PositionByTimestamp(time_ms, is_starting_time=True)
+        case SpecificTimestampRangeLimit(times_ms) if tp in times_ms:
+            return PositionByTimestamp(times_ms[tp], is_starting_time=True)
+        case SpecificOffsetRangeLimit(offsets) if tp in offsets:
+            offset = offsets[tp]
+            return (
+                PositionByTimestamp(offset)
+                if offset < 0
+                else OffsetPosition(offset, must_be_checkpointed=True, differs_from_group=True)
+            )
+    return PositionByTimestamp(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
+
+
+# --- inside the log ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """A log holds ``first`` <= offset < ``end``.  ``at_time``: the offset of the time that was asked for; None when
+    every record is older."""
+
+    first: int
+    end: int
+    at_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Records from ``wanted`` on are not in the log."""
+
+    tp: TopicPartition
+    wanted: int
+    log: LogBounds
+
+    @property
+    def offsets(self) -> int:
+        """How many were passed over; 0 when that cannot be known."""
+        return max(0, self.log.first - self.wanted)
+
+    @property
+    def is_beyond_end(self) -> bool:
+        return self.wanted > self.log.end
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPositions:
+    """Every position, inside its log.
+
+    ``seeks``: what is first to be written into the group.  ``lost``: of which ``failOnDataLoss`` decides;
+    with ``false`` the position is behind it already.  ``late``: whose starting time is behind every record.
+    ``waiting``: behind the end of their logs, not read now.
+    """
+
+    positions: Mapping[TopicPartition, OffsetPosition]
+    seeks: Mapping[TopicPartition, int]
+    lost: tuple[LostRecords, ...]
+    late: Mapping[TopicPartition, int]
+    waiting: tuple[TopicPartition, ...] = ()
+
+
+def resolve_positions(
+    found: StartPositions, logs: Mapping[TopicPartition, LogBounds], holding: BatchAssignment, rules: PositionRules
+) -> ResolvedPositions:
+    """The positions of the partitions whose logs are known; the others are left out of the next batch."""
+    made: dict[TopicPartition, OffsetPosition] = {}
+    late: dict[TopicPartition, int] = {}
+    lost: list[LostRecords] = []
+    waiting: list[TopicPartition] = []
+    for tp, log in logs.items():
+        match found.known[tp]:
+            case OffsetPosition() as at:
+                at, gone = _inside(tp, at, log, rules)
+                lost += [gone] if gone else []
+                if at.offset > log.end:
+                    waiting.append(tp)
+                    continue
+                made[tp] = at
+            case PositionByTimestamp(time, is_starting_time):
+                if is_starting_time and log.at_time is None and rules.fail_on_late_timestamp:
+                    late[tp] = time
+                made[tp] = OffsetPosition(_offset_of(time, log), must_be_checkpointed=True, differs_from_group=True)
+    ahead = {tp for tp, at in made.items() if at.offset < holding.partitions[tp].offset}
+    ahead |= {each.tp for each in lost if each.is_beyond_end}
+    written = {CommitMode.CLAIM: made.keys(), CommitMode.AFTER_BATCH: ahead, CommitMode.NONE: set()}[rules.mode]
+    seeks = {tp: at.offset for tp, at in made.items() if at.differs_from_group and tp in written}
+    return ResolvedPositions(made, seeks, tuple(lost), late, tuple(waiting))
+
+
+def beyond_end(found: StartPositions, logs: Mapping[TopicPartition, LogBounds]) -> list[TopicPartition]:
+    """Those whose place is behind the end of the log, as it was told: a new leader can know less for a moment."""
+    return [tp for tp, log in logs.items() if isinstance(at := found.known[tp], OffsetPosition) and at.offset > log.end]
+
+
+def _offset_of(time: int, log: LogBounds) -> int:
+    if time == EARLIEST_TIME:
+        return log.first
+    return log.end if time == LATEST_TIME or log.at_time is None else log.at_time
+
+
+def _inside(
+    tp: TopicPartition, at: OffsetPosition, log: LogBounds, rules: PositionRules
+) -> tuple[OffsetPosition, LostRecords | None]:
+    """A position that the log does not have goes to its beginning, or, when it is beyond the end, to the end.
+
+    Beyond the end with ``claim``: nothing before our own claim is read again, so the log must reach it first.
+    """
+    if log.first <= at.offset <= log.end:
+        return at, None
+    if at.fallback is not None and at.offset > log.end and log.first <= at.fallback <= log.end:
+        return OffsetPosition(at.fallback, must_be_checkpointed=True, differs_from_group=True), None
+    lost = LostRecords(tp, at.offset, log)
+    if not lost.is_beyond_end:
+        return OffsetPosition(log.first, must_be_checkpointed=True, differs_from_group=True), lost
+    if rules.mode is CommitMode.CLAIM:
+        return at, lost
+    return OffsetPosition(log.end, must_be_checkpointed=True, differs_from_group=True), lost
+
+
+# --- how far ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """Whose batch it is; the query's name is made once, for its first batch."""
+
+    group: str
+    query: str
+    mode: CommitMode
+
+
+def next_batch(
+    who: BatchIdentity,
+    start: BatchOffsets | None,
+    holding: BatchAssignment,
+    resolved: ResolvedPositions,
+    ends: Mapping[TopicPartition, int],
+    limits: BatchLimits,
+    stats: Stats,
+) -> BatchOffsets | None:
+    """The offset of the next batch; None when nothing is new.  ``ends``: how far each partition may be read."""
+    first = {tp: at.offset for tp, at in resolved.positions.items()}
+    available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
+    has_fixed = any(at.must_be_checkpointed for at in resolved.positions.values())
+    if start is not None and first:
+        # An empty batch says that the query waits no more, and how much was skipped in the batch before.
+        has_fixed = (
+            has_fixed or start.stats.waiting_for_migration or stats.skipped_offsets > start.stats.skipped_offsets
+        )
+    total = sum(available.values())
+    if not has_fixed and (total == 0 or (limits.min_offsets is not None and total < limits.min_offsets)):
+        return None
+    taken = apply_limits(available, limits)
+    end = {tp: offset + taken[tp] for tp, offset in first.items()}
+    return BatchOffsets(
+        who.group,
+        who.query,
+        0 if start is None else start.batch + 1,
+        first,
+        {**(start.end if start is not None else {}), **end},
+        {tp: holding.partitions[tp].epoch for tp in first},
+        stats,
+        who.mode,
+        holding.partition_counts if start is None else start.topics,
+    )

@@ -1,0 +1,78 @@
+"""Functions that Spark's workers get with their code, because they tell what a worker lacks.
+
+Whoever pickles them with Spark's cloudpickle sends their code, not their names (``register_pickle_by_value``).  So they
+may use Python alone, imported inside, and nothing else of this file.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pyspark import cloudpickle
+
+
+def load_in_worker(module: str, name: str, version: str, archive: str = "") -> Any:
+    """The class ``name`` of ``module`` in this process, which must have ``version`` of the package.
+
+    ``archive``: the zip out of which the sender had it.  Spark plans a stream on the sender's machine, but looks for
+    what ``addPyFile`` and ``addArtifacts`` sent in a folder that there is not (4.3.0: ``streaming_job`` for the id of
+    the session); so the zip is taken from where it is.
+
+    Raises ``ImportError`` with a sentence for the owner of the cluster.
+    """
+    import importlib.util
+    import os
+    import platform
+    import sys
+
+    ours = ("bridge", "zkconsumer")
+    if os.path.isfile(archive) and not all(map(importlib.util.find_spec, ours)):
+        sys.path.insert(0, archive)
+    here = f"the Python of this Spark worker ({sys.executable}, {platform.python_version()}, on {platform.node()})"
+    page = "; see migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md, 'What must be where'"
+    try:
+        loaded = getattr(importlib.import_module(module), name)
+        found = importlib.import_module("zkconsumer.kafka.version_negotiation").CLIENT_SOFTWARE_VERSION
+    except ImportError as error:
+        cure = f"Install zkconsumer {version} with its extra spark for it, or point PYSPARK_PYTHON to one that has it"
+        if (error.name or "").partition(".")[0] in ours:
+            cure += ", or send it with addPyFile or addArtifacts before you call register(spark)"
+        raise ImportError(f"zkconsumer cannot be loaded by {here}: {error}. {cure}{page}") from error
+    except AttributeError:
+        found = "another version"
+    if found != version:
+        raise ImportError(
+            f"{here} has zkconsumer {found}, and the driver has {version}. Install the same on both{page}"
+        )
+    return loaded
+
+
+def describe_interpreter(modules: list[str]) -> dict[str, Any]:
+    """What this process is, which of ``modules`` it cannot load, and why, and why it decodes records in Python.
+
+    ``decoder`` is empty where the compiled decoder is in use, and where something is missing.
+    """
+    import importlib
+    import platform
+    import sys
+
+    missing = {}
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # noqa: BLE001  (a broken package may raise anything; all of it is an answer)
+            missing[module] = f"{type(error).__name__}: {error}"
+    decoder = ""
+    if "bridge.spark" in modules and not missing:
+        decoder = importlib.import_module("bridge.spark.decode.arrow_decoder").python_decoder_reason() or ""
+    return {
+        "host": platform.node(),
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "missing": missing,
+        "decoder": decoder,
+    }
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])

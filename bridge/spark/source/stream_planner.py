@@ -1,0 +1,457 @@
+"""What a stream does between Spark and the group when it plans a batch, and when it claims one: the decisions of
+``bridge.spark.source.micro_batch_plan``, carried out.
+
+    next     begin_batch -> [stands] -> log ends -> [seek] -> planned        the next batch, or nothing
+             GroupMigratingError, from any of them                                     an empty one that says so, once
+    taken    claim                                                            the ranges of a batch that may be read
+
+Nothing is opened before it is needed: Spark makes the source in several processes and plans in one of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bridge.spark.claims.claim_decision import OnRewind
+from bridge.spark.claims.claim_messages import group_rewound_message
+from bridge.spark.decode.arrow_decoder import python_decoder_reason, warn_if_not_compiled
+from bridge.spark.decode.offset_ranges import DataLost, OffsetRange
+from bridge.spark.group_membership import (
+    NO_OFFSET,
+    BatchAssignment,
+    BatchEnd,
+    ClaimedRange,
+    CommitMode,
+    GroupMembership,
+    RangeToClaim,
+)
+from bridge.spark.offset_range_limits import (
+    GroupOffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+    check_all_partitions_named,
+    format_partition_list,
+    late_timestamp_message,
+)
+from bridge.spark.options import SourceOptions, SubscribedTopics
+from bridge.spark.source import micro_batch_plan
+from bridge.spark.source.batch_limits import BatchLimits
+from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
+from bridge.spark.source.rate_limit import RateLimiter
+from bridge.spark.source.retrying_log_reader import RetryingLogReader
+from bridge.spark.source.skip_offsets import ranges_to_read
+from bridge.spark.source.stream_offset import BatchOffsets, Stats
+from zkconsumer.errors import GroupMigratingError, GroupRewound, UnavailableError, UsageError
+from zkconsumer.types import BrokerAddress, TopicPartition
+
+FIRST_ASSIGNMENT_WAIT_MS = 30_000
+"""How long the first batch of a process waits for the group to give this query its whole share."""
+
+AVAILABLE_NOW_ASSIGNMENT_WAIT_MS = 120_000
+"""The same with Trigger.AvailableNow, which would end without what it does not get."""
+
+MIGRATION_POLL_MS = 500
+"""Before Trigger.AvailableNow asks a group again that is on the move."""
+
+BEYOND_END_TRIES = 3
+BEYOND_END_PAUSE_MS = 1_000
+"""How often, and after which pause, a log is asked for its end again that seems to have gone back: a new leader can
+know less for a moment (KAFKA-7703; three times and 1 s in Spark's Kafka source, too)."""
+
+SHOWN_MAX = 10
+"""Partitions that one line names."""
+
+log = logging.getLogger("zkconsumer.spark")
+
+
+class StreamPlanner:
+    """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
+
+    def __init__(self, options: SourceOptions, doors: SourceDependencies) -> None:
+        self.log_ends: Mapping[TopicPartition, int] = {}
+        self._options = options
+        self._dependencies = doors
+        self._membership: GroupMembership | None = None
+        self._logs: RetryingLogReader | None = None
+        self._is_available_now = False
+        self._frozen: dict[TopicPartition, int] | None = None
+        self._to_freeze: frozenset[TopicPartition] = frozenset()
+        self._has_begun = False
+        self._refused: frozenset[TopicPartition] = frozenset()
+        # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
+        self._skipped = 0
+        self._rate_limiter = RateLimiter(options, doors.clock)
+        self._logged: set[str] = set()
+        reset = options.config.auto_offset_reset
+        self._rules = micro_batch_plan.PositionRules(
+            options.starting_limit, reset == "smallest", options.commit_mode, OnRewind(options.on_group_rewind),
+            options.fail_on_data_loss, options.is_last_consumed, options.fail_on_late_timestamp,
+            options.config.new_partitions_from_beginning,
+        )  # fmt: skip
+
+    def freeze_end_offsets(self) -> None:
+        """The ends that the first ``next`` finds are those of the query (Trigger.AvailableNow)."""
+        self._is_available_now = True
+
+    def plan_next_batch(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+        """The batch after ``began``, which is over; None when nothing is new."""
+        until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
+        while True:
+            try:
+                return self._planned(began, is_unlimited=is_unlimited)
+            except GroupMigratingError as moves:
+                if not self._is_available_now:
+                    return self._paused_batch(began, moves)
+                if self._dependencies.clock.now_ms() >= until_ms:
+                    raise UnavailableError(
+                        f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
+                        f"that is over (zkconsumer migrate status {self._options.config.group_id}); it goes on where "
+                        "it stands"
+                    ) from moves
+                self._dependencies.pause(MIGRATION_POLL_MS)
+
+    def _paused_batch(self, began: BatchOffsets | None, moves: GroupMigratingError) -> BatchOffsets | None:
+        """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
+        progress, and that it owns nothing; how far the logs go on being known."""
+        if self._is_first_time(str(moves)):
+            log.warning("query-stands-still why=%r", str(moves))
+        self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
+        if began is None or began.stats.waiting_for_migration:
+            return None
+        stats = replace(
+            began.stats, waiting_for_migration=True, skipped_offsets=began.stats.skipped_offsets + self._skipped
+        )
+        self._skipped = 0
+        return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
+
+    def _planned(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+        member = self._member()
+        holding = self._begin(member, began)
+        batch, lent = self._next(member, began, holding, is_unlimited)
+        member.batch_planned(lent)
+        if batch is not None:
+            self._refused = frozenset()
+            self._skipped = 0
+            self._rate_limiter.batch_started()
+        return batch
+
+    def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
+        """The ranges of a batch that are to be read: with ``claim`` as they could be claimed, without ``skipOffsets``.
+
+        Skipped offsets are claimed and committed like the others: the group goes past them.
+        """
+        ranges = {tp: (first, batch.end[tp]) for tp, first in batch.first.items() if first < batch.end[tp]}
+        if self._options.commit_mode is CommitMode.CLAIM:
+            ranges = self._claimed(self._member(), batch, ranges)
+        planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
+        wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
+        return wanted
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Where brokers are: as the options say, or as ZooKeeper does."""
+        return bootstrap_brokers_of(self._options) or self._member().brokers()
+
+    def close(self) -> None:
+        """Leave the group, and end every connection."""
+        if self._membership is not None:
+            self._membership.close()
+            self._membership = None
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
+
+    # --- planning -----------------------------------------------------------------------------------------------
+
+    def _begin(self, member: GroupMembership, began: BatchOffsets | None) -> BatchAssignment:
+        """What was read is over; what may be planned now."""
+        ended: dict[TopicPartition, BatchEnd] = {}
+        if began is not None:
+            ended = {tp: BatchEnd(epoch, began.end[tp]) for tp, epoch in began.claims.items()}
+        if self._is_available_now:
+            # In the middle of a run as well: an assignment that shrinks would end it early.
+            wait_ms = AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
+        else:
+            wait_ms = 0 if self._has_begun else FIRST_ASSIGNMENT_WAIT_MS
+        holding = member.begin_batch(ended, wait_ms)
+        if began is None and not holding.is_complete and not any(holding.partition_counts.values()):
+            self._raise_topics_unknown(wait_ms)
+        self._check_topics(began, holding)
+        if not holding.is_complete and (self._is_available_now or not self._has_begun):
+            self._report_incomplete_assignment(holding, wait_ms)
+        self._has_begun = True
+        return holding
+
+    def _raise_topics_unknown(self, wait_ms: int) -> None:
+        config = self._options.config
+        if isinstance(self._options.topic_selection, SubscribedTopics):
+            servers = config.bootstrap_servers
+            where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
+            settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
+            silent = "" if servers is None else self._log_reader().unreachable_reason()
+            why = f" ({silent})" if silent else ""
+            raise UnavailableError(
+                f"{where} did not say within {wait_ms} ms which topics there are{why}: see that they run and can be "
+                f"reached from the driver{settings or ', and zookeeper.connect'}"
+            )
+
+    def _report_incomplete_assignment(self, holding: BatchAssignment, wait_ms: int) -> None:
+        group = self._options.config.group_id
+        if self._is_available_now:
+            raise UnavailableError(
+                f"the group {group} did not give this query its whole share within {wait_ms} ms, so a run of "
+                "Trigger.AvailableNow would leave records unread. Another member holds on to partitions, or went "
+                f"without giving them back: zkconsumer groups doctor {group} says which"
+            )
+        log.warning(
+            "share-not-whole group=%s held=%d waited_ms=%d: the query begins with what it has",
+            group, len(holding.partitions), wait_ms,
+        )  # fmt: skip
+
+    def _check_topics(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
+        """Topics that are not there, and topics that are not there any more."""
+        there = {topic for topic, count in holding.partition_counts.items() if count}
+        subscribed = self._options.topic_selection
+        missing = (
+            [topic for topic in subscribed.topics if topic not in there]
+            if isinstance(subscribed, SubscribedTopics)
+            else []
+        )
+        if missing and began is None:
+            raise UsageError(
+                f"there is no topic {', '.join(missing)} in the cluster of {self._options.config.zookeeper_connect}: "
+                "create it, correct the name in subscribe, or use subscribePattern for topics that come later"
+            )
+        gone = sorted({tp.topic for tp in (began.claims if began is not None else ())} - there)
+        # A keeper that was started again, or has lost its session, has not read yet which topics there are.
+        if not gone or not holding.is_complete:
+            return
+        words = self._missing_topics_message(gone)
+        if self._options.fail_on_data_loss:
+            raise UnavailableError(words)
+        if self._is_first_time(words):
+            log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
+
+    def _missing_topics_message(self, gone: Sequence[str]) -> str:
+        """What became of topics that the checkpoint has, and who can bring them back."""
+        subscribed = self._options.topic_selection
+        names, others = ", ".join(gone), "set failOnDataLoss=false to go on without it, and without what was not read"
+        if isinstance(subscribed, SubscribedTopics) and not set(gone) & set(subscribed.topics):
+            return (
+                f"this query has read the topic {names}, which the options do not name any more: name it again, or "
+                f"{others} of it"
+            )
+        pattern = "" if isinstance(subscribed, SubscribedTopics) else ", or the pattern does not match it any more"
+        return (
+            f"this query has read the topic {names}, and the topic is gone{pattern}: restore it, or give the query a "
+            f"checkpointLocation of its own, or {others} of it"
+        )
+
+    def _next(
+        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment, is_unlimited: bool
+    ) -> tuple[BatchOffsets | None, list[TopicPartition]]:
+        """The next batch, or None; and what it has of the group."""
+        self._check_starting(began, holding)
+        resolved, logs = self._resolved(member, began, holding)
+        ends = self._ends(logs, holding)
+        kept = {tp: at for tp, at in resolved.positions.items() if tp in ends}
+        for tp, why in self._seek(member, {tp: at for tp, at in resolved.seeks.items() if tp in kept}).items():
+            if self._is_available_now:
+                raise UnavailableError(
+                    f"{tp}: where this query begins cannot be written into the group: {why}. Trigger.AvailableNow "
+                    "would end without its records: start the query again"
+                )
+            log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
+            del kept[tp]
+        self.log_ends = {tp: ends[tp] for tp in kept}
+        limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
+        before = began.stats if began is not None else Stats()
+        lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
+        stats = Stats(
+            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
+            python_decoder=python_decoder_reason() is not None,
+        )  # fmt: skip
+        name = began.query if began is not None else self._dependencies.new_query()
+        who = micro_batch_plan.BatchIdentity(self._options.config.group_id, name, self._options.commit_mode)
+        resolved = micro_batch_plan.ResolvedPositions(kept, {}, resolved.lost, {}, resolved.waiting)
+        batch = micro_batch_plan.next_batch(who, began, holding, resolved, ends, limits, stats)
+        if batch is None:
+            return None, []
+        return batch, [tp for tp, at in kept.items() if at.must_be_checkpointed or batch.end[tp] > at.offset]
+
+    def _check_starting(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
+        """JSON names every partition and no other, as Spark's Kafka source wants it."""
+        starting = self._options.starting_limit
+        problem = ""
+        if began is None and isinstance(starting, SpecificOffsetRangeLimit):
+            problem = check_all_partitions_named("startingOffsets", starting.offsets, _every(holding))
+        elif began is None and isinstance(starting, SpecificTimestampRangeLimit):
+            problem = check_all_partitions_named("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
+        if problem:
+            raise UsageError(problem)
+
+    def _resolved(
+        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment
+    ) -> tuple[micro_batch_plan.ResolvedPositions, dict[TopicPartition, micro_batch_plan.LogBounds]]:
+        """Where each partition goes on, and its log."""
+        asked = micro_batch_plan.needs_group_offsets(began, holding, self._rules, self._refused)
+        query = began.query if began is not None else ""
+        stands = member.group_offsets(asked, query) if asked else {}
+        found = micro_batch_plan.start_positions(began, holding, self._rules, stands, self._refused)
+        for tp, rewound in found.rewound.items():
+            raise GroupRewound(
+                group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed)
+            )
+        times = {
+            tp: rule.timestamp
+            for tp, rule in found.known.items()
+            if isinstance(rule, micro_batch_plan.PositionByTimestamp) and rule.timestamp >= 0
+        }
+        logs = self._ask(list(found.known), times)
+        self._log_offset_resets(began, found, holding)
+        resolved = micro_batch_plan.resolve_positions(found, logs, holding, self._rules)
+        for _ in range(BEYOND_END_TRIES - 1):
+            beyond = micro_batch_plan.beyond_end(found, logs)
+            if not beyond:
+                break
+            self._dependencies.pause(BEYOND_END_PAUSE_MS)
+            logs |= self._ask(beyond, times)
+            resolved = micro_batch_plan.resolve_positions(found, logs, holding, self._rules)
+        self._check_resolved(began, resolved)
+        return resolved, logs
+
+    def _log_offset_resets(
+        self, began: BatchOffsets | None, found: micro_batch_plan.StartPositions, holding: BatchAssignment
+    ) -> None:
+        """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
+        if began is not None or not isinstance(self._options.starting_limit, GroupOffsetRangeLimit):
+            return
+        without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
+        if not without:
+            return
+        reset = self._options.config.auto_offset_reset
+        where = "start" if reset == "smallest" else "end"
+        some = format_partition_list(without)
+        if self._is_first_time(f"no offset of {some}"):
+            log.warning(
+                "starting-offsets group=%s remark='%s: the group has no offset: read from the %s of the log "
+                "(auto.offset.reset=%s)'",
+                self._options.config.group_id, some, where, reset,
+            )  # fmt: skip
+
+    def _ask(
+        self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
+    ) -> dict[TopicPartition, micro_batch_plan.LogBounds]:
+        """The logs of these; those of which nothing is known are left out of the batch."""
+        return self._log_reader().read_bounds(partitions, times, needs_all=self._is_available_now and are_held)
+
+    def _check_resolved(self, began: BatchOffsets | None, resolved: micro_batch_plan.ResolvedPositions) -> None:
+        """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
+        if resolved.late:
+            raise UsageError(late_timestamp_message(resolved.late))
+        for lost in resolved.lost:
+            if self._options.fail_on_data_loss:
+                named = self._options.starting_limit if began is None else None
+                raise _data_lost(lost, is_named=isinstance(named, SpecificOffsetRangeLimit))
+        for lost in resolved.lost:
+            told = lost.tp, lost.wanted, lost.log.first, lost.log.end
+            if lost.tp not in resolved.waiting:
+                log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
+            elif self._is_first_time(f"{lost}"):
+                log.warning("log-went-back partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told)
+
+    def _ends(
+        self, logs: Mapping[TopicPartition, micro_batch_plan.LogBounds], holding: BatchAssignment
+    ) -> dict[TopicPartition, int]:
+        """How far each partition may be read: to the end of its log, or to where that was when the query started."""
+        ends = {tp: log.end for tp, log in logs.items()}
+        if not self._is_available_now:
+            return ends
+        if self._frozen is None:
+            every = _every(holding)
+            rest = self._ask([tp for tp in every if tp not in ends], {}, are_held=False)
+            self._frozen = ends | {tp: log.end for tp, log in rest.items()}
+            self._to_freeze = frozenset(every) - self._frozen.keys()
+        # Nobody told where these end when the query started, and now it holds them.
+        self._frozen |= {tp: end for tp, end in ends.items() if tp in self._to_freeze and tp not in self._frozen}
+        return {tp: self._frozen[tp] for tp in ends if tp in self._frozen}
+
+    def _seek(self, member: GroupMembership, seeks: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
+        """Write where a partition begins into the group: a claim must find it there, and so must the next start."""
+        if not seeks:
+            return {}
+        not_written = member.seek(seeks)
+        written = {tp: offset for tp, offset in seeks.items() if tp not in not_written}
+        if written:
+            some = ", ".join(f"{tp} to {written[tp]}" for tp in sorted(written)[:SHOWN_MAX])
+            log.warning("group-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else "")
+        return not_written
+
+    def _limits(
+        self, kept: Mapping[TopicPartition, micro_batch_plan.OffsetPosition], ends: Mapping[TopicPartition, int]
+    ) -> BatchLimits:
+        first = {tp: at.offset for tp, at in kept.items()}
+        return self._rate_limiter.limits(
+            first,
+            ends,
+            lambda tp, offset: self._log_reader().sample_bytes_per_offset(tp, offset),
+            may_wait=not self._is_available_now,
+        )
+
+    # --- a batch ----------------------------------------------------------------------------------------------
+
+    def _claimed(
+        self, member: GroupMembership, batch: BatchOffsets, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """What may be read of the ranges.  What was refused goes on, in the next batch, where the group stands."""
+        if not ranges:
+            return {}
+        wanted = {tp: RangeToClaim(first, end, batch.claims[tp]) for tp, (first, end) in ranges.items()}
+        answers = member.claim(batch.query, batch.batch, wanted)
+        taken = {tp: (one.first, one.end) for tp, one in answers.items() if isinstance(one, ClaimedRange)}
+        self._refused = frozenset(ranges.keys() - taken.keys())
+        return taken
+
+    # --- the world ----------------------------------------------------------------------------------------------
+
+    def _member(self) -> GroupMembership:
+        if self._membership is None:
+            for option, why in self._options.warnings.items():
+                log.warning("option-without-effect option=%s why=%r", option, why)
+            warn_if_not_compiled()
+            self._membership = self._dependencies.membership(self._options)
+        return self._membership
+
+    def _log_reader(self) -> RetryingLogReader:
+        if self._logs is None:
+            logs = self._dependencies.logs(self._options, self.brokers)
+            self._logs = RetryingLogReader(logs, self._dependencies.clock, self._dependencies.pause)
+        return self._logs
+
+    def _is_first_time(self, words: str) -> bool:
+        """Whether this was not told yet: at every trigger it would be noise."""
+        is_new = words not in self._logged
+        self._logged.add(words)
+        return is_new
+
+
+def _every(holding: BatchAssignment) -> list[TopicPartition]:
+    """Every partition that is subscribed to, this query's or not."""
+    return [TopicPartition(topic, n) for topic, count in holding.partition_counts.items() for n in range(count)]
+
+
+def _data_lost(lost: micro_batch_plan.LostRecords, *, is_named: bool) -> UnavailableError:
+    """``is_named``: the query is new, and the offset is that of its ``startingOffsets``."""
+    if is_named and lost.is_beyond_end:
+        return UnavailableError(
+            f"{lost.tp}: startingOffsets names offset {lost.wanted}, but the log ends at {lost.log.end}: correct "
+            "startingOffsets (-1 is the end of the log), or set failOnDataLoss=false to begin at the end of the log"
+        )
+    if not lost.is_beyond_end:
+        return DataLost(OffsetRange(lost.tp, lost.wanted, lost.log.first), lost.log.first, lost.log.end)
+    return UnavailableError(
+        f"{lost.tp}: the query is at offset {lost.wanted}, but the log ends at {lost.log.end}. The topic was deleted "
+        "and made again, or a leader without all records was elected. Give the query a checkpointLocation of its own "
+        "to begin as startingOffsets says, or set failOnDataLoss=false to go on at the end of the log"
+    )

@@ -1,0 +1,129 @@
+"""A stream, as Spark asks for it from batch to batch.
+
+    latestOffset(start)    what ended at ``start`` is over for the group; plan               -> end, or start itself
+    partitions(_, end)     claim, if claims are made; cut into tasks                         -> ranges to read
+    read(range)            in an executor: bridge.spark.decode.range_partition
+
+``latestOffset(start)`` is the one sign that the batch that ended at ``start`` is in Spark's commit log: it also comes
+at the end of Trigger.AvailableNow and at idle triggers.  ``commit`` comes a batch late and not for the last one, and
+``stop`` mostly not at all, so the first does nothing, and the keeper does not need the second.  After a crash Spark
+calls ``partitions`` for the batch that it repeats before it calls anything else, so whatever a batch needs is in its
+``end``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from bridge.spark.decode.offset_ranges import ReadSettings
+from bridge.spark.decode.range_partition import RangePartition
+from bridge.spark.offset_range_limits import nested
+from bridge.spark.options import SourceOptions
+from bridge.spark.source import fault_injection
+from bridge.spark.source.dependencies import SourceDependencies
+from bridge.spark.source.error_rendering import sentence_first
+from bridge.spark.source.pickling import ExecutorReaderMixin
+from bridge.spark.source.stream_offset import INITIAL_OFFSET, BatchOffsets, check_mode, decode, encode
+from bridge.spark.source.stream_planner import StreamPlanner
+from bridge.spark.source.tasks import cut_into_tasks
+from zkconsumer.kafka.broker_security import broker_security_from_config
+
+
+class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """The stream of one query.  Nothing is opened before Spark asks for something; one thread."""
+
+    def __init__(
+        self, options: SourceOptions, columns: tuple[str, ...], doors: SourceDependencies | None = None
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._doors = doors or SourceDependencies()
+        self._planner = StreamPlanner(options, self._doors)
+        self._faults: fault_injection.FaultPoint | None = None
+
+    # --- what Spark calls ---------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """A constant: Spark asks again when it repeats the first batch, whose beginning is in its end."""
+        return dict(INITIAL_OFFSET)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One limit that was set; the others are known here.  Python sources cannot name several (Spark 4.2, 4.3)."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable() if options.min_offsets is None else ReadMinRows(options.min_offsets)
+
+    @sentence_first
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The ends that the first ``latestOffset`` finds are those of the query."""
+        self._planner.freeze_end_offsets()
+
+    @sentence_first
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The offset of the next batch; ``start`` itself when nothing is new.
+
+        What ended at ``start`` is in Spark's commit log: the group is told, and what others wait for is given back.
+        """
+        began = self._decoded(start)
+        if began is not None:
+            self._faults_here().reached(fault_injection.AFTER_COMMIT_LOG, began.batch)
+        batch = self._planner.plan_next_batch(began, is_unlimited=isinstance(limit, ReadAllAvailable))
+        return start if batch is None else encode(batch)
+
+    @sentence_first
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where the logs of the planned partitions end, as Spark's Kafka source has it."""
+        return nested(self._planner.log_ends) or None
+
+    @sentence_first
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The tasks of the batch that ends at ``end``; with ``claim``, of what could be claimed of it."""
+        batch = self._decoded(end)
+        if batch is None or start == end:
+            return []
+        self._faults_here().reached(fault_injection.AFTER_WAL, batch.batch)
+        wanted = self._planner.claim_ranges(batch)
+        self._faults_here().reached(fault_injection.AFTER_CLAIM, batch.batch)
+        options, config = self._options, self._options.config
+        tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
+        if not tasks:
+            return []
+        settings = ReadSettings(
+            fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
+            skip_offsets=options.skip_offsets,
+        )  # fmt: skip
+        brokers = tuple(self._planner.brokers())
+        security = broker_security_from_config(config).for_brokers(brokers)
+        return [RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: it comes when the batch after ``end`` is planned, and never for the last one."""
+
+    def stop(self) -> None:
+        """Leave the group.  Spark calls this when the JVM ends, and kills the process otherwise: the keeper notices."""
+        self._planner.close()
+
+    def _decoded(self, found: dict[str, Any]) -> BatchOffsets | None:
+        """An offset of this query's checkpoint; None for the beginning.  Raises ``ForeignCheckpoint``."""
+        offsets = decode(found, self._options.config.group_id)
+        if offsets is not None:
+            check_mode(offsets, self._options.commit_mode)
+        return offsets
+
+    def _faults_here(self) -> fault_injection.FaultPoint:
+        if self._faults is None:
+            self._faults = self._doors.fault_point(self._options.config.group_id)
+        return self._faults

@@ -1,0 +1,156 @@
+"""A member of both worlds between two sides and a holder that do anything that they may, in any order, in any phase.
+
+The holder refuses what a holder cannot do, and after every event nothing is worked on that the side which holds does
+not have: ``MemberTalk``.  At the end whoever waits for something is answered, once the holder has come to rest.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.migration.dual.machine import machine_messages as val
+from bridge.migration.dual.machine.migrating_member import MigratingMember
+from bridge.migration.dual.machine.phase_rules import MembershipSide
+from tests.simulation_seeds import Seeds
+from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from zkconsumer.member import events as ev
+from zkconsumer.types import TopicPartition
+
+PHASES = ("armed", "ready", "locked", "copied", "switched", "completed", "undoing", "returning", "returned", "undone")
+PARTITIONS = tuple(TopicPartition("t", number) for number in range(4))
+STEPS = 120
+WALKS, NIGHTLY_WALKS = 60, 2_000
+
+
+class Walk(MemberTalk):
+    """Who waits for what: a side for partitions to be at rest, the member for its writes and readings."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self.waits: dict[MembershipSide, set[TopicPartition]] = {side: set() for side in MembershipSide}
+        self.writes: dict[int, set[TopicPartition]] = {}
+        self.collections = {MembershipSide.ZOOKEEPER: 0, MembershipSide.COORDINATOR: 0}
+        self.asked_of_holder = 0
+        self.story: list[str] = []
+
+    def does(self, line: str) -> None:
+        self.story.append(line)
+        self.story += [f"    {said}" for said in self.hear(line)]
+
+    def _note(self, command: val.MigratingMemberCommand) -> None:
+        super()._note(command)
+        match command:
+            case val.SendToSide(side, ev.PartitionsDrained(positions)):
+                assert positions.keys() <= self.waits[side], "nobody is told of what he did not ask"
+                self.waits[side] -= positions.keys()
+            case val.SendToSide(MembershipSide.COORDINATOR, ev.PositionsCollected()):
+                self.collections[MembershipSide.COORDINATOR] -= 1
+            case val.WriteToKafka(number, offsets):
+                self.writes[number] = set(offsets)
+            case val.SendToProcessor(told) if type(told).__name__ == "CollectPositions":
+                self.asked_of_holder += 1
+            case _:
+                pass
+
+    # --- what may happen now ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        tp = self.random.choice(PARTITIONS)
+        co, zk = self.waits[MembershipSide.COORDINATOR], self.waits[MembershipSide.ZOOKEEPER]
+        may = [f"control {self.random.choice(PHASES)}@{self.random.randrange(3)}", "generation 4"]
+        if tp in self.member.assigned and tp not in co:
+            may += [f"co drain {tp}"] * 2
+            may += [f"co drop {tp}"]
+        elif tp not in self.member.assigned and tp not in co:
+            may += [f"co start {tp}={self.random.choice((-2, -1, 7))}"] * 3
+        elif tp in co:
+            may += [f"co give-up {tp}"]
+        if tp not in self.member.owned:
+            may += [f"zk start {tp}=5"] * 3
+        elif tp in zk:
+            may += [f"zk give-up {tp}"]
+        else:
+            may += [f"zk drain {tp}", f"zk drop {tp}: lost", f"looked {tp}=6"]
+        if self.told.get(tp) is False:
+            may += [f"drained {tp}=9"] * 4
+        may += [f"written {number} {tp if tp in of else ''}".strip() for number, of in self.writes.items()]
+        may += ["collected t/0=8 t/1=8"] * (2 * bool(self.asked_of_holder))
+        may += [f"{word} collect" for word in ("zk", "co")] + [f"took {tp}=8", f"read {tp}=8"]
+        self.do(self.random.choice(may))
+
+    def do(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        match word:
+            case "co" | "zk":
+                side = MembershipSide.COORDINATOR if word == "co" else MembershipSide.ZOOKEEPER
+                what, _, names = rest.partition(" ")
+                if what == "drain":
+                    self.waits[side].add(next(tp for tp in PARTITIONS if str(tp) == names))
+                elif what == "collect":
+                    self.collections[side] += 1
+            case "written":
+                del self.writes[int(rest.split()[0])]
+            case "collected":
+                self.asked_of_holder -= 1
+        if line.startswith("zk drop"):
+            self.waits[MembershipSide.ZOOKEEPER] = {
+                tp for tp in self.waits[MembershipSide.ZOOKEEPER] if str(tp) not in line
+            }
+        self.does(line)
+
+    def settle(self) -> None:
+        """Everybody answers: the holder, Kafka, and ZooKeeper's side, which gives back what it was told is at rest."""
+        for _ in range(6):
+            for tp, is_live in list(self.told.items()):
+                if not is_live:
+                    self.do(f"drained {tp}=9")
+            for number, offsets in list(self.writes.items()):
+                self.do(f"written {number} {' '.join(map(str, offsets))}")
+            while self.asked_of_holder:
+                self.do("collected t/0=8")
+            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
+                self.do(f"zk drain {tp}")
+            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
+                self.do(f"zk drop {tp}")
+
+
+SEEDS = Seeds("member-walk")
+
+
+def walk_from(seed: int) -> None:
+    walk = Walk(seed)
+    try:
+        for _ in range(STEPS):
+            walk.step()
+        walk.settle()
+        assert not walk.waits[MembershipSide.COORDINATOR], "the coordinator's group waits for nothing for ever"
+        assert not walk.waits[MembershipSide.ZOOKEEPER], "nor does ZooKeeper's"
+        assert walk.collections[MembershipSide.COORDINATOR] == 0, "each of its questions is answered once"
+    except BaseException as error:
+        error.add_note("\n".join(walk.story[-60:]))
+        raise
+
+
+@pytest.mark.parametrize("seed", SEEDS.first(WALKS))
+def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answered(seed: int) -> None:
+    SEEDS.live([seed], walk_from)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_more_walks_end_with_every_question_answered() -> None:
+    SEEDS.live(SEEDS.new(NIGHTLY_WALKS), walk_from)
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_where_a_partition_came_to_rest_is_told_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
+    """What the program has not committed shall come again, in both stores."""
+    talk = MemberTalk()
+    talk.member = MigratingMember(commits_by_itself=by_itself)
+    for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "zk drain t/0"):
+        talk.hear(line)
+    said = talk.hear("drained t/0=15")
+    assert said == (["write 1 to kafka: t/0=15"] if by_itself else ["say zk drained t/0=15"])

@@ -1,0 +1,110 @@
+"""A coordinator that is slower than its members' commits: how many it is told at once, what a rebalance waits for.
+
+The member's machine and the one in the coordinator's group, put together as ``bridge.migration.dual.connector`` does
+it; a clock that is moved by hand, and a coordinator that answers when it is told to.
+"""
+
+from __future__ import annotations
+
+from bridge.client import commands as do
+from bridge.client import events as ev
+from bridge.client.events import Offset
+from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
+from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
+from bridge.migration.dual.machine import machine_messages as val
+from bridge.migration.dual.machine.migrating_member import MigratingMember
+from bridge.migration.dual.machine.phase_rules import MembershipSide
+from tests.coordinator.client_harness import Member, T
+from zkconsumer.member import commands as told
+from zkconsumer.member import events as said
+from zkconsumer.member.offset_stores import OffsetSource
+from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
+from zkconsumer.zk.znode_formats import ControlRecord
+
+PRIVATE = MigrationAssignor("m1", "g_c0")
+OURS = T[:2]
+INTERVAL_MS, ANSWER_MS = 20, 500
+"""Of automatic commits; of the coordinator."""
+
+
+class Both:
+    """One member that reads and commits by itself; what it says to the coordinator's side is done there."""
+
+    def __init__(self) -> None:
+        self.side = Member(PRIVATE, kind=DowngradingConsumerCoordinator, auto_commit=True)
+        self.machine = MigratingMember()
+        self.side.join(OURS)
+        self.hear(val.ControlChanged(ControlRecord("m1", 3, "copied", "zookeeper", "dual")))
+        self.hear(val.GenerationChanged(1))
+        self.hear(val.SideCommanded(MembershipSide.COORDINATOR, _start(-1)))
+        self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, _start(0)))
+
+    def hear(self, event: val.MigratingMemberEvent) -> None:
+        for command in self.machine.handle(event):
+            match command:
+                case val.WriteToKafka(number, offsets):
+                    asked = {tp: Offset(at) for tp, at in offsets.items()}
+                    self.tell(ev.CommitAsked(-number, asked, retried=False))
+                case val.SendToProcessor(told.CollectPositions()):
+                    # A record a millisecond.
+                    self.hear(val.ProcessorReported(said.PositionsCollected(dict.fromkeys(OURS, self.side.now_ms))))
+                case val.SendToSide(MembershipSide.COORDINATOR, said.PositionsCollected()):
+                    self.tell(ev.PositionsReceived({}))
+                case _:
+                    pass
+
+    def tell(self, event: ev.Event) -> None:
+        self._done(self.side.hear(event))
+
+    def answered(self) -> None:
+        """The coordinator takes the commit that it was told first."""
+        self._done(self.side.committed())
+
+    def _done(self, commands: list[do.Command]) -> None:
+        for command in commands:
+            match command:
+                case do.CommitDone(number, error):
+                    taken = frozenset[object]() if error else frozenset(OURS)
+                    self.hear(val.KafkaWriteFinished(-number, taken))  # type: ignore[arg-type]
+                case do.RequestPositions():
+                    self.hear(val.SideCommanded(MembershipSide.COORDINATOR, told.CollectPositions()))
+                case _:
+                    pass
+
+    def read_for(self, duration_ms: int) -> None:
+        """Commit at each interval; the coordinator answers late."""
+        until_ms = self.side.now_ms + duration_ms
+        while self.side.now_ms < until_ms:
+            self._done(self.side.wait(INTERVAL_MS))
+            self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, told.CollectPositions()))
+            if self.side.now_ms % ANSWER_MS == 0 and self.side.has_open(OFFSET_COMMIT):
+                self.answered()
+
+
+def _start(at: int) -> told.StartFetching:
+    positions = dict.fromkeys(OURS, at)
+    epochs = dict.fromkeys(OURS, 1)
+    return told.StartFetching(positions, dict.fromkeys(OURS, "me-0"), dict.fromkeys(OURS, OffsetSource.NEITHER), epochs)
+
+
+def test_a_rebalance_waits_for_the_one_commit_that_is_under_way() -> None:
+    """Everybody waits for who joins last.  Five seconds of commits that queued were two minutes of waiting."""
+    both = Both()
+    both.read_for(5_000 + INTERVAL_MS)
+    both.tell(ev.AssignorsOffered((PRIVATE,)))
+    waited = 0
+    while not both.side.has_open(JOIN_GROUP):
+        both.answered()
+        waited += 1
+    assert waited == 1
+
+
+def test_what_kafka_is_told_is_as_old_as_one_answer() -> None:
+    """Where it stood is where it is read again from, when the member dies."""
+    both = Both()
+    both.read_for(5_000 + INTERVAL_MS)
+    both.answered()
+    [topic] = both.side.sent(OFFSET_COMMIT).topics
+    assert {row.committed_offset for row in topic.partitions} == {both.side.now_ms}
+    both.answered()
+    assert not both.side.has_open(OFFSET_COMMIT), "nothing was consumed since"

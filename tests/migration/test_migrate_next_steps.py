@@ -1,0 +1,102 @@
+"""Commands of ``zkconsumer migrate`` that cannot do what they are asked: what comes next, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bridge.migration.control.control_steps import CreateControlZnode
+from bridge.migration.plan.plan_file import read_plan_file
+from tests.migration.migration_write_faults import Lab, lab
+from tests.migration.test_migrate_apply import Migrate, migrate, planned
+from zkconsumer.admin.admin_session import AdminDependencies
+from zkconsumer.cli.main import main
+from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.testing.fake_environment import ADDRESS
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+
+__all__ = ["lab", "migrate"]
+
+
+def test_a_group_in_the_place_of_a_file_is_told_how_its_own_plan_goes_on(migrate: Migrate, tmp_path: Path) -> None:
+    done = migrate("apply", "clicks", "--execute")
+    assert done.exit_code == 4
+    assert done.stderr.startswith("zkconsumer: clicks cannot be read: No such file or directory. If clicks is a group ")
+    assert done.stderr.endswith(f"go on with the plan that it keeps: {resumed('clicks')}\n")
+    assert "is a group" not in migrate("apply", str(tmp_path / "p.json")).stderr, "a path is no group"
+
+
+def resumed(group: str) -> str:
+    return f"zkconsumer migrate apply --resume {group} --zookeeper {ADDRESS}"
+
+
+def test_hooks_are_told_where_there_are_some(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+    _, file = planned(lab, tmp_path)
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+
+    def told(*words: str) -> list[tuple[str, str]]:
+        steps = json.loads(migrate("apply", str(file), *words, "-o", "json").stdout)["steps"]
+        return [(one["name"], one["standing"]) for one in steps if one["name"].startswith("hook ")]
+
+    assert told() == told("--hooks-dir", str(folder)) == []
+    (folder / "zkconsumer-on-after-cut-over").touch(0o755)
+    assert told("--hooks-dir", str(folder)) == [("hook zkconsumer-on-after-cut-over", "to do")]
+
+
+def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes_next(
+    lab: Lab, migrate: Migrate, tmp_path: Path
+) -> None:
+    group, file = planned(lab, tmp_path)
+    plan = read_plan_file(file)
+    with lab.process() as session:
+        moving = lab.moving(session, plan)
+        lab.carry_out(moving, iter([CreateControlZnode(moving.control_znode, "copy")]))
+    where = f"--zookeeper {ADDRESS}"
+    early = migrate("complete", group, "--execute", "--confirm", group)
+    assert (early.exit_code, "keeps no plan" in early.stderr) == (4, False)
+    assert "is in phase planned, and only one that is switched can be completed" in early.stderr
+    assert early.stderr.endswith(f"What comes next: zkconsumer migrate status {group} {where}\n")
+    shown = migrate("status", group)
+    assert shown.stderr == f"Next: zkconsumer migrate apply {group}.plan --execute {where}\n"
+    blind = migrate("apply", "--resume", group, "--execute")
+    assert blind.exit_code == 4
+    go_on = f"zkconsumer migrate apply {group}.plan --execute {where}"
+    assert f"Go on with the plan's file: {go_on}. Or undo it: " in blind.stderr
+    assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
+    assert migrate("status", group).stderr == f"Next: {resumed(group).replace(' --zoo', ' --execute --zoo')}\n"
+    none = migrate("apply", "--resume", "nobody")
+    assert "group nobody is not on the move" in none.stderr
+    assert "Make one: zkconsumer migrate plan nobody -f nobody.plan" in none.stderr
+
+
+class NobodyThere(FakeZkStore):
+    """A ZooKeeper that does not answer whoever connects."""
+
+    def start(self, timeout_ms: int) -> None:
+        raise ZkTimeoutException(f"no ZooKeeper at {ADDRESS} within {timeout_ms} ms")
+
+
+COMMANDS_OF_A_GROUP = (
+    "inspect g", "plan g -f p.json", "apply --resume g", "apply --resume g --execute", "status g", "verify g",
+    "rollback g", "rollback g --execute", "complete g", "complete g --execute --confirm g", "abort g",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [
+    *(f"migrate {words}" for words in COMMANDS_OF_A_GROUP), "groups list", "groups describe g", "groups doctor g",
+    "lag g", "offsets export g", "offsets diff g", "offsets delete g", "offsets set g --to-earliest --all-topics",
+])  # fmt: skip
+def test_a_zookeeper_that_is_away_when_a_command_begins_is_code_1_and_changes_nothing(
+    lab: Lab, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither 6 nor 7: where the group stands, and so what was changed before, nobody can tell."""
+    monkeypatch.chdir(tmp_path)
+    doors = AdminDependencies(store=lambda _, ms: NobodyThere(lab.zookeeper, "", ms))
+    done = CliRunner().invoke(main, [*words.split(), "--zookeeper", ADDRESS], obj=doors)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"zkconsumer: no ZooKeeper at {ADDRESS}")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,116 @@
+"""A commit of the program while the group moves: which store has it first, and what the other one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from bridge.migration.dual.connector.migrating_commits import MigratingCommits
+from bridge.migration.dual.machine import machine_messages as val
+from bridge.migration.dual.machine.phase_rules import PHASE_RULES, MemberPhase, PhaseRules
+from zkconsumer.member.offset_stores import KAFKA_NAME, ZOOKEEPER_NAME, CommitFailure
+from zkconsumer.testing.manual_clock import ManualClock
+from zkconsumer.types import TopicPartition
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+POSITIONS = {A: 5, B: 7, C: 9}
+TIMEOUT_MS = 5_000
+
+
+class Store:
+    """One side's ``commit``: what it was given, and what it refuses."""
+
+    def __init__(self, name: str, *refuses: TopicPartition) -> None:
+        self.refuses = {tp: CommitFailure("no", name) for tp in refuses}
+        self.given: dict[TopicPartition, int] = {}
+        self.event_loop = self
+
+    def call_soon(self, action: Callable[[], None]) -> None:
+        """The control thread of ZooKeeper's side, in place."""
+        action()
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *_: Any, **__: Any) -> dict[TopicPartition, CommitFailure]:
+        self.given |= offsets
+        return {tp: why for tp, why in self.refuses.items() if tp in offsets}
+
+
+class Machine:
+    """What the desk asks the machine: all three partitions run here, and have an owner node of ours."""
+
+    def __init__(self, duty: PhaseRules) -> None:
+        self.rules = duty
+        self.partitions = self
+        self.running = dict.fromkeys(POSITIONS, "c-0")
+        self.owned = set(POSITIONS)
+
+
+class Listener:
+    """The rebalance listener is not being called."""
+
+    is_inside_awaited_call = False
+
+
+class Member:
+    failure = None
+    listener = Listener()
+
+    def __init__(self, stance: MemberPhase, zookeeper: Store, coordinator: Store) -> None:
+        self.machine = Machine(PHASE_RULES[stance])
+        self.clock = ManualClock()
+        self.zookeeper, self.coordinator = zookeeper, coordinator
+        self.heard: list[val.MigratingMemberEvent] = []
+
+    def hear(self, event: val.MigratingMemberEvent) -> None:
+        self.heard.append(event)
+
+    def look(self) -> None: ...
+
+    def metadata(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
+        return dict.fromkeys(positions, "words")
+
+
+def commit(member: Member) -> dict[TopicPartition, CommitFailure]:
+    return MigratingCommits(cast("Any", member)).commit(POSITIONS, TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING])
+def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(stance: MemberPhase) -> None:
+    """It was not accepted: in ZooKeeper it would be the position of the next owner, or what the group goes back to."""
+    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, B))
+    refused = commit(member)
+    assert refused.keys() == {B}
+    assert member.coordinator.given == POSITIONS
+    assert member.zookeeper.given == {A: 5, C: 9}
+
+
+def test_what_has_no_owner_node_of_ours_is_written_to_kafka_alone() -> None:
+    member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
+    member.machine.locked.discard(B)
+    assert commit(member) == {}
+    assert member.zookeeper.given == {A: 5, C: 9}
+
+
+@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
+def test_a_partition_that_was_lost_is_told_to_neither_store(stance: MemberPhase) -> None:
+    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
+    del member.machine.running[B]
+    assert commit(member).keys() == {B}
+    assert B not in member.coordinator.given
+    assert B not in member.zookeeper.given
+
+
+@pytest.mark.parametrize("stance", [MemberPhase.LOCKED, MemberPhase.RETURNED])
+def test_where_zookeeper_is_first_kafka_follows_later(stance: MemberPhase) -> None:
+    """``Sides`` writes to Kafka what ZooKeeper has, and not what it refused."""
+    member = Member(stance, Store(ZOOKEEPER_NAME, B), Store(KAFKA_NAME))
+    assert commit(member).keys() == {B}
+    assert member.zookeeper.given == POSITIONS
+    assert member.coordinator.given == {}
+
+
+def test_a_commit_begins_and_ends_for_the_machine_whatever_becomes_of_it() -> None:
+    member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, A, B, C))
+    commit(member)
+    assert member.heard == [val.CommitStarted(1, frozenset(POSITIONS)), val.CommitFinished(1)]

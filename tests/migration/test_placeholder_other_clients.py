@@ -1,0 +1,73 @@
+"""What members that are not the migration's hear while the seat is taken: ours, kafka-python and librdkafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as Committed
+from kafka import KafkaConsumer
+from kafka.errors import InconsistentGroupProtocolError
+
+from bridge import CoordinatorConsumerConnector
+from bridge.client.errors import InconsistentGroupProtocolException
+from bridge.migration.placeholder.placeholder_member import PlaceholderMember
+from tests.migration.placeholder_fixtures import GROUP, PlaceholderFixture
+from zkconsumer import ConsumerConfig
+from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.types import TopicPartition
+
+PATIENCE_S = 20
+T0 = TopicPartition("t", 0)
+
+
+def ours(desk: PlaceholderFixture) -> None:
+    config = ConsumerConfig(
+        group_id=GROUP, zookeeper_connect="nowhere:2181", bootstrap_servers=desk.broker.bootstrap
+    )  # fmt: skip
+    with CoordinatorConsumerConnector(config) as connector, pytest.raises(InconsistentGroupProtocolException):
+        next(connector.create_message_streams({"t": 1})["t"][0])
+
+
+def kafka_python(desk: PlaceholderFixture) -> None:
+    consumer = KafkaConsumer("t", bootstrap_servers=desk.broker.bootstrap, group_id=GROUP)
+    try:
+        with pytest.raises(InconsistentGroupProtocolError):
+            for _ in range(20):
+                consumer.poll(timeout_ms=1_000)
+    finally:
+        consumer.close()
+
+
+def librdkafka(desk: PlaceholderFixture) -> None:
+    consumer = Consumer({"bootstrap.servers": desk.broker.bootstrap, "group.id": GROUP, "session.timeout.ms": 6_000})
+    consumer.subscribe(["t"])
+    deadline = time.monotonic() + PATIENCE_S
+    while (message := consumer.poll(0.5)) is None or message.error() is None:
+        assert time.monotonic() < deadline, "it was told nothing"
+    assert message.error().name() == "INCONSISTENT_GROUP_PROTOCOL"
+    assert consumer.assignment() == []
+    with pytest.raises(KafkaException, match="UNKNOWN_MEMBER"):
+        consumer.commit(offsets=[Committed("t", 0, 99)], asynchronous=False)
+    consumer.close()
+
+
+@pytest.mark.parametrize("start", [ours, kafka_python, librdkafka])
+def test_a_client_that_is_started_too_early_is_told_and_changes_nothing(
+    desk: PlaceholderFixture, start: Callable[[PlaceholderFixture], None]
+) -> None:
+    with desk.process() as session:
+        seat: PlaceholderMember = desk.seat(session)
+        seat.join()
+        seat.commit({T0: OffsetAndMetadata(42, "ours")})
+        desk.broker.append("t", 0, [b"x"])
+        before = seat.joined
+        start(desk)
+        assert not seat.read_occupants().others
+        seat.heartbeat()
+        assert seat.joined is not None
+        assert before is not None
+        assert seat.joined.generation == before.generation, "nobody made the group form anew"
+        assert {code.code for code in seat.commit({T0: OffsetAndMetadata(43)}).values()} == {0}

@@ -1,0 +1,191 @@
+"""Waking members that gave up behind a fence (K7), and naming the partitions that nobody reads all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.control.control_steps import AcquireLock
+from bridge.migration.control.control_znode import ControlZnode
+from bridge.migration.control.phases import Phase
+from bridge.migration.errors import PartiallyDoneError
+from bridge.migration.fences.rebalance_trigger import (
+    OFFSET_PROGRESS_TIMEOUT_MS,
+    OWNERSHIP_TIMEOUT_MS,
+    TriggerRebalance,
+    WaitForOffsetProgress,
+)
+from bridge.migration.steps.step import StepDone, StepPending, StepWaiting
+from tests.migration.fence_fixtures import FENCING, UNDOING, moved, run_of, stood
+from tests.migration.step_write_faults import GROUP, WHO, Group, at_every_cut, carry_out
+from zkconsumer.errors import UnavailableError
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.types import TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.member_registration import parse_registration
+from zkconsumer.zk.requests import (
+    ChildNames,
+    Children,
+    Create,
+    CreateOp,
+    Multi,
+    NoAuth,
+    Request,
+    StoreEvent,
+    WatchFired,
+    ZkSessionConnected,
+)
+from zkconsumer.zk.store import submit_and_wait
+
+IDS = paths.ids(GROUP)
+CLICKS_0, CLICKS_1 = (TopicPartition("clicks", number) for number in range(2))
+
+
+def test_members_that_watch_are_woken_and_see_nobody_new() -> None:
+    """A registration that nobody can parse would stop the whole group, even one that is there for a moment only."""
+    group = moved(*UNDOING)
+    told: list[StoreEvent] = []
+    member = FakeZkStore(group.zookeeper)
+    member.listen(told.append)
+    member.start(1_000)
+    submit_and_wait(member, [Children(IDS, watch=True)], 1_000)
+    with group.process() as authority:
+        step = TriggerRebalance(authority)
+        assert step.describe()
+        assert step.check() == StepPending()
+        carry_out(authority, [step])
+        assert step.check() == StepDone()
+    assert [event for event in told if not isinstance(event, ZkSessionConnected)] == [WatchFired(IDS, "children")]
+    [children] = submit_and_wait(member, [Children(IDS)], 1_000)
+    assert isinstance(children, ChildNames)
+    assert children.names == []
+
+
+def test_what_wakes_them_would_be_a_member_that_reads_nothing() -> None:
+    group = moved(*UNDOING)
+    sent: list[Request] = []
+    with group.process() as authority:
+
+        def note(request: Request) -> bool:
+            sent.extend([request] if isinstance(request, Multi) else [])
+            return isinstance(request, Multi)
+
+        carry_out(authority, [AcquireLock(authority, WHO)])
+        group.zookeeper.lose_connection_on_next(note, is_done=False)
+        TriggerRebalance(authority).do()
+    [request] = sent
+    assert isinstance(request, Multi)
+    [made] = [op for op in request.ops if isinstance(op, CreateOp)]
+    registration = parse_registration(made.data)
+    assert (registration.pattern, dict(registration.subscription)) == ("static", {})
+    assert made.path == f"{IDS}/zkconsumer-nudge-m1"
+    assert not made.ephemeral
+
+
+def test_a_nudge_may_be_cut_off_anywhere_and_leaves_nothing() -> None:
+    at_every_cut(lambda: moved(*UNDOING), run_of(lambda authority: [TriggerRebalance(authority)]), writes_min=1)
+
+
+def test_nobody_is_woken_before_the_fences_are_to_be_lifted() -> None:
+    with moved(*FENCING).process() as authority, pytest.raises(PartiallyDoneError, match="in phase fencing"):
+        TriggerRebalance(authority).do()
+
+
+def test_a_group_without_ids_has_nobody_to_wake() -> None:
+    group = moved(*UNDOING)
+    group.zookeeper.remove(IDS)
+    with group.process() as authority:
+        assert TriggerRebalance(authority).check() == StepDone()
+        TriggerRebalance(authority).do()
+    assert group.zookeeper.data(IDS) is None
+    with moved(*UNDOING, Phase.UNDONE).process() as authority:
+        assert TriggerRebalance(authority).check() == StepDone()
+
+
+def test_members_that_cannot_be_woken_are_told_of() -> None:
+    group = moved(*UNDOING)
+    group.zookeeper.fail_next(lambda request: isinstance(request, Multi), NoAuth)
+    with group.process() as authority, pytest.raises(UnavailableError, match="NoAuth"):
+        TriggerRebalance(authority).do()
+
+
+# --- do they read again -----------------------------------------------------------------------------------------
+
+
+def owned(*partitions: TopicPartition) -> Group:
+    group = moved(*UNDOING, group=stood())
+    store = group.member()
+    for tp in partitions:
+        submit_and_wait(store, [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+    return group
+
+
+def looking(authority: ControlZnode, told: list[str], ends: dict[TopicPartition, int]) -> WaitForOffsetProgress:
+    return WaitForOffsetProgress(authority, lambda: ends, told.append)
+
+
+def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named() -> None:
+    """Its member's ``createMessageStreams`` had failed behind the fence: it must be restarted."""
+    group, told = owned(CLICKS_0, CLICKS_1), []
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
+        assert step.describe()
+        assert step.check() == StepWaiting("the offsets of clicks/0, clicks/1 to move, at most 90 s")
+        group.offset("clicks", 1, 60)
+        began_ms = group.clock.now_ms()
+        carry_out(authority, [step])
+        assert group.clock.now_ms() - began_ms == OFFSET_PROGRESS_TIMEOUT_MS
+        assert step.check() == StepDone()
+    assert told == [
+        "the offsets of clicks/0 stand, though there is more to read: restart the members that own them "
+        "(g1_host-1-0). Their streams ended behind the fence, and nobody reads what they claim"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "ends"), [((), {CLICKS_0: 100}), ((CLICKS_0,), {CLICKS_0: 42}), ((CLICKS_0,), {})]
+)
+def test_partitions_that_nobody_owns_or_that_are_at_their_end_may_stand(
+    partitions: tuple[TopicPartition, ...], ends: dict[TopicPartition, int]
+) -> None:
+    told: list[str] = []
+    with owned(*partitions).process() as authority:
+        assert looking(authority, told, ends).check() == StepDone()
+    assert told == []
+
+
+def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked_at() -> None:
+    """A member claims a moment after it was woken: a look in between would find nobody who stands."""
+    group, told = owned(), []
+    submit_and_wait(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
+        assert step.check() == StepWaiting("clicks/0, clicks/1 to be claimed by the members that are registered")
+        submit_and_wait(group.member(), [Create(paths.owner(GROUP, CLICKS_0), b"g1_late-0", ephemeral=True)], 1_000)
+        assert step.check() == StepWaiting("clicks/1 to be claimed by the members that are registered")
+        group.clock.move(OWNERSHIP_TIMEOUT_MS)
+        assert step.check() == StepWaiting("the offsets of clicks/0 to move, at most 80 s")
+        carry_out(authority, [step])
+    assert "(g1_late-0)" in told[0], "and the other is nothing that anybody reads"
+
+
+def test_offsets_that_move_are_enough() -> None:
+    group, told = owned(CLICKS_0), []
+    with group.process() as authority:
+        step = looking(authority, told, {CLICKS_0: 100})
+        assert isinstance(step.check(), StepWaiting)
+        group.offset("clicks", 0, 43)
+        assert step.check() == StepDone()
+    assert told == []
+
+
+def test_a_new_partition_without_an_offset_moves_when_it_gets_one() -> None:
+    tp = TopicPartition("views", 0)
+    group, told = moved(*UNDOING), []
+    group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))
+    submit_and_wait(group.member(), [Create(paths.owner(GROUP, tp), b"g1_host-1-0", ephemeral=True)], 1_000)
+    with group.process() as authority:
+        step = looking(authority, told, {tp: 5})
+        assert isinstance(step.check(), StepWaiting)
+        group.offset("views", 0, 5)
+        assert step.check() == StepDone()
+    assert told == []

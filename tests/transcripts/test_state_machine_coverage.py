@@ -1,0 +1,55 @@
+"""Every row of every table is reached by some transcript, from the beginning of a member's life, and every arrow.
+
+A row that no sequence of events reaches says something about the machine that is not true: take it out of the table.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transcripts.conversation import rewritten, transcripts
+from zkconsumer.member.listener_state_machine import ListenerStateMachine
+from zkconsumer.member.membership_state_machine import MembershipStateMachine
+from zkconsumer.member.partition_state_machine import PartitionStateMachine
+from zkconsumer.member.rebalance_state_machine import RebalanceStateMachine
+from zkconsumer.member.session_state_machine import SessionStateMachine
+from zkconsumer.member.state_machine import CoveredTransition, StateMachine
+
+MACHINES = (
+    SessionStateMachine,
+    MembershipStateMachine,
+    RebalanceStateMachine,
+    PartitionStateMachine,
+    ListenerStateMachine,
+)
+
+
+@pytest.fixture(scope="module")
+def hit() -> set[CoveredTransition]:
+    """The arrows that all transcripts together take."""
+    before, StateMachine.covered_transitions = StateMachine.covered_transitions, set()
+    try:
+        for path in transcripts():
+            rewritten(path)
+        return StateMachine.covered_transitions
+    finally:
+        StateMachine.covered_transitions = before
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_row_is_hit_and_leads_wherever_it_may(machine: type[StateMachine], hit: set[CoveredTransition]) -> None:
+    missed = sorted(arrow for arrow in arrows(machine) if arrow not in hit)
+    assert not missed, "no transcript takes:\n" + "\n".join(" ".join(arrow[1:]) for arrow in missed)
+
+
+def test_nobody_records_outside_such_a_test() -> None:
+    assert StateMachine.covered_transitions is None
+
+
+def arrows(machine: type[StateMachine]) -> set[CoveredTransition]:
+    """What the table declares."""
+    return {
+        CoveredTransition(machine.__name__, before.value, event.__name__, after.value)
+        for (before, event), handler in machine.TRANSITIONS.items()
+        for after in handler.target_states or (before,)
+    }

@@ -1,0 +1,120 @@
+"""A tool's line to the coordinator of one group: found, asked, and found again, until the patience ends.
+
+    ask(question)    what may be asked twice: looked for anew after "not me", again after "not yet" and after silence
+    once(question)   what may not: sent once, and whoever asked looks at the world before sending another
+
+Nothing is asked of a cluster that has no ``__consumer_offsets`` by this file's own doing; the first question about a
+group makes that topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from zkconsumer.admin.coordinator_lookups import COORDINATOR_RETRY_BACKOFF_MS, OFFSETS_TOPIC, discover_coordinator
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
+from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
+from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zkconsumer.admin.admin_session import AnySession
+    from zkconsumer.kafka.broker_connection import Connection
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.types import BrokerAddress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRetryPolicy:
+    """When a question is given up: not before ``min_duration_ms`` have passed, and then at the first of the two counts.
+
+    ``attempts_max``: answers "not me" or "not yet"; a coordinator that cannot even be found is looked for
+    ``coordinators.TRIES_MAX`` times each, so the eight of a tool take 20 seconds at most.
+    ``unreachable_attempts_max``: how often a broker may not answer.
+    """
+
+    attempts_max: int = 8
+    unreachable_attempts_max: int = 3
+    min_duration_ms: int = 0
+
+
+class CoordinatorClient:
+    """One group's coordinator.  One thread.
+
+    Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``BrokerError`` with the code when they
+    refuse or no coordinator is ready, ``KafkaException`` when they are too old, ``RemoteProtocolError`` for what no
+    broker says.
+    """
+
+    def __init__(
+        self,
+        session: AnySession,
+        group: str,
+        pause: Callable[[int], object] | None = None,
+        patience: CoordinatorRetryPolicy | None = None,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._pause = pause or StopSignal().wait
+        self._retry_policy = patience or CoordinatorRetryPolicy()
+        self._coordinator: BrokerAddress | None = None
+
+    def execute(
+        self,
+        question: Callable[[Connection, SupportedVersions], T],
+        passing: Callable[[T], ErrorCode | None] = lambda answer: None,
+    ) -> T:
+        """The coordinator's answer; ``passing`` names the error in an answer after which the same is asked again."""
+        error: ErrorCode | None = None
+        tries = unreachable = 0
+        until_ms = self._session.clock.now_ms() + self._retry_policy.min_duration_ms
+        while True:
+            try:
+                answer = self._session.brokers.execute(self._find_coordinator(), question)
+                error = passing(answer)
+                if error is None:
+                    return answer
+            except BrokerError as refused:
+                if refused.code not in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS:
+                    raise
+                error = refused.code
+            except BrokerUnreachable:
+                self._coordinator = None
+                unreachable += 1
+                if (
+                    unreachable >= self._retry_policy.unreachable_attempts_max
+                    and self._session.clock.now_ms() >= until_ms
+                ):
+                    raise
+            if error in COORDINATOR_MOVED_ERRORS:
+                self._coordinator = None
+            tries += 1
+            if tries >= self._retry_policy.attempts_max and self._session.clock.now_ms() >= until_ms:
+                break
+            self._pause(COORDINATOR_RETRY_BACKOFF_MS)
+        where = f"group {self._group} has no coordinator that answers (look at {OFFSETS_TOPIC})"
+        raise BrokerUnreachable(where) if error is None else BrokerError(error, where)
+
+    def execute_once(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
+        """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""
+        broker = self._find_coordinator()
+        try:
+            return question(*self._session.brokers.connection_to(broker.host, broker.port))
+        except (BrokerUnreachable, RemoteProtocolError):
+            self._session.brokers.disconnect(broker.host, broker.port)
+            self._coordinator = None
+            raise
+
+    def forget_coordinator(self) -> None:
+        """Somebody else coordinates the group now."""
+        self._coordinator = None
+
+    def _find_coordinator(self) -> BrokerAddress:
+        if self._coordinator is None:
+            self._coordinator = discover_coordinator(self._session.brokers, self._group, self._pause)
+        return self._coordinator

@@ -1,0 +1,94 @@
+"""Members that compute other shares than the rest.  Pure.
+
+The strategy stands nowhere in ZooKeeper, so it is told from the owners: each member's claims are compared with its
+share under range and the three forms of roundrobin.
+
+    strategies-differ       no form explains all owners, and the group is at rest
+    topics-tied             topics whose names have equal hashes: under roundrobin members may disagree about them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
+from zkconsumer.admin.text_format import count_text, list_text
+from zkconsumer.member.group_assignment import (
+    AssignmentContext,
+    AssignmentError,
+    AssignorVariant,
+    create_instance,
+    explain_mismatch,
+    topics_with_equal_hash,
+)
+
+if TYPE_CHECKING:
+    from zkconsumer.member.group_assignment import GroupAssignment
+
+
+def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    """What the owners say about the members' settings."""
+    context = facts.assignment_context
+    if context is None:
+        return
+    if facts.registered_owners and not facts.forms and facts.is_stable and not facts.state.migrating_members:
+        yield _differ(facts, context)
+    ties = topics_with_equal_hash(context.partitions_for_topic)
+    if ties and facts.forms and AssignorVariant.RANGE not in facts.forms:
+        yield DoctorFinding(
+            "topics-tied",
+            "the group deals by roundrobin, and the names of some of its topics have equal hashes: the members' order "
+            "of those hangs on hash maps, so even members of one release may disagree",
+            tuple(f"equal hashes: {', '.join(names)}" for names in ties),
+            ("use range, or give the topics other names",),
+        )
+
+
+def _differ(facts: GroupFacts, context: AssignmentContext) -> DoctorFinding:
+    shares = {form: assignment for form in AssignorVariant if (assignment := _assigned(context, form)) is not None}
+    by_member = {name: _matching_strategies(facts, name, shares) for name in facts.state.members}
+    evidence = [
+        f"{name} owns {list_text(_owned(facts, name)) or 'nothing'}: {_words(forms)}"
+        for name, forms in by_member.items()
+    ]
+    base = shares[AssignorVariant.RANGE]
+    return DoctorFinding(
+        "strategies-differ",
+        "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
+        + explain_mismatch(facts.registered_owners, base, context).removesuffix("."),
+        tuple(evidence),
+        (
+            "compare partition.assignment.strategy, the client's release (roundrobin changed in 1.0) and "
+            "exclude.internal.topics of all members",
+            f"zkconsumer groups describe {facts.group}",
+        ),
+    )
+
+
+def _assigned(context: AssignmentContext, form: AssignorVariant) -> GroupAssignment | None:
+    try:
+        return create_instance(form.strategy, form.compatibility).assign(context)
+    except AssignmentError:
+        return None
+
+
+def _owned(facts: GroupFacts, name: str) -> list[object]:
+    return [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name]
+
+
+def _matching_strategies(
+    facts: GroupFacts, name: str, shares: dict[AssignorVariant, GroupAssignment]
+) -> list[AssignorVariant]:
+    """The forms that give this member exactly what it owns."""
+    owned = {tp: thread for tp, thread in facts.registered_owners.items() if facts.state.owners[tp].consumer_id == name}
+    return [
+        form for form, assignment in shares.items()
+        if {tp: str(thread) for tp, thread in assignment.of_member(name).items()} == owned
+    ]  # fmt: skip
+
+
+def _words(forms: list[AssignorVariant]) -> str:
+    if not forms:
+        return "no setting gives it exactly that"
+    return f"as {' or '.join(form.value for form in forms)} gives ({count_text(len(forms), 'form')})"

@@ -1,0 +1,124 @@
+"""What stops a whole group from outside.  Pure.
+
+topic-with-zstd          one such topic stops all topics of an old member
+modern-group-alive       consumers of the modern kind have the same group id
+client-too-new           the brokers are older than the client can speak to: it owns, and reads nothing
+group-on-the-move        a control znode takes the authority away from ZooKeeper, or cannot be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.doctor.facts import DoctorFinding, GroupFacts
+from zkconsumer.admin.doctor.progress_findings import stalled_partitions
+from zkconsumer.admin.text_format import count_text, duration_text, list_text
+from zkconsumer.zk import paths
+
+if TYPE_CHECKING:
+    from zkconsumer.admin.zookeeper_group import OffsetNode
+
+ZSTD = "zstd"
+
+
+def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    """What comes from outside."""
+    yield from _zstd(facts)
+    yield from _modern(facts)
+    yield from _too_new(facts)
+    yield from _migrating(facts)
+
+
+def _zstd(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    subscribed = {
+        topic: name for name, member in sorted(facts.state.members.items()) if member.kind != "zkconsumer"
+        for topic in member.threads
+    }  # fmt: skip
+    found = {topic: codecs[ZSTD] for topic, codecs in sorted(facts.codecs.items()) if ZSTD in codecs}
+    hit = [topic for topic in found if topic in subscribed]
+    if hit:
+        yield DoctorFinding(
+            "topic-with-zstd",
+            f"{count_text(len(hit), 'topic')} with zstd batches ({list_text(hit)}): no original member can read them "
+            "(the "
+            "broker refuses to convert, error 76), and one such topic stops all topics of a member, without an error",
+            tuple(f"{found[topic]}; {subscribed[topic]} subscribes to it" for topic in hit[:5]),
+            (
+                "set compression.type of the producers, or of the topic, to something else; wait until retention took "
+                "the zstd batches, or set the group's offsets behind them",
+                "members of ours read zstd",
+            ),
+        )
+
+
+def _modern(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    modern = facts.coordinator_group
+    if modern is None or not modern.has_members or not facts.zookeeper_only_members:
+        return
+    members = [f"{each.client_id or each.member_id} on {each.host}" for each in modern.members]
+    yield DoctorFinding(
+        "modern-group-alive",
+        "consumers of the modern kind have joined a group with this id at the coordinator. They and the members in "
+        "ZooKeeper never see each other: both read everything. Commits of old members to Kafka are refused (error 25, "
+        "logged at DEBUG), and with dual commit their offsets in ZooKeeper stop as well",
+        (f"the coordinator says: {modern.state}, {count_text(len(modern.members), 'member')}", *members[:5]),
+        (
+            "stop one kind, or give it another group id; commits go on by themselves when the last modern one has gone",
+            f"zkconsumer groups describe {facts.group}",
+        ),
+    )
+
+
+def _too_new(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    """Brokers of 0.8 and 0.9 close, or pass over, the requests of later clients; nothing tells the client's user."""
+    if not facts.brokers_before_0_10:
+        return
+    stands = set(stalled_partitions(facts))
+    for name, member in facts.state.members.items():
+        owned = [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name and owner.kind == "scala"]
+        unread = [tp for tp in owned if tp in stands and _is_at_its_start(facts.state.offsets.get(tp))]
+        with_records = [
+            tp for tp in owned if (log := facts.second_snapshot.log_ranges.get(tp)) and log.latest > log.earliest
+        ]
+        if unread and len(unread) == len(with_records):
+            yield DoctorFinding(
+                "client-too-new",
+                f"{name} owns {count_text(len(owned), 'partition')} and has never committed anything beyond the start: "
+                "the brokers are of 0.8 or 0.9, and an original client of a later release registers, owns, even writes "
+                "offset 0, and reads silently nothing from them",
+                (
+                    f"brokers that do not know ApiVersions (0.10): {list_text(facts.brokers_before_0_10)}",
+                    f"unread since {duration_text(facts.now_ms - member.stat.ctime_ms)}: {list_text(unread)}",
+                    "0.8 brokers serve clients up to 0.8.2, 0.9 brokers up to 0.9",
+                ),
+                ("run that member with a client as old as the brokers, or upgrade the brokers to 0.10.2 or later",),
+            )
+
+
+def _is_at_its_start(node: OffsetNode | None) -> bool:
+    """Whether nothing but a first position was ever written."""
+    return node is None or not node.offset or not node.stat.version
+
+
+def _migrating(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    state = facts.state
+    if state.control_problem:
+        yield DoctorFinding(
+            "group-on-the-move",
+            "the control znode of the group cannot be read: members of ours stop, because they cannot tell where the "
+            "authority is",
+            (f"{paths.control(facts.group)}: {state.control_problem}",),
+            (f"get {paths.control(facts.group)} with zkCli.sh; repair or delete it",),
+        )
+    elif state.control is not None and state.control.authority != "zookeeper" and facts.zookeeper_only_members:
+        yield DoctorFinding(
+            "group-on-the-move",
+            f"the group's offsets are kept in {state.control.authority} now, and members are registered in ZooKeeper: "
+            "original members among them read what the others read as well",
+            (
+                f"{paths.control(facts.group)}: phase {state.control.phase}, epoch {state.control.epoch}",
+                f"registered: {list_text(facts.zookeeper_only_members)}",
+            ),
+            (f"stop {list_text(facts.zookeeper_only_members)}",),
+        )

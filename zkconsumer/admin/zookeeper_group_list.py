@@ -1,0 +1,143 @@
+"""Every group below ``/consumers``, a line each.
+
+Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, all reads of a batch pipelined; only one batch's names and
+stats are in memory, and what is kept of a group is its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.admin.admin_session import chunks
+from zkconsumer.errors import InvalidNameError
+from zkconsumer.zk import paths
+from zkconsumer.zk.group_procedures import INITIAL_VERSION, OUR_OWNER_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from zkconsumer.admin.admin_session import AdminSession
+    from zkconsumer.zk.requests import ChildNames, Stat
+
+GROUPS_PER_BATCH = 100
+"""Groups whose nodes are read together."""
+
+_CONSOLE_GROUP = re.compile(r"console-consumer-[0-9]{1,5}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group.
+
+    ``kind``: ``scala``, ``zkconsumer``, ``mixed`` or ``foreign``, as the owner nodes show; ``-`` without owners.
+    ``topics``: owned, or with offsets.  ``last_commit_ms``: when the youngest offset node was written, None without
+    one.  ``last_write_ms``: when anything of the group was written.
+    """
+
+    group: str
+    kind: str
+    members: int
+    topics: tuple[str, ...]
+    last_commit_ms: int | None
+    last_write_ms: int
+
+    @property
+    def is_active(self) -> bool:
+        """Whether somebody is registered (0.9 to 1.1: what the original's tools mean by active)."""
+        return self.members > 0
+
+    @property
+    def is_stale_console_group(self) -> bool:
+        """Left behind by a console consumer that was killed; see ``is_console_group``."""
+        return not self.is_active and is_console_group(self.group)
+
+
+def is_console_group(group: str) -> bool:
+    """``console-consumer-<0…99999>``: the name that the console consumer gives itself (0.8 to 1.1)."""
+    return _CONSOLE_GROUP.fullmatch(group) is not None
+
+
+def group_names(session: AdminSession) -> list[str]:
+    """The children of ``/consumers`` that can be groups, sorted.  Raises ``UnavailableError``."""
+    listed = session.children(paths.CONSUMERS)
+    return sorted(name for name in (listed.names if listed else []) if _is_group(name))
+
+
+def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
+    """A line for each group, in the order of their names; a group that goes meanwhile is left out.
+
+    Raises ``UnavailableError`` when ZooKeeper does not answer or does not tell.
+    """
+    for some in chunks(group_names(session) if names is None else list(names), GROUPS_PER_BATCH):
+        yield from _listings(session, some)
+
+
+def _listings(session: AdminSession, groups: Sequence[str]) -> Iterator[GroupListing]:
+    folders = {group: (paths.ids(group), paths.owners(group), paths.offsets(group)) for group in groups}
+    listed = session.children_of_many(path for three in folders.values() for path in three)
+    topics = session.children_of_many(
+        f"{root}/{topic}"
+        for _, *roots in folders.values()
+        for root in roots
+        if root in listed
+        for topic in listed[root].names
+    )
+    leaves = [f"{path}/{name}" for path, children in topics.items() for name in children.names]
+    stats = _stats(session, [*map(paths.group_root, groups), *leaves])
+    for group in groups:
+        root = stats.get(paths.group_root(group))
+        if root is not None:
+            yield _listing(group, root, listed, topics, stats)
+
+
+def _listing(
+    group: str,
+    root: Stat,
+    listed: Mapping[str, ChildNames],
+    topics: Mapping[str, ChildNames],
+    stats: Mapping[str, Stat],
+) -> GroupListing:
+    ids, owners, offsets = (listed.get(path) for path in (paths.ids(group), paths.owners(group), paths.offsets(group)))
+
+    def below(path: str, folder: ChildNames | None) -> list[Stat]:
+        nodes = [f"{path}/{topic}" for topic in (folder.names if folder else [])]
+        leaves = [f"{node}/{name}" for node in nodes if node in topics for name in topics[node].names]
+        return [stats[leaf] for leaf in leaves if leaf in stats]
+
+    owner_stats, offset_stats = below(paths.owners(group), owners), below(paths.offsets(group), offsets)
+    folder_stats = [folder.stat for folder in (ids, owners, offsets) if folder]
+    return GroupListing(
+        group,
+        _kind(owner_stats),
+        len(ids.names) if ids else 0,
+        tuple(sorted({*(owners.names if owners else ()), *(offsets.names if offsets else ())})),
+        max((stat.mtime_ms for stat in offset_stats), default=None),
+        max(stat.mtime_ms for stat in (root, *folder_stats, *owner_stats, *offset_stats)),
+    )
+
+
+def _stats(session: AdminSession, wanted: Sequence[str]) -> dict[str, Stat]:
+    """The stat of each node that exists; read with its few bytes, because newer servers give many nodes a packet."""
+    return {path: node.stat for path, node in session.get_many(wanted).items()}
+
+
+def _kind(owners: Sequence[Stat]) -> str:
+    kinds = {_owner_kind(stat) for stat in owners if stat.ephemeral_owner}
+    if not kinds:
+        return "-"
+    return next(iter(kinds)) if len(kinds) == 1 else "mixed"
+
+
+def _owner_kind(stat: Stat) -> str:
+    return {OUR_OWNER_VERSION: "zkconsumer", INITIAL_VERSION: "scala"}.get(stat.version, "foreign")
+
+
+def _is_group(name: str) -> bool:
+    try:
+        paths.check_group(name)
+    except InvalidNameError:
+        return False
+    return True

@@ -1,0 +1,150 @@
+"""``BootstrapClient``: a question that every broker can answer, put to one after the other until one does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.errors import (
+    AuthenticationException,
+    BrokerUnreachable,
+    ConnectorClosed,
+    KafkaException,
+    RemoteProtocolError,
+)
+from zkconsumer.kafka.version_negotiation import negotiate
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
+    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.types import BrokerAddress
+
+T = TypeVar("T")
+
+
+class PortDiagnosis(Protocol):
+    """Finds out whether a port that broke the connection speaks another protocol; see
+    ``SecureConnectionFactory.diagnose``.
+    """
+
+    def __call__(self, host: str, port: int, error: Exception) -> AuthenticationException | None: ...
+
+
+class NoBrokerAvailableError(BrokerUnreachable):
+    """None of the brokers answered; the text has what was wrong with the last one.
+
+    ``authentication_error`` is the first of those that refused us, or that we refused, for good; None if there was no
+    such.
+    """
+
+    def __init__(self, words: str, refused: AuthenticationException | None = None) -> None:
+        super().__init__(words)
+        self.authentication_error = refused
+
+
+class BootstrapClient:
+    """Asks the brokers that ``find_brokers`` gives, in random order; for one thread at a time.
+
+    ``interrupt`` alone may come from any thread: it ends the question that is being asked.
+    """
+
+    def __init__(
+        self,
+        connect: ConnectionFactory,
+        find_brokers: Callable[[], Sequence[BrokerAddress]],
+        client_id: str,
+        timeout_ms: int,
+        *,
+        diagnose: PortDiagnosis | None = None,
+        nobody: str = "there is no broker to ask",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._connect = connect
+        self._find_brokers = find_brokers
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._diagnose = diagnose
+        self._nobody = nobody
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._has_answered = False
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether some broker has answered a question since this was made."""
+        return self._has_answered
+
+    def interrupt(self) -> None:
+        """Let the question under way end with ``ConnectorClosed``."""
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    def execute(
+        self,
+        question: Callable[[Connection, SupportedVersions, int], T],
+        is_stopped: Callable[[], bool] = lambda: False,
+        *,
+        limit_ms: int | None = None,
+    ) -> T:
+        """``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
+
+        ``limit_ms``: no further broker is asked after that time, and none is given longer.  Raises what
+        ``find_brokers`` raises (``UnavailableError``), ``NoBrokerAvailableError``, and ``ConnectorClosed`` when it was
+        interrupted or ``is_stopped``.
+        """
+        brokers = list(self._find_brokers())
+        if not brokers:
+            raise NoBrokerAvailableError(self._nobody)
+        random.shuffle(brokers)
+        deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
+        trouble = ""
+        refused: AuthenticationException | None = None
+        for broker in brokers:
+            if is_stopped():
+                raise ConnectorClosed("the question was taken back")
+            timeout_ms = self._timeout_ms
+            if deadline_ms is not None:
+                timeout_ms = min(timeout_ms, deadline_ms - self._clock.now_ms())
+                if timeout_ms <= 0:
+                    break
+            try:
+                answer = self._execute_on(broker, question, is_stopped, timeout_ms)
+            except ConnectorClosed:
+                raise
+            except AuthenticationException as error:
+                trouble, refused = str(error), refused or self._diagnose_error(broker, error) or error
+            except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
+                trouble, refused = str(error), refused or self._diagnose_error(broker, error)
+            else:
+                self._has_answered = True
+                return answer
+        raise NoBrokerAvailableError(
+            f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused
+        )
+
+    def _execute_on(
+        self,
+        broker: BrokerAddress,
+        question: Callable[[Connection, SupportedVersions, int], T],
+        is_stopped: Callable[[], bool],
+        timeout_ms: int,
+    ) -> T:
+        connection = self._connect(broker.host, broker.port, client_id=self._client_id, connect_timeout_ms=timeout_ms)
+        self._connection = connection
+        try:
+            if is_stopped():
+                # Whoever stopped us may have come before there was a connection to close.
+                raise ConnectorClosed("the question was taken back")
+            return question(connection, negotiate(connection, timeout_ms), timeout_ms)
+        finally:
+            self._connection = None
+            connection.close()
+
+    def _diagnose_error(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
+        """Once a broker has answered, the settings fit: what closes connections then is a broker that goes down."""
+        if self._diagnose is None or self._has_answered:
+            return None
+        return self._diagnose(broker.host, broker.port, error)

@@ -1,0 +1,264 @@
+"""Who leads what, and where a partition begins and ends: questions over a connection.
+
+Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
+version was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.broker_connection import Connection
+from zkconsumer.kafka.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    BrokerError,
+    ErrorCode,
+    error_code,
+)
+from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
+from zkconsumer.wire.schemas.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from zkconsumer.wire.schemas.metadata import (
+    MetadataPartition,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+NO_AUTO_CREATION_FROM = 4
+"""The Metadata version from which a request can forbid the broker to create what it asks for (0.11)."""
+
+ALL_TOPICS_IS_NULL_FROM = 1
+"""The Metadata version from which an empty list of topics means none of them, and null all."""
+
+CLUSTER_ID_FROM = 2
+"""The Metadata version from which a broker names its cluster (0.10.1)."""
+
+NO_OFFSET = -1
+
+FINAL_TOPIC_ERRORS = frozenset({TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION})
+"""What brokers answer about a topic that this user may not see, and about a name that no topic can have."""
+
+LeaderOrError: TypeAlias = BrokerAddress | ErrorCode
+"""The broker that leads a partition, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderMetadata:
+    """An answer to Metadata.
+
+    ``brokers``: id → address, of the live ones.  ``partitions``: who leads each partition of the topics that exist.
+    ``topics``: what is wrong with the others.  ``refused``: those of them that this user may not see, or whose names no
+    topic can have; to ask again is of no use.
+    """
+
+    brokers: Mapping[int, BrokerAddress]
+    partitions: Mapping[TopicPartition, LeaderOrError]
+    topic_errors: Mapping[str, ErrorCode]
+    rejected_topics: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+    @property
+    def with_leader(self) -> dict[TopicPartition, BrokerAddress]:
+        """The partitions that have a leader."""
+        return {tp: leader for tp, leader in self.partitions.items() if isinstance(leader, BrokerAddress)}
+
+
+def fetch_leaders(
+    connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
+) -> LeaderMetadata:
+    """Who leads the partitions of ``topics`` (None: of all topics).
+
+    A partition counts as led when the answer names a live leader, whatever error stands beside it (error 9 does, for a
+    replica that is down), as in the original.  No topic is created by asking, save by a broker before 0.11 that creates
+    topics by itself: ask for topics that exist.  Raises what ``Connection.request`` raises.
+    """
+    version = ranges.pick(METADATA)
+    asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    if version < ALL_TOPICS_IS_NULL_FROM:
+        asked = asked or []
+    body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response = connection.request(METADATA, version, body, timeout_ms)
+    return _leader_metadata(response, None if topics is None else set(topics), version)
+
+
+def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, version: int) -> LeaderMetadata:
+    brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers}
+    partitions: dict[TopicPartition, LeaderOrError] = {}
+    topics: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        if topic.name is None or (wanted is not None and topic.name not in wanted):
+            continue
+        if topic.error_code != NONE.code:
+            topics[topic.name] = error_code(topic.error_code)
+        for partition in topic.partitions:
+            partitions[TopicPartition(topic.name, partition.partition_index)] = _leader_or_error(partition, brokers)
+    # A broker before 0.11 that may create topics answers 29 also for one that does not exist and may not be created.
+    final = (
+        FINAL_TOPIC_ERRORS if version >= NO_AUTO_CREATION_FROM else FINAL_TOPIC_ERRORS - {TOPIC_AUTHORIZATION_FAILED}
+    )
+    return LeaderMetadata(
+        brokers, partitions, topics, {name: error for name, error in topics.items() if error in final}
+    )
+
+
+def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerAddress]) -> LeaderOrError:
+    leader = brokers.get(partition.leader_id)
+    if leader is not None:
+        return leader
+    if partition.error_code != NONE.code:
+        return error_code(partition.error_code)
+    return LEADER_NOT_AVAILABLE
+
+
+def fetch_cluster_id(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> str | None:
+    """The id of the broker's cluster; None: it tells none, as no broker before 0.10.1 does (KIP-78).
+
+    No topic is asked for.  Raises what ``Connection.request`` raises.
+    """
+    version = ranges.pick(METADATA)
+    if version < CLUSTER_ID_FROM:
+        return None
+    body = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    return connection.request(METADATA, version, body, timeout_ms).cluster_id
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as Kafka tells of it.
+
+    ``partitions``: their numbers, ascending.  ``topic_id``: another one when the topic was deleted and made anew (from
+    2.8 on; before, always the same).  ``error``: None when all is well; ``is_unknown``: there is no such topic.
+    """
+
+    partitions: tuple[int, ...]
+    topic_id: bytes
+    error: ErrorCode | None = None
+    racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Partition -> where it has replicas, live or not, as far as brokers have racks (``broker.rack``, 0.10)."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the broker knows no topic of this name."""
+        return self.error == UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def final_error(self) -> ErrorCode | None:
+        """Why to ask again is of no use, if it is (see ``FINAL_TOPIC_ERRORS``)."""
+        return self.error if self.error in FINAL_TOPIC_ERRORS else None
+
+
+def fetch_topics(
+    connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
+) -> tuple[Mapping[str, TopicDescription], Sequence[BrokerAddress]]:
+    """What partitions ``topics`` have (None: all topics), and the live brokers.
+
+    No topic is created by asking: brokers before 0.11 cannot be told so, and are asked for all topics instead.  Raises
+    what ``Connection.request`` raises, and ``RemoteProtocolError`` for an answer without brokers, which is that of a
+    broker that has just started and knows nothing yet.
+    """
+    version = ranges.pick(METADATA)
+    if version < NO_AUTO_CREATION_FROM:
+        topics = None
+    asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    if version < ALL_TOPICS_IS_NULL_FROM:
+        asked = []
+    body = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response = connection.request(METADATA, version, body, timeout_ms)
+    if not response.brokers:
+        raise RemoteProtocolError(f"{connection.host}:{connection.port}: Metadata names no broker; it is starting up")
+    rack_of = {broker.node_id: broker.rack for broker in response.brokers if broker.rack}
+    told = {
+        topic.name: TopicDescription(
+            tuple(sorted(partition.partition_index for partition in topic.partitions)),
+            topic.topic_id,
+            error_code(topic.error_code) if topic.error_code != NONE.code else None,
+            _racks(topic.partitions, rack_of),
+        )
+        for topic in response.topics
+        if topic.name is not None
+    }
+    return told, [BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers]
+
+
+def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) -> dict[int, frozenset[str]]:
+    if not rack_of:
+        return {}
+    return {
+        partition.partition_index: frozenset(rack_of[node] for node in partition.replica_nodes if node in rack_of)
+        for partition in partitions
+    }
+
+
+def list_offset_of(
+    connection: Connection, ranges: SupportedVersions, tp: TopicPartition, time: int, timeout_ms: int
+) -> int:
+    """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
+
+    For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
+    segment last written at or before it (v0); −1 where there is none.  Raises ``BrokerError`` with the code that the
+    leader answered (6: it does not lead the partition any more), and what ``Connection.request`` raises.
+    """
+    offset = list_offsets(connection, ranges, {tp: time}, timeout_ms)[tp]
+    if isinstance(offset, ErrorCode):
+        raise BrokerError(offset, f"ListOffsets for {tp}")
+    return offset
+
+
+def list_offsets(
+    connection: Connection, ranges: SupportedVersions, times: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, int | ErrorCode]:
+    """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
+    version = ranges.pick(LIST_OFFSETS)
+    response = connection.request(LIST_OFFSETS, version, list_offsets_request(times), timeout_ms)
+    return parse_list_offsets(response, version, times)
+
+
+def list_offsets_request(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
+    """The question of ``list_offsets``, for who sends several before the first answer."""
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for tp, time in times.items():
+        partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=time)
+        topics.setdefault(tp.topic, []).append(partition)
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()])
+
+
+def parse_list_offsets(
+    response: ListOffsetsResponse, version: int, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | ErrorCode]:
+    """What ``list_offsets`` gives, from an answer in this version.  Raises ``RemoteProtocolError`` if it is none."""
+    answered = {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    return {tp: _offset(tp, time, version, answered.get(tp)) for tp, time in times.items()}
+
+
+def _offset(
+    tp: TopicPartition, time: int, version: int, answered: ListOffsetsPartitionResponse | None
+) -> int | ErrorCode:
+    if answered is None:
+        raise RemoteProtocolError(f"ListOffsets v{version} was not answered for {tp}")
+    if answered.error_code != NONE.code:
+        return error_code(answered.error_code)
+    if version > 0:
+        offset = answered.offset
+    else:
+        offset = answered.old_style_offsets[0] if answered.old_style_offsets else NO_OFFSET
+    if offset < 0 and (offset != NO_OFFSET or time in (EARLIEST_TIME, LATEST_TIME)):
+        raise RemoteProtocolError(f"ListOffsets v{version} answered offset {offset} for {tp} at time {time}")
+    return offset

@@ -1,0 +1,235 @@
+"""What brokers of each release speak, and in what they differ, as a table: for those that this repository plays.  Pure.
+
+The versions are those that real brokers of the release answer to ApiVersions (before 0.10 none can be asked: those that
+it understands), of the APIs that a broker here has; every difference was seen on a real one.  Who plays less takes
+``BrokerRelease.narrowed``.  In what their coordinators differ stands in ``bridge.coordinator.behaviour``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from zkconsumer.kafka.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, ErrorCode
+from zkconsumer.kafka.version_negotiation import VersionRange
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_GROUPS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
+    FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SYNC_GROUP,
+    Api,
+)
+
+MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -3, -4, -5
+"""Times of ListOffsets that mean something else: the record with the highest timestamp, and two of tiered storage."""
+
+
+class IntroducedIn(NamedTuple):
+    """The release of brokers and the version of an API that something came with."""
+
+    release: tuple[int, ...]
+    version: int
+
+
+SPECIAL_TIMESTAMPS: Mapping[int, IntroducedIn] = MappingProxyType(
+    {
+        MAX_TIMESTAMP: IntroducedIn((3, 0), 7),
+        EARLIEST_LOCAL_TIMESTAMP: IntroducedIn((3, 6), 8),
+        LATEST_TIERED_TIMESTAMP: IntroducedIn((3, 9), 9),
+    }
+)
+"""KIP-734, KIP-405, KIP-1005."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRelease:
+    """How the brokers of one release behave.  ``magic``: the message format of their logs."""
+
+    name: str
+    magic: int
+    ranges: Mapping[int, VersionRange]
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The release as numbers."""
+        return tuple(int(part) for part in self.name.split("."))
+
+    @property
+    def has_api_versions(self) -> bool:
+        """Whether the broker can be asked what it speaks (0.10.0, KIP-35)."""
+        return API_VERSIONS.key in self.ranges
+
+    @property
+    def reports_api_versions_range(self) -> bool:
+        """A refused ApiVersions still says which versions of ApiVersions are known (2.4, KIP-511)."""
+        return self.version >= (2, 4)
+
+    @property
+    def accepts_newer_versions(self) -> bool:
+        """A version above the range is read and answered in the layout of the highest one, if it can be read so."""
+        return self.version < (0, 10)
+
+    @property
+    def ignores_invalid_frames(self) -> bool:
+        """What cannot be read is passed over in silence; other releases close the connection on it."""
+        return (0, 9) <= self.version < (0, 10)
+
+    @property
+    def requires_client_id(self) -> bool:
+        """A request about a group without a client id ends the connection."""
+        return (0, 9) <= self.version < (0, 10)
+
+    @property
+    def supports_invalid_record_error(self) -> bool:
+        """Error 87 tells a record that is sound and not allowed from one that is damaged (2.4, KIP-467)."""
+        return self.version >= (2, 4)
+
+    @property
+    def disconnects_on_invalid_batches(self) -> bool:
+        """Produce v3 and later with anything but one batch of format 2 cannot be read at all (until 2.4)."""
+        return self.version < (2, 4)
+
+    @property
+    def unknown_producer_error(self) -> ErrorCode | None:
+        """A producer that is not known any more is out of order (0.11), told so (1.0), and goes on (2.5, KIP-360)."""
+        if self.version >= (2, 5):
+            return None
+        return UNKNOWN_PRODUCER_ID if self.version >= (1,) else OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @property
+    def converts_lazily(self) -> bool:
+        """An answer in an older format is as long as the stored bytes: cut there, or filled up with a false entry."""
+        return self.version >= (2,)
+
+    @property
+    def omits_unconvertible_entry(self) -> bool:
+        """A first entry that does not fit, and would have to be converted, is left out; older ones send its head."""
+        return self.version >= (2, 1)
+
+    @property
+    def returns_last_stable_offset(self) -> bool:
+        """Also to readers that do not ask for committed records only; older ones say −1."""
+        return self.version >= (2, 1)
+
+    @property
+    def supports_group_members(self) -> bool:
+        """Groups have members, and while some are there nobody else may commit (0.9)."""
+        return self.version >= (0, 9)
+
+    @property
+    def checks_topics_of_commits(self) -> bool:
+        """A commit in Kafka's own store for a topic that does not exist is refused; 0.8.2 keeps it."""
+        return self.version >= (0, 9)
+
+    @property
+    def checks_partitions_of_commits(self) -> bool:
+        """A commit for a partition that does not exist is refused; older ones look at the topic only."""
+        return self.version >= (2,)
+
+    @property
+    def checks_partitions_of_fetches(self) -> bool:
+        """OffsetFetch v1 answers error 3 for partitions that do not exist; later ones say that nothing is stored."""
+        return self.version < (0, 9)
+
+    def is_special_timestamp(self, time_ms: int) -> bool:
+        """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``SPECIAL_TIMESTAMPS``."""
+        return time_ms in SPECIAL_TIMESTAMPS and self.version >= SPECIAL_TIMESTAMPS[time_ms].release
+
+    def rejects_timestamp(self, time_ms: int, version: int) -> bool:
+        """Whether ListOffsets of this version is too old for what the time means to the broker (35)."""
+        return self.is_special_timestamp(time_ms) and version < SPECIAL_TIMESTAMPS[time_ms].version
+
+    def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
+        """The versions of an API; None: it is not known."""
+        return self.ranges.get(api.key)
+
+    def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> BrokerRelease:
+        """The same release with only these APIs, each up to the version beside it."""
+        spans = {api.key: (self.ranges[api.key], highest) for api, highest in apis.items() if api.key in self.ranges}
+        ranges = {key: VersionRange(span.lowest, min(span.highest, highest)) for key, (span, highest) in spans.items()}
+        return replace(self, ranges=MappingProxyType(ranges))
+
+
+_APIS: tuple[Api[Any, Any], ...] = (
+    PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
+    LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS,
+    INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE,
+    DESCRIBE_CLUSTER,
+)  # fmt: skip
+
+# API, then its versions in each release; "-" where there is none.
+_TABLE = """
+Release               0.8.1.1  0.8.2.2  0.9.0.1  0.10.2.2  0.11.0.3  1.1.1  2.0.1  2.8.2  3.9.1  4.1.1
+Format                0        0        0        1         2         2      2      2      2      2
+Produce               0        0        0-1      0-2       0-3       0-5    0-6    0-9    0-11   0-13
+Fetch                 0        0        0-1      0-3       0-5       0-7    0-8    0-12   0-17   4-18
+ListOffsets           0        0        0        0-1       0-2       0-2    0-3    0-6    0-9    1-10
+Metadata              0        0        0        0-2       0-4       0-5    0-6    0-11   0-12   0-13
+OffsetCommit          0        0-1      0-2      0-2       0-3       0-3    0-4    0-8    0-9    2-9
+OffsetFetch           0        0-1      0-1      0-2       0-3       0-3    0-4    0-7    0-9    1-9
+FindCoordinator       -        0        0        0         0-1       0-1    0-2    0-3    0-6    0-6
+JoinGroup             -        -        0        0-1       0-2       0-2    0-3    0-7    0-9    0-9
+Heartbeat             -        -        0        0         0-1       0-1    0-2    0-4    0-4    0-4
+LeaveGroup            -        -        0        0         0-1       0-1    0-2    0-4    0-5    0-5
+SyncGroup             -        -        0        0         0-1       0-1    0-2    0-5    0-5    0-5
+DescribeGroups        -        -        0        0         0-1       0-1    0-2    0-5    0-5    0-6
+ListGroups            -        -        0        0         0-1       0-1    0-2    0-4    0-5    0-5
+SaslHandshake         -        -        -        0         0         0-1    0-1    0-1    0-1    0-1
+ApiVersions           -        -        -        0         0-1       0-1    0-2    0-3    0-4    0-4
+CreateTopics          -        -        -        0-1       0-2       0-2    0-3    0-7    0-7    2-7
+DeleteTopics          -        -        -        0         0-1       0-1    0-2    0-6    0-6    1-6
+InitProducerId        -        -        -        -         0         0      0-1    0-4    0-5    0-5
+OffsetForLeaderEpoch  -        -        -        -         0         0      0-1    0-4    0-4    2-4
+DescribeConfigs       -        -        -        -         0         0-1    0-2    0-4    0-4    1-4
+SaslAuthenticate      -        -        -        -         -         0      0      0-2    0-2    0-2
+DeleteGroups          -        -        -        -         -         0      0-1    0-2    0-2    0-2
+OffsetDelete          -        -        -        -         -         -      -      0      0      0
+DescribeCluster       -        -        -        -         -         -      -      0      0-1    0-2
+"""
+
+
+def _read() -> dict[str, BrokerRelease]:
+    rows = [line.split() for line in _TABLE.strip().splitlines()]
+    releases, formats, spans = rows[0][1:], rows[1][1:], rows[2:]
+    assert [row[0] for row in spans] == [api.name for api in _APIS], "one row an API, in the order of the APIs"
+    return {
+        name: BrokerRelease(
+            name,
+            int(formats[at]),
+            MappingProxyType(
+                {api.key: _range(row[at + 1]) for api, row in zip(_APIS, spans, strict=True) if row[at + 1] != "-"}
+            ),
+        )
+        for at, name in enumerate(releases)
+    }
+
+
+def _range(span: str) -> VersionRange:
+    lowest, _, highest = span.partition("-")
+    return VersionRange(int(lowest), int(highest or lowest))
+
+
+RELEASES: Mapping[str, BrokerRelease] = MappingProxyType(_read())
+"""One release of each kind, oldest first."""

@@ -1,0 +1,212 @@
+"""Which version of each API to speak with a broker.
+
+    ApiVersions v3 --answered--> its ranges                                            Kafka 0.10.0 and later
+      |   |   '--error 35 (v0 layout)--> v0, or the version that it lists              before 2.4
+      |   silence
+      |   '--> ListOffsets v0 on the same connection --answered first--> assumed       0.9
+      closed
+      '--> ApiVersions v0 --closed--> ListOffsets v0 --answered--> assumed             0.8
+                                           '--closed--> no broker, or no PLAINTEXT port
+
+"Assumed" is version 0 of everything, and up to version 1 of what reads and writes a group's offsets (0.8.2 and 0.9
+speak it; 0.8.1 closes the connection); of 0.9 also version 0 of what members of modern groups say.  On a request that
+they do not know, brokers of 0.8 close the connection, as does nearly everything that is no broker at all, and brokers
+of 0.9 say nothing and go on to the next request.  ListOffsets v0 without topics is the question that all of them can
+answer and that changes nothing.  The question harms other clients of a broker of 0.9, so whoever is known to be one is
+not asked (``unasked``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from zkconsumer.errors import BrokerUnreachable, KafkaException
+from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
+from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
+from zkconsumer.kafka.error_codes import NONE, UNSUPPORTED_VERSION, BrokerError, error_code
+from zkconsumer.version import __version__
+from zkconsumer.wire.schemas import (
+    API_VERSIONS,
+    DESCRIBE_GROUPS,
+    FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+    SYNC_GROUP,
+    Api,
+)
+from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from zkconsumer.wire.schemas.list_offsets import ListOffsetsRequest
+
+CLIENT_SOFTWARE_NAME = "zkconsumer"
+CLIENT_SOFTWARE_VERSION = __version__
+
+NEGOTIATION_BYTES_MAX = 1024 * 1024
+"""The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""
+
+NO_RESPONSE_MS = 500
+"""How long a broker may be silent on ApiVersions before it is asked something that brokers of 0.9 know."""
+
+_API_VERSIONS_REQUEST = ApiVersionsRequest(
+    client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
+)
+_EMPTY_LIST_OFFSETS = ListOffsetsRequest(topics=[])
+
+
+class VersionRange(NamedTuple):
+    """Versions of one API, both ends included."""
+
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedVersions:
+    """What a broker speaks: API key → versions.  ``is_assumed``: it could not be asked (before 0.10)."""
+
+    ranges: Mapping[int, VersionRange]
+    is_assumed: bool = False
+
+    def pick(self, api: Api[Any, Any], at_most: int | None = None, at_least: int = 0) -> int:
+        """The highest version that the broker and this program both speak, from ``at_least`` to ``at_most``.
+
+        Without ``at_most`` it is the API's ``client_highest``: a caller that knows what later versions mean says so.
+
+        ``KafkaException``: there is none; the text has both ranges.
+        """
+        highest_here = api.client_highest if at_most is None else min(api.highest, at_most)
+        there = self.ranges.get(api.key)
+        if there is None:
+            raise KafkaException(f"the broker does not know {api.name} (API {api.key})")
+        lowest_here = max(api.lowest, at_least)
+        version = min(there.highest, highest_here)
+        if version < max(there.lowest, lowest_here):
+            raise KafkaException(
+                f"no common version of {api.name}: the broker speaks v{there.lowest} to v{there.highest}, "
+                f"this program v{lowest_here} to v{highest_here}"
+            )
+        return version
+
+    def supports(self, api: Api[Any, Any], version: int) -> bool:
+        """Whether the broker speaks this version."""
+        there = self.ranges.get(api.key)
+        return there is not None and there.lowest <= version <= there.highest
+
+
+ASSUMED_BEFORE_0_10 = SupportedVersions(
+    MappingProxyType(
+        {
+            **{api.key: VersionRange(0, 0) for api in (PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR)},
+            **{api.key: VersionRange(0, 1) for api in (OFFSET_COMMIT, OFFSET_FETCH)},
+        }
+    ),
+    is_assumed=True,
+)
+"""What brokers from 0.8 to 0.9 speak, none of which can be asked; what concerns groups only from 0.8.2 on."""
+
+ASSUMED_FOR_0_9 = SupportedVersions(
+    MappingProxyType(
+        {
+            **ASSUMED_BEFORE_0_10.ranges,
+            **{
+                api.key: VersionRange(0, 0)
+                for api in (JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS)
+            },
+        }
+    ),
+    is_assumed=True,
+)
+"""What a broker speaks that cannot be asked, and passed over the question in silence: it knows modern groups."""
+
+
+def negotiate(connection: Connection, timeout_ms: int) -> SupportedVersions:
+    """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
+
+    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``NO_RESPONSE_MS`` more, once in
+    ``unasked.ENTRY_TTL_MS`` for a process, and nothing is asked of it where that is known already.  Raises what
+    ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
+    refuses to tell.
+    """
+    if API_VERSIONS_DENY_LIST.contains(connection.host, connection.port):
+        return ASSUMED_FOR_0_9
+    try:
+        response = _request_or_probe(connection, timeout_ms)
+        if response is None:
+            API_VERSIONS_DENY_LIST.add(connection.host, connection.port)
+            return ASSUMED_FOR_0_9
+        if response.error_code == UNSUPPORTED_VERSION.code:
+            response = _request_api_versions(connection, _version_offered(response), timeout_ms)
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
+            raise
+        return _negotiate_legacy(connection, timeout_ms)
+    return _supported_versions(connection, response)
+
+
+def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
+    """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
+    asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _API_VERSIONS_REQUEST, timeout_ms)
+    if connection.has_response(min(NO_RESPONSE_MS, timeout_ms)):
+        return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    probe = connection.send(LIST_OFFSETS, 0, _EMPTY_LIST_OFFSETS, timeout_ms)
+    answered, body = connection.receive_next(timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    if answered is probe:
+        return None
+    response: ApiVersionsResponse = body
+    try:
+        # Only slow, then.  It answers the probe as well, or (from 4.0 on) closes the connection on it.
+        connection.receive(probe, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
+            raise
+    return response
+
+
+def _request_api_versions(connection: Connection, version: int, timeout_ms: int) -> ApiVersionsResponse:
+    return connection.request(
+        API_VERSIONS, version, _API_VERSIONS_REQUEST, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX
+    )
+
+
+def _version_offered(response: ApiVersionsResponse) -> int:
+    """Brokers from 2.4 on say which versions of ApiVersions they know when they refuse one (KIP-511)."""
+    for api in response.api_keys:
+        if api.api_key == API_VERSIONS.key:
+            return max(0, min(api.max_version, API_VERSIONS.client_highest))
+    return 0
+
+
+def _supported_versions(connection: Connection, response: ApiVersionsResponse) -> SupportedVersions:
+    if response.error_code != NONE.code:
+        raise BrokerError(error_code(response.error_code), f"{connection.host}:{connection.port}: ApiVersions")
+    ranges = {api.api_key: VersionRange(api.min_version, api.max_version) for api in response.api_keys}
+    return SupportedVersions(MappingProxyType(ranges))
+
+
+def _negotiate_legacy(connection: Connection, timeout_ms: int) -> SupportedVersions:
+    """The first connection was closed.  Perhaps only by chance, so the simplest form of the question comes first."""
+    try:
+        return _supported_versions(connection, _request_api_versions(connection, 0, timeout_ms))
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
+            raise
+    try:
+        connection.request(LIST_OFFSETS, 0, _EMPTY_LIST_OFFSETS, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
+    except BrokerConnectionError as error:
+        if error.reason is not ConnectionFailureReason.CLOSED:
+            raise
+        raise BrokerUnreachable(
+            f"{connection.host}:{connection.port}: closes the connection on every question; "
+            "is this port a TLS or SASL port, or something else than a Kafka broker?"
+        ) from error
+    return ASSUMED_BEFORE_0_10

@@ -1,0 +1,340 @@
+"""From a view of the group to this member's share: the assignor, and what only experience tells about the others.
+
+The strategy stands nowhere in ZooKeeper.  So the owners of a group at rest are compared with ours before this member
+joins: once it has joined a group that is set otherwise, the others own nothing for longer than a moment.  When owners
+and assignment differ for long, ``diagnose`` says which setting the others seem to use.
+
+With ``roundrobin.compatibility=auto`` the form is recognised from the owners.  While they fit several forms (those of
+a lone thread always do) only what all these forms give to this member is claimed: an original member that finds one
+node of ours where it should claim gives up everything, so it must be let show its share first.  When nobody shows
+anything for long the form is that of 0.10.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
+from zkconsumer.member.commands import IncrementCounter, LogEvent
+from zkconsumer.member.group_assignment import (
+    AssignmentContext,
+    AssignmentError,
+    AssignorVariant,
+    GroupAssignment,
+    create_instance,
+    detect_variants,
+    explain_mismatch,
+)
+from zkconsumer.member.member_state_machine import MemberAssignment
+from zkconsumer.member.topic_count import construct_topic_count
+from zkconsumer.member.topic_filter import PatternNotEvaluable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zkconsumer.member.commands import Command
+    from zkconsumer.member.group_view import GroupView, TopicSubscription
+    from zkconsumer.member.topic_count import ConsumerThreadId, TopicCount
+    from zkconsumer.types import TopicPartition
+
+ROUNDROBIN = "roundrobin"
+AUTO = "auto"
+PREFERRED_VARIANTS = (
+    AssignorVariant.ROUNDROBIN_0_10_2,
+    AssignorVariant.ROUNDROBIN_1_0,
+    AssignorVariant.ROUNDROBIN_0_8_2,
+)
+"""What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
+whose names have equal hashes; so it is taken only when it alone explains the owners.
+"""
+OWNERS_COMPARED_MAX = 16
+DISTINCT_VARIANTS = (AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0)
+"""The two orders in which partitions are dealt; as long as both may be the group's, the form is unknown."""
+
+
+class ZooKeeperAssignmentPlanner:
+    """Computes shares for one member; remembers the recognised form, and what it has said already."""
+
+    def __init__(self, member: str, strategy: str, compatibility: str, *, exclude_internal_topics: bool) -> None:
+        self._member = member
+        self._strategy = strategy
+        self._exclude_internal = exclude_internal_topics
+        self._is_auto = strategy == ROUNDROBIN and compatibility == AUTO
+        self._compatibility = "" if self._is_auto else compatibility
+        self._logged: set[str] = set()
+        self._ignored: set[str] = set()
+        self._has_preflighted = False
+        self._last_owners: Mapping[TopicPartition, str] | None = None
+
+    def needs_owners(self) -> bool:
+        """Whether the form of roundrobin is still to be recognised, or the group was never looked at."""
+        return self._is_undecided or not self._has_preflighted
+
+    def owners_max(self) -> int | None:
+        """How many owners are enough to see that the others are set otherwise; to recognise a form takes all."""
+        return None if self._is_auto else OWNERS_COMPARED_MAX
+
+    def needs_whole_group(self) -> bool:
+        """Under roundrobin every topic of the group matters, under range only our own."""
+        return self._strategy == ROUNDROBIN
+
+    def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
+        """Whether the group can be joined with this subscription; recognises the form while we own nothing."""
+        try:
+            counts, notes = self._topic_counts(view)
+        except PatternNotEvaluable as error:
+            return MemberAssignment({}, unevaluable_filter=str(error))
+        counts.pop(self._member, None)
+        before = self._context(view, counts)
+        notes += self._detect_variant(view, before) if self._is_auto else self._log_mismatch(view, before)
+        self._has_preflighted = True
+        refused = self._assignment_error(before)
+        if not refused:
+            counts[self._member] = construct_topic_count(self._member, subscription.pattern, subscription.topics)
+            refused = self._assignment_error(self._context(view, counts))
+            if refused:
+                return MemberAssignment(
+                    {}, f"this member's subscription cannot join the group: {refused}", log_commands=tuple(notes)
+                )
+        return MemberAssignment({}, log_commands=tuple(notes))
+
+    def plan(self, view: GroupView) -> MemberAssignment:
+        """Our share of a view in which we are registered."""
+        try:
+            counts, notes = self._topic_counts(view)
+        except PatternNotEvaluable as error:
+            return MemberAssignment({}, unevaluable_filter=str(error))
+        context = self._context(view, counts)
+        notes += self._detect_variant(view, context)
+        try:
+            assignment = self._assign(context)
+        except AssignmentError as error:
+            return MemberAssignment({}, str(error), log_commands=tuple(notes))
+        if assignment.topics_with_hash_collision:
+            notes += self._log_once(
+                "WARNING",
+                "topics-tied",
+                f"topics={sorted(assignment.topics_with_hash_collision)}: equal hashes, members may disagree",
+            )
+        mine = {tp: str(thread) for tp, thread in assignment.own.items()}
+        topics = frozenset(context.my_topic_thread_ids)
+        owners = assignment.owners
+        if self._strategy != ROUNDROBIN:
+            # The topics that only others subscribe to may be half known here, and are in no assignment of the original.
+            owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
+        if not self._is_undecided:
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+        return self._undecided_assignment(mine, owners, view, context, notes)
+
+    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
+        """What is given to us, of the topics that our registration takes in this view; for the rest it is waited.
+
+        Nobody else's share is known, so ``assignment`` has ours alone.
+        """
+        wanted = view.members[self._member]
+        count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
+        topics = list(view.partitions_by_topic) if view.all_topics is None else view.all_topics
+        try:
+            threads = count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
+        except PatternNotEvaluable as error:
+            return MemberAssignment({}, unevaluable_filter=str(error))
+        ids = {topic: {str(thread): thread for thread in threads[topic]} for topic in threads}
+        owners = {tp: ids[tp.topic][thread] for tp, thread in given.items() if thread in ids.get(tp.topic, ())}
+        mine = {tp: str(thread) for tp, thread in owners.items()}
+        return MemberAssignment(
+            mine, is_partial=len(mine) < len(given), subscribed_topics=frozenset(threads), group_assignment=owners
+        )
+
+    def diagnose(self, view: GroupView) -> tuple[Command, ...]:
+        """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
+        if view.owners is None:
+            return ()
+        try:
+            counts, _ = self._topic_counts(view)
+        except PatternNotEvaluable:
+            return ()
+        context = self._context(view, counts)
+        if self._is_auto:
+            fitting = self._matching_variants(view, context)
+            if fitting and self._compatibility not in {form.compatibility for form in fitting}:
+                self._compatibility = fitting[0].compatibility
+                words = f"form={fitting[0].value}: the owners that are there say so"
+                return (LogEvent("WARNING", "roundrobin-form", words),)
+            if self._is_undecided:
+                self._compatibility = PREFERRED_VARIANTS[0].compatibility
+                words = f"form={PREFERRED_VARIANTS[0].value}: the owners that are there tell nothing"
+                return (LogEvent("WARNING", "roundrobin-form", words),)
+        try:
+            assignment = self._assign(context)
+        except AssignmentError:
+            return ()
+        why = explain_mismatch(view.owners, assignment, context)
+        if why:
+            return tuple(self._log_once("WARNING", "owners-differ", why))
+        untaken = [
+            tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer_id != self._member
+        ]
+        if not untaken:
+            return ()
+        words = (
+            f"partitions={len(untaken)} first={untaken[0]}: it falls to {assignment.owners[untaken[0]]}, and nobody "
+            "takes it. That member is set otherwise, or has given up (an original member does so after "
+            "rebalance.max.retries): compare the settings, and restart it"
+        )
+        return tuple(self._log_once("WARNING", "partitions-untaken", words))
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _topic_counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
+        """Every member's subscription; one that no Java can use is left out, named once and counted."""
+        counts: dict[str, TopicCount] = {}
+        notes: list[Command] = []
+        left_out: set[str] = set()
+        topics = list(view.partitions_by_topic) if view.all_topics is None else view.all_topics
+        for member, wanted in view.members.items():
+            try:
+                count = construct_topic_count(member, wanted.pattern, wanted.topics)
+                count.get_consumer_thread_ids_per_topic(topics, self._exclude_internal)
+                counts[member] = count
+            except PatternNotEvaluable as error:
+                text = next(iter(wanted.topics), "")
+                raise PatternNotEvaluable(
+                    error.pattern, error.position, f"member={member} pattern={text!r}: {error.what}"
+                ) from error
+            except (InvalidTopicFilter, MalformedZnode) as error:
+                left_out.add(member)
+                if member not in self._ignored:
+                    notes.append(IncrementCounter("registrations_left_out"))
+                    notes.append(
+                        LogEvent("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}")
+                    )
+        self._ignored = left_out
+        return counts, notes
+
+    def _context(self, view: GroupView, counts: Mapping[str, TopicCount]) -> AssignmentContext:
+        return AssignmentContext(
+            self._member,
+            counts,
+            view.partitions_by_topic,
+            exclude_internal_topics=self._exclude_internal,
+            topics=view.all_topics,
+        )
+
+    def _assign(self, context: AssignmentContext) -> GroupAssignment:
+        form = self._compatibility or PREFERRED_VARIANTS[0].compatibility
+        return create_instance(self._strategy, form).assign(context)
+
+    def _assignment_error(self, context: AssignmentContext) -> str:
+        try:
+            self._assign(context)
+        except AssignmentError as error:
+            return str(error)
+        return ""
+
+    @property
+    def _is_undecided(self) -> bool:
+        return self._is_auto and not self._compatibility
+
+    def _undecided_assignment(
+        self,
+        mine: Mapping[TopicPartition, str],
+        owners: Mapping[TopicPartition, ConsumerThreadId],
+        view: GroupView,
+        context: AssignmentContext,
+        notes: list[Command],
+    ) -> MemberAssignment:
+        """What every form gives to this member; all of it when all others are members of ours that wait like this one.
+
+        An original member has its whole share or nothing for longer than a moment; exactly the part that is certain,
+        at two looks in a row, is only held by somebody who waits.
+        """
+        topics = frozenset(context.my_topic_thread_ids)
+        forms = [
+            _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
+            for form in DISTINCT_VARIANTS
+        ]
+        certain = {
+            name: {tp: thread for tp, thread in share.items() if all(tp in other.get(name, ()) for other in forms)}
+            for name, share in forms[0].items()
+        }
+        agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer_id, ())}
+        own = certain.pop(self._member, {})
+        if all(len(own) == len(form.get(self._member, ())) for form in forms):
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=agreed)
+        held = _owned_by_member(view, context)
+        is_same_look, self._last_owners = self._last_owners == view.owners, view.owners
+        if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
+            self._compatibility = PREFERRED_VARIANTS[0].compatibility
+            words = f"form={PREFERRED_VARIANTS[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
+            notes = [*notes, LogEvent("INFO", "roundrobin-form", words)]
+            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+        words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
+        notes = [*notes, *self._log_once("INFO", "roundrobin-form", words)]
+        return MemberAssignment(
+            own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed
+        )
+
+    def _detect_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+        """Decide for a form when the owners fit it, and not the other order as well."""
+        fitting = self._matching_variants(view, context) if self._is_undecided else []
+        if not fitting or all(form in fitting for form in DISTINCT_VARIANTS):
+            return []
+        self._compatibility = fitting[0].compatibility
+        words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
+        return [LogEvent("INFO", "roundrobin-form", words)]
+
+    def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[AssignorVariant]:
+        """The forms that no owner contradicts and that give some other member exactly what it owns.
+
+        Exactly, because in the middle of a rebalance one or two owners fit many forms.
+        """
+        held = _owned_by_member(view, context)
+        fitting: list[AssignorVariant] = []
+        for form in PREFERRED_VARIANTS:
+            if form in detect_variants(view.owners or {}, context):
+                shares = _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
+                if any(held.get(name) == share for name, share in shares.items() if name != self._member):
+                    fitting.append(form)
+        return fitting
+
+    def _log_mismatch(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+        """Say it when all owners, before we come, are as another setting gives, and not as ours."""
+        owners = view.owners or {}
+        fitting = detect_variants(owners, context)
+        try:
+            computed = self._assign(context)
+        except AssignmentError:
+            return []
+        # Fewer are owned in the middle of a rebalance, and a few of them fit many forms.
+        is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
+        if not fitting or computed.variant in fitting or not is_at_rest:
+            return []
+        return self._log_once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
+
+    def _log_once(self, level: str, name: str, words: str) -> list[Command]:
+        if words in self._logged:
+            return []
+        self._logged.add(words)
+        return [LogEvent(level, name, words)]
+
+
+OwnersByMember: TypeAlias = "dict[str, dict[TopicPartition, str]]"
+"""Member -> what its threads have."""
+
+
+def _assigned_by_member(assignment: GroupAssignment) -> OwnersByMember:
+    """What each member is given."""
+    found: OwnersByMember = {}
+    for tp, thread in assignment.owners.items():
+        found.setdefault(thread.consumer_id, {})[tp] = str(thread)
+    return found
+
+
+def _owned_by_member(view: GroupView, context: AssignmentContext) -> OwnersByMember:
+    """What each member of the group owns."""
+    consumers = {str(thread): thread.consumer_id for thread in context.ordered_threads}
+    found: OwnersByMember = {}
+    for tp, thread in (view.owners or {}).items():
+        if thread in consumers:
+            found.setdefault(consumers[thread], {})[tp] = thread
+    return found

@@ -1,0 +1,150 @@
+"""What must hold after every event: ``check(group)``, and ``check_command_order(commands)`` for each list of commands.
+
+The numbers are those of the project's invariants.  Tests and the simulator call both after every step; the shell
+does not (they cost more than the decision itself in a large group).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import InternalError
+from zkconsumer.member import commands as do
+from zkconsumer.member.membership_state_machine import MembershipState
+from zkconsumer.member.partition_state_machine import PartitionState
+from zkconsumer.member.rebalance_state_machine import RebalanceState
+from zkconsumer.member.session_state_machine import NO_LEASE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zkconsumer.member.commands import Command
+    from zkconsumer.member.member_state_machine import MemberStateMachine
+    from zkconsumer.types import TopicPartition
+
+
+class InvariantBroken(InternalError):
+    """A rule that every member must keep at all times does not hold."""
+
+
+def _require(holds: bool, rule: str, why: str) -> None:
+    if not holds:
+        raise InvariantBroken(f"{rule}: {why}")
+
+
+def check_invariants(group: MemberStateMachine) -> None:
+    """Raise ``InvariantBroken`` when a safety rule does not hold for this member now."""
+    live = group.session.live
+    _require(live is not None or not group.partitions, "S1", "partitions are held without a session")
+    _require(
+        live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "there is a lease without a session"
+    )
+    _require(
+        group.membership.state in (MembershipState.REGISTERED, MembershipState.LEAVING)
+        or all(held.is_leaving and held.state is not PartitionState.DRAINING for held in group.partitions.values()),
+        "S1",
+        f"partitions are held while the membership is {group.membership.state.value}",
+    )
+    _require(
+        group.rebalance.state is RebalanceState.IDLE or group.membership.state is MembershipState.REGISTERED,
+        "S1",
+        "an attempt is under way without membership",
+    )
+    for tp, held in group.partitions.items():
+        _require(held.state is not PartitionState.NOT_OWNED, "S1", f"{tp} is gone and still in the table")
+        if held.state is PartitionState.FETCHING:
+            _require(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
+        if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset_since_write:
+            _require(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
+        if held.state is PartitionState.RELEASING:
+            _require(group.listener.may_release(held), "order", f"{tp} is given back before the listener was told")
+    _require(
+        not group.commit_on_change.is_collecting or (live is not None and group.settings.auto_commit),
+        "S6",
+        "positions are awaited for a commit that may not be made",
+    )
+    _check_acquisitions(group)
+
+
+def _check_acquisitions(group: MemberStateMachine) -> None:
+    claiming = [tp for tp, held in group.partitions.items() if held.state is PartitionState.ACQUIRING]
+    _require(
+        not claiming or group.rebalance.state in (RebalanceState.ACQUIRING, RebalanceState.IDLE),
+        "S11",
+        "claims are under way outside the claiming step",
+    )
+    if group.rebalance.state is RebalanceState.ACQUIRING:
+        unreleased = [
+            tp
+            for tp, held in group.partitions.items()
+            if held.is_leaving and not held.is_ownership_unknown and tp not in group.releaser.unreleasable
+        ]
+        _require(not unreleased, "S11", f"claims went out before the release of {unreleased[:3]}")
+    for tp in claiming:
+        _require(
+            group.membership.state is not MembershipState.REGISTERED or tp in group.own_assignment,
+            "S10",
+            f"{tp} is claimed and not in the share",
+        )
+
+
+COMMAND_ORDER: tuple[tuple[type, ...], ...] = (
+    (do.Drain, do.ForceDrain, do.DropPartitions),
+    (do.CallBeforeReleasing,),
+    (do.CommitToZooKeeper,),
+    (do.CommitToKafka,),
+    (do.ReleaseOwnership,),
+    (do.Deregister,),
+    (do.AcquireOwnership,),
+    (do.CallBeforeStarting,),
+    (do.ReadPositions, do.FetchOffsets),
+    (do.StartFetching, do.MoveToThread),
+)
+
+
+def check_command_order(commands: Sequence[Command]) -> None:
+    """Raise ``InvariantBroken`` when, for one partition, a later step stands before an earlier one.
+
+    What is fetched (again) may be stopped in the same breath: that is the first step of its next round.
+    """
+    kinds_said = {type(command) for command in commands}
+    _require(
+        not {do.ReadGroup, do.CollectPositions} <= kinds_said,
+        "order",
+        "the group is read before the commit for which the positions are asked",
+    )
+    last = len(COMMAND_ORDER) - 1
+    reached: dict[TopicPartition, int] = {}
+    for command in commands:
+        for step, kinds in enumerate(COMMAND_ORDER):
+            if isinstance(command, kinds):
+                for tp in _partitions_of(command):
+                    before = reached.get(tp, step)
+                    _require(
+                        before <= step or (before == last and step == 0),
+                        "order",
+                        f"{type(command).__name__} of {tp} comes after a later step",
+                    )
+                    reached[tp] = step
+
+
+def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
+    match command:
+        case do.Drain(partitions) | do.ForceDrain(partitions) | do.DropPartitions(partitions):
+            return partitions
+        case do.CallBeforeReleasing(partitions=partitions):
+            return partitions
+        case do.CallBeforeStarting(assignment=assignment):
+            return tuple(assignment)
+        case do.CommitToZooKeeper(offsets=offsets) | do.CommitToKafka(offsets=offsets):
+            return tuple(offsets)
+        case do.ReleaseOwnership(partitions=releases):
+            return tuple(releases)
+        case do.AcquireOwnership(owners=owners):
+            return tuple(owners)
+        case do.ReadPositions(partitions=partitions) | do.FetchOffsets(partitions=partitions):
+            return partitions
+        case do.StartFetching(threads=threads) | do.MoveToThread(threads=threads):
+            return tuple(threads)
+        case _:
+            return ()

@@ -1,0 +1,180 @@
+"""Matches trees with look-around against a whole name, in a number of steps that is known beforehand.  Pure.
+
+A set of positions in the name is one integer, bit i for the place in front of character i.  A tree maps the set of
+places where it may begin to the set of places where it may end (``_forward``), and back (``_back``).  What a
+look-around needs to know is one such set for the whole name: the places from which its body matches on are ``_back``
+of all places, those up to which it matches ``_forward`` of all places.  Nothing is ever tried twice, so nothing can
+blow up: one step is a handful of operations on such integers, and ``steps_max`` counts them in the worst case.
+
+The repetition of a single character is a constant number of steps (places are doubled, see ``_run``).  The repetition
+of a group goes on while it finds places that are new: at most once for each place of the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkconsumer.member.regex_tree import (
+    Alternation,
+    Anchor,
+    AnchorKind,
+    CharacterSet,
+    CodePointRanges,
+    Concatenation,
+    Lookaround,
+    RegexTree,
+    Repetition,
+)
+
+NAME_CHARS_MAX = 249
+"""Characters of a topic's name; Kafka's own limit."""
+
+STEPS_MAX = 4_000
+"""Steps for one name of that length, in the worst case; a tree that may need more is not evaluated.  A step takes
+about a microsecond, so this is some milliseconds."""
+
+WORD_CHARACTERS: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+"""What ``\\b`` takes for a character of a word, of those that a topic's name may hold."""
+
+
+def steps_max(tree: RegexTree) -> int:
+    """The steps that this tree takes at most, for a name of ``NAME_CHARS_MAX`` characters."""
+    match tree:
+        case CharacterSet() | Anchor():
+            return 1
+        case Concatenation(items):
+            return 1 + sum(map(steps_max, items))
+        case Alternation(branches):
+            return 1 + sum(map(steps_max, branches))
+        case Lookaround(body):
+            return 1 + steps_max(body)
+        case Repetition(CharacterSet(), 0 | 1, None):
+            return 2
+        case Repetition(body, least, most):
+            times = least + (NAME_CHARS_MAX + 1 if most is None else most - least)
+            return 1 + times * steps_max(body)
+
+
+def full_match(tree: RegexTree, name: str) -> bool:
+    """Whether the whole name is in the tree's language."""
+    return bool(_PositionSetMatcher(name).match_forward(tree, 1) >> len(name) & 1)
+
+
+@dataclass(slots=True)
+class _PositionSetMatcher:
+    """One tree and one name."""
+
+    name: str
+    _chars: dict[CodePointRanges, int] = field(default_factory=dict)
+    _lookaround_cache: dict[Lookaround, int] = field(default_factory=dict)
+
+    @property
+    def all_positions(self) -> int:
+        return (1 << (len(self.name) + 1)) - 1
+
+    def match_forward(self, tree: RegexTree, begins: int) -> int:
+        """Where it may end, if it begins at one of these places."""
+        if not begins:
+            return 0
+        match tree:
+            case CharacterSet(ranges):
+                return (begins & self._positions_of_characters(ranges)) << 1
+            case Concatenation(items):
+                for item in items:
+                    begins = self.match_forward(item, begins)
+                return begins
+            case Alternation(branches):
+                ends = 0
+                for branch in branches:
+                    ends |= self.match_forward(branch, begins)
+                return ends
+            case Anchor() | Lookaround():
+                return begins & self._anchor_positions(tree)
+            case Repetition(CharacterSet(ranges) as body, least, None):
+                for _ in range(least):
+                    begins = self.match_forward(body, begins)
+                return self._repeat_character_set(begins, self._positions_of_characters(ranges), back=False)
+            case Repetition(body, least, most):
+                return self._repeated(body, least, most, begins, back=False)
+
+    def match_backward(self, tree: RegexTree, ends: int) -> int:
+        """Where it may begin, if it ends at one of these places."""
+        if not ends:
+            return 0
+        match tree:
+            case CharacterSet(ranges):
+                return ends >> 1 & self._positions_of_characters(ranges)
+            case Concatenation(items):
+                for item in reversed(items):
+                    ends = self.match_backward(item, ends)
+                return ends
+            case Alternation(branches):
+                begins = 0
+                for branch in branches:
+                    begins |= self.match_backward(branch, ends)
+                return begins
+            case Anchor() | Lookaround():
+                return ends & self._anchor_positions(tree)
+            case Repetition(CharacterSet(ranges) as body, least, None):
+                for _ in range(least):
+                    ends = self.match_backward(body, ends)
+                return self._repeat_character_set(ends, self._positions_of_characters(ranges), back=True)
+            case Repetition(body, least, most):
+                return self._repeated(body, least, most, ends, back=True)
+
+    def _repeated(self, body: RegexTree, least: int, most: int | None, places: int, *, back: bool) -> int:
+        step = self.match_backward if back else self.match_forward
+        for _ in range(least):
+            places = step(body, places)
+        found = new = places
+        rounds = len(self.name) + 1 if most is None else most - least
+        for _ in range(rounds):
+            new = step(body, new) & ~found
+            if not new:
+                break
+            found |= new
+        return found
+
+    def _repeat_character_set(self, places: int, held: int, *, back: bool) -> int:
+        """These places, and those that characters ``held`` lead to; twice as far in each round."""
+        found, through, far = places, held, 1
+        while far <= len(self.name):
+            if back:
+                found |= found >> far & through
+                through &= through >> far
+            else:
+                found |= (found & through) << far
+                through &= through >> far
+            far *= 2
+        return found
+
+    def _positions_of_characters(self, ranges: CodePointRanges) -> int:
+        """In front of which characters of the name a character of these stands."""
+        held = self._chars.get(ranges)
+        if held is None:
+            held = 0
+            for at, character in enumerate(self.name):
+                code = ord(character)
+                if any(low <= code <= high for low, high in ranges):
+                    held |= 1 << at
+            self._chars[ranges] = held
+        return held
+
+    def _anchor_positions(self, tree: Anchor | Lookaround) -> int:
+        match tree:
+            case Anchor(AnchorKind.START):
+                return 1
+            case Anchor(AnchorKind.END):
+                return 1 << len(self.name)
+            case Anchor(at):
+                words = self._positions_of_characters(WORD_CHARACTERS)
+                boundaries = words ^ (words << 1)
+                return boundaries if at is AnchorKind.WORD_BOUNDARY else self.all_positions & ~boundaries
+            case Lookaround():
+                places = self._lookaround_cache.get(tree)
+                if places is None:
+                    step = self.match_forward if tree.is_lookbehind else self.match_backward
+                    places = step(tree.body, self.all_positions)
+                    places = self.all_positions & ~places if tree.is_negative else places
+                    self._lookaround_cache[tree] = places
+                return places

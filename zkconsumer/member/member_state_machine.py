@@ -1,0 +1,1063 @@
+"""The member as a whole: session x membership x rebalance x partitions.  The only door from outside.
+
+Every event goes through ``MemberStateMachine.handle``; what comes out is the list of commands, in the order in which
+they must be done:
+
+    stop and drain before commit, commit before release, release before claim, claim before position,
+    position before fetch.
+
+When a change of the group is seen, what is consumed is committed before the group is read (``commit_on_change``).
+A rebalance listener is told of a release between drain and commit, and of a start between claim and position.
+
+The machines say what is allowed; this module says what is *next*.  After each event ``_advance`` looks at the
+states and starts whatever nothing stands in the way of any more, so that an answer which comes late, or never
+because the session ended, needs no case of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member import membership_state_machine as mem
+from zkconsumer.member import partition_state_machine as part
+from zkconsumer.member import rebalance_state_machine as reb
+from zkconsumer.member.commit_on_change import CommitOnChange
+from zkconsumer.member.events import MemberTimer, WriteOutcome
+from zkconsumer.member.listener_state_machine import ListenerStateMachine
+from zkconsumer.member.log_rate_limiter import LOG_REPEAT_MS, LogRateLimiter
+from zkconsumer.member.membership_state_machine import MembershipState, MembershipStateMachine
+from zkconsumer.member.new_partition_tracker import NewPartitionTracker
+from zkconsumer.member.offset_committer import NOT_OWNER, OffsetCommitter
+from zkconsumer.member.offset_stores import OffsetStoreSelection
+from zkconsumer.member.owner_watch_scheduler import OwnerWatchScheduler
+from zkconsumer.member.partition_releaser import PartitionReleaser
+from zkconsumer.member.partition_state_machine import PartitionState, PartitionStateMachine
+from zkconsumer.member.position_reader import PositionReader
+from zkconsumer.member.rebalance_state_machine import RebalanceState, RebalanceStateMachine
+from zkconsumer.member.session_state_machine import SessionStateMachine
+from zkconsumer.member.topic_messages import filter_topics_message, missing_topic_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zkconsumer.member.commands import Command
+    from zkconsumer.member.events import StoredOffset
+    from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+    from zkconsumer.member.topic_count import ConsumerThreadId
+    from zkconsumer.types import TopicPartition
+
+REGISTER_RETRY_MS = 500
+RETRY_MAX_MS = 30_000
+RETRY_GROWTH = 1.5
+REGISTRATION_CONFLICT_GRACE_MS = 1_000
+IDENTIFY_OWNERS_FROM_TRY = 2
+KAFKA_RETRY_MAX_MS = 5_000
+"""The longest pause when all that is missing is Kafka's word on where to begin."""
+
+AUTHORITY_ZOOKEEPER = "zookeeper"
+
+RegistrationResult: TypeAlias = ev.Registered | ev.RegistrationConflict | ev.RegistrationFailed | ev.Deregistered
+MEMBERSHIP_TIMERS = tuple(timer for timer in MemberTimer if timer is not MemberTimer.PROBE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The settings that decisions depend on; times in ms."""
+
+    member_id: str
+    rebalance_backoff_ms: int = 2000
+    debounce_ms: int = 50
+    drain_timeout_ms: int = 2000
+    release_settle_ms: int = 0
+    auto_commit: bool = True
+    auto_commit_interval_ms: int = 60_000
+    diagnose_after_ms: int = 12_000
+    session_timeout_ms: int = 6000
+    listener_timeout_ms: int = 5000
+    offset_stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER
+    kafka_timeout_ms: int = 2500
+    kafka_close_timeout_ms: int = 7500
+    kafka_close_attempts: int = 6
+    new_from_beginning: bool = True
+    ignores_older_offsets: bool = False
+    follows_control_znode: bool = False
+    """Whether somebody else acts by the control znode: the group goes on wherever the authority is, and says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """What a view gives this member: partition -> our thread id.
+
+    ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
+    exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
+    other members have told how the group deals.  ``topics`` are those that our subscription takes in this view.
+    ``assignment`` is who has what in the whole group, as far as it is certain; None when there is no assignment.
+    """
+
+    own_partitions: Mapping[TopicPartition, str]
+    error: str = ""
+    unevaluable_filter: str = ""
+    log_commands: tuple[Command, ...] = ()
+    is_partial: bool = False
+    subscribed_topics: frozenset[str] = frozenset()
+    group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
+
+
+class AssignmentPlanner(Protocol):
+    """Computes the assignment; ``core.planner`` has the real one."""
+
+    def needs_owners(self) -> bool:
+        """Whether the next view must tell the owners (a hash text is to be recognised)."""
+
+    def owners_max(self) -> int | None:
+        """How many of them are enough; None: all must be told."""
+
+    def needs_whole_group(self) -> bool:
+        """Whether topics that only others subscribe to matter."""
+
+    def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
+        """What would become of the group if we joined with this subscription."""
+
+    def plan(self, view: GroupView) -> MemberAssignment:
+        """Our share of this view, in which we are registered."""
+
+    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
+        """The share that somebody else gives us, as far as this view has its topics."""
+
+    def diagnose(self, view: GroupView) -> tuple[Command, ...]:
+        """Why owners and assignment differ for so long, in words; may change the form that is used."""
+
+
+class MemberStateMachine:
+    """One member of one group, without the world."""
+
+    def __init__(self, settings: GroupSettings, planner: AssignmentPlanner) -> None:
+        self.settings = settings
+        self.planner = planner
+        self.session = SessionStateMachine()
+        self.membership = MembershipStateMachine()
+        self.rebalance = RebalanceStateMachine()
+        self.partitions: dict[TopicPartition, PartitionStateMachine] = {}
+        self.committer = OffsetCommitter(self.partitions, self._ticket, settings.offset_stores)
+        self.commit_on_change = CommitOnChange(is_enabled=settings.auto_commit)
+        self.new_partitions = NewPartitionTracker(
+            self.partitions,
+            from_beginning=settings.new_from_beginning,
+            ignores_older=settings.ignores_older_offsets,
+        )
+        self.position_reader = PositionReader(
+            self.partitions,
+            self._ticket,
+            newcomers=self.new_partitions,
+            stores=settings.offset_stores,
+            timeout_ms=settings.kafka_timeout_ms,
+        )
+        self.listener = ListenerStateMachine(self.partitions, self._ticket, settings.listener_timeout_ms)
+        self.releaser = PartitionReleaser(
+            self.partitions,
+            self.committer,
+            self._ticket,
+            drain_timeout_ms=settings.drain_timeout_ms,
+            settle_ms=settings.release_settle_ms,
+            commit_first=settings.auto_commit,
+            listener=self.listener,
+            stores=settings.offset_stores,
+            kafka_timeout_ms=settings.kafka_timeout_ms,
+        )
+        self.owner_watches = OwnerWatchScheduler(self._ticket)
+        self.subscription: TopicSubscription | None = None
+        self.view: GroupView | None = None
+        self.own_assignment: dict[TopicPartition, str] = {}
+        self.external_assignment: Mapping[TopicPartition, str] | None = None
+        """The share that somebody else gives us; None: it is computed."""
+        self.subscribed_topics: frozenset[str] = frozenset()
+        self._is_lease_expiry_logged = False
+        """Whether it was logged that the lease is over."""
+        self._logged_topics: frozenset[str] | None = None
+        """The topics of a filter that were logged last; None: none were."""
+        self.group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        self.not_acquired: dict[TopicPartition, str] = {}
+        self.is_leaving = False
+        self.has_failed = False
+        self.attempt_count = 0
+        self.assignment_error = ""
+        self._is_assignment_partial = False
+        self._is_excluding = False
+        self._may_be_registered = self._has_announced_left = False
+        self._is_deregistration_deferred = self._retrying_releases = False
+        self._conflict_since_ms: int | None = None
+        self._register_sent_ms = 0
+        self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
+        self._changed_since_read = False
+        self._changed_in_debounce = False
+        """A change was seen after the one that began the present debounce time."""
+        self._tickets = self._register_ticket = self._read_ticket = self._acquire_ticket = 0
+        self._unowned: set[str] = set()
+        self._logged_ignored: set[str] = set()
+        self._missing: frozenset[str] = frozenset()
+        self._missing_due = LogRateLimiter()
+        self._exclusion_reason: str = ""
+        self._logged_assignment: dict[TopicPartition, str] | None = None
+        self._announced_control: GroupControl | None = None
+        self._out: list[Command] = []
+        self._now_ms = 0
+
+    # --- the door -------------------------------------------------------------------------------------------
+
+    def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
+        """Take one event in; give back what must now be done, in order."""
+        self._out = []
+        self._now_ms = now_ms
+        match event:
+            case ev.SessionConnected():
+                self._session_connected(event)
+            case ev.SessionSuspended():
+                self._emit(*self.session.handle(event))
+            case ev.SessionAnswered():
+                self._emit(*self.session.handle(event))
+                self._log_lease_expiry()
+            case ev.SessionLost():
+                self._session_lost(event)
+            case ev.SessionClosed():
+                self._emit(*self.session.handle(event))
+                self._reset("the connector is closed")
+            case ev.MembershipEnded(why):
+                self.has_failed = True
+                self._reset(why)
+            case ev.JoinRequested(subscription):
+                self.subscription = subscription
+            case ev.ExternalAssignmentSet():
+                self._on_external_assignment(event)
+            case ev.ListenerSet():
+                self.listener.is_set = True
+            case ev.LeaveRequested():
+                self._leave_wanted()
+            case ev.CommitRequested():
+                self._commit_wanted(event)
+            case ev.Registered() | ev.RegistrationConflict() | ev.RegistrationFailed() | ev.Deregistered():
+                self._registration_answered(event)
+            case ev.GroupChanged(is_control=is_control):
+                self._group_changed(is_control=is_control)
+            case ev.OwnersChanged(topic):
+                self.owner_watches.on_watch_fired(topic)
+            case ev.GroupRead() | ev.GroupReadFailed():
+                self._read_answered(event)
+            case ev.OwnersListed():
+                self._owners_listed(event)
+            case ev.AcquireOwnershipCompleted():
+                self._on_acquire_completed(event)
+            case ev.PositionsRead() | ev.OffsetsFetched():
+                self._positions_read(event)
+            case ev.ReleaseOwnershipCompleted():
+                self._emit(*self.releaser.on_release_result(event))
+            case ev.CommitToZooKeeperCompleted():
+                self._commit_settled(*self.committer.on_zookeeper_result(event))
+            case ev.CommitToKafkaCompleted():
+                self._commit_settled(*self.committer.on_kafka_result(event))
+            case ev.PartitionsDrained(positions):
+                self._emit(*self.releaser.on_drained(positions))
+            case ev.PositionsCollected(positions):
+                self._auto_commit(positions)
+            case ev.OffsetReset(partition, offset):
+                self._offset_reset(partition, offset)
+            case ev.OffsetsOverwritten(stored):
+                self._offsets_placed(stored)
+            case ev.ListenerReturned():
+                self._listener_returned(event)
+            case ev.TimerFired(timer):
+                self._timer_fired(timer)
+        self._advance()
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def fetched_partitions(self) -> dict[TopicPartition, str]:
+        """What is being read now: partition -> thread id."""
+        return {tp: p.thread for tp, p in self.partitions.items() if p.state is PartitionState.FETCHING}
+
+    # --- what is next ---------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        if not self.session.is_connected or self.has_failed:
+            return
+        if not self.settings.auto_commit:  # then a release writes nothing, so what the program commits goes first
+            self._start_pending_commits()
+        if self.membership.state is MembershipState.LEAVING:
+            self._advance_leaving()
+        self._advance_membership()
+        if self.membership.state is MembershipState.REGISTERED:
+            self._advance_rebalance()
+        elif self.membership.state is not MembershipState.LEAVING and self.partitions:
+            self._retry_unreleased()
+        self._start_pending_commits()
+        if self.settings.auto_commit and self.partitions and not self._commit_timer:
+            self._commit_timer = True
+            self._emit(do.StartTimer(MemberTimer.COMMIT, self.settings.auto_commit_interval_ms))
+
+    def _start_pending_commits(self) -> None:
+        self._emit(*self.committer.expire_calls(self._now_ms))
+        while self.committer.pending_calls and not self.committer.is_in_progress:
+            call = self.committer.pending_calls.pop(0)
+            self._emit(*self.committer.send(call.positions, self._session_id, self.control_version, call))
+
+    def _advance_membership(self) -> None:
+        if self.subscription is None or self.is_leaving:
+            return
+        if self.membership.state is MembershipState.NOT_REGISTERED:
+            self.membership.handle(mem.JoinStarted())
+        if self.membership.state is MembershipState.PREFLIGHT and not self._read_ticket:
+            self._read_group()
+        if self.membership.state is MembershipState.REGISTERING and not self._register_ticket:
+            self._register_ticket = self._ticket()
+            self._register_sent_ms = self._now_ms
+            self._may_be_registered = True
+            self._emit(do.Register(self._register_ticket, self._session_id, self.subscription))
+
+    def _advance_leaving(self) -> None:
+        """Give everything back, then the registration: the others move only when the registration goes."""
+        self._emit(*self.releaser.revoke(self.partitions))
+        self._emit(*self.listener.call_before_release(None))
+        if self.listener.is_blocking_rebalance:
+            return
+        self._emit(*self.releaser.send({}, self._session_id, self.control_version))
+        if (
+            self.releaser.is_pending
+            or self._register_ticket
+            or self._acquire_ticket
+            or self._is_deregistration_deferred
+        ):
+            return
+        if self._may_be_registered:
+            self._register_ticket = self._ticket()
+            self._emit(do.Deregister(self._register_ticket, self._session_id))
+        else:
+            self._deregistered()
+
+    def _retry_unreleased(self) -> None:
+        """We left, and something could not be given back: it stands in the others' way, so try again and again."""
+        self._emit(*self.releaser.send({}, self._session_id, self.control_version))
+        if not self.releaser.is_pending and self.partitions and not self._retrying_releases:
+            self._retrying_releases = True
+            self._emit(do.StartTimer(MemberTimer.RETRY, self.settings.rebalance_backoff_ms))
+
+    def _advance_rebalance(self) -> None:
+        self._emit(*self.new_partitions.restart_recreated(self.own_assignment))
+        if self.rebalance.state is RebalanceState.RELEASING:
+            self._emit(*self.listener.call_before_release(self.group_assignment))
+            # What only changes its thread is claimed anew when there is a listener: both calls must be true of it.
+            moves = {} if self.listener.is_set else self.own_assignment
+            self._emit(*self.releaser.send(moves, self._session_id, self.control_version))
+            if not self.releaser.is_pending and not self.listener.is_blocking_rebalance:
+                self.rebalance.handle(reb.ReleasesDone())
+        if self.rebalance.state is RebalanceState.ACQUIRING and not self._acquire_ticket:
+            self._acquire_missing()
+        is_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
+        if is_to_read:
+            self.commit_on_change.begin()
+        self._emit(
+            *self.commit_on_change.collect(
+                is_fetching=bool(self.fetched_partitions), is_busy=self.committer.is_in_progress
+            )
+        )
+        if is_to_read and not self.commit_on_change.is_collecting:
+            self._emit(do.StopTimer(MemberTimer.RETRY))
+            self._read_group()
+        if self.rebalance.state in (RebalanceState.STABLE, RebalanceState.INCOMPLETE):
+            self._emit(
+                *self.owner_watches.ensure_watched(
+                    self._topics_watched, soon=self.rebalance.state is RebalanceState.INCOMPLETE
+                )
+            )
+
+    # --- session --------------------------------------------------------------------------------------------
+
+    def _session_connected(self, event: ev.SessionConnected) -> None:
+        live = self.session.live
+        if live is not None and live.session_id != event.session_id:
+            self._session_lost(ev.SessionLost(live.session_id))
+        self._emit(*self.session.handle(event))
+        if not self.session.is_connected:
+            return
+        self.owner_watches.reset(watches_only=True)
+        self._changed_since_read = True
+        self.commit_on_change.on_change()
+        self._emit(do.ProbeSession(event.session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms))
+        if self.membership.state is MembershipState.EXCLUDED:
+            self.membership.handle(mem.JoinStarted())
+        self._trigger()
+
+    def _session_lost(self, event: ev.SessionLost) -> None:
+        live = self.session.live
+        if live is None or live.session_id != event.session_id:
+            return
+        self._emit(*self.session.handle(event))
+        self._is_lease_expiry_logged = False
+        lost = f"session={event.session_id:#x} partitions={len(self.partitions)}"
+        why = "ZooKeeper heard nothing of this member for the session time-out"
+        self._log("WARNING", "session-lost", f"{lost}: {why}; what was read since the last commit comes again")
+        self._reset("the ZooKeeper session expired")
+
+    def _reset(self, why: str) -> None:
+        """Nothing of an ended session may be handed out, or written, in the next one."""
+        self._drop_all_partitions(why)
+        self._emit(*self.committer.reset(why), *self.position_reader.cancel(), *self.commit_on_change.reset())
+        self.new_partitions.reset()
+        self.releaser.reset()
+        self.listener.reset()
+        self.owner_watches.reset()
+        self.membership.handle(ev.SessionLost(0))
+        self.rebalance.handle(reb.RebalanceStopped())
+        self.own_assignment = {}
+        self.group_assignment = None
+        self._is_assignment_partial = False
+        self.not_acquired.clear()
+        self._unowned.clear()
+        self.attempt_count = 0
+        self._logged_assignment = self._conflict_since_ms = None
+        self._may_be_registered = self._is_deregistration_deferred = self._retrying_releases = False
+        self._is_excluding = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
+        self._register_ticket = self._read_ticket = self._acquire_ticket = 0
+        self._emit(*(do.StopTimer(timer) for timer in MEMBERSHIP_TIMERS))
+        if self.is_leaving:
+            self._announce_left(())
+
+    def _drop_all_partitions(self, why: str) -> None:
+        gone = dict(self.partitions)
+        for held in gone.values():
+            held.handle(part.OwnershipLost())
+        self.partitions.clear()
+        if gone:
+            self._emit(do.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
+
+    def _log_lease_expiry(self) -> None:
+        """Say that the lease is over while partitions are held, and that it runs again: streams stand still between."""
+        is_over = 0 < self.session.lease_until_ms <= self._now_ms
+        if is_over and self.partitions and not self._is_lease_expiry_logged:
+            self._is_lease_expiry_logged = True
+            self._log(
+                "WARNING",
+                "zookeeper-silent",
+                f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
+                "time-out, or this process was paused; nothing is handed out until it answers",
+            )
+        elif self._is_lease_expiry_logged and not is_over:
+            self._is_lease_expiry_logged = False
+            self._log("INFO", "zookeeper-answers", f"partitions={len(self.partitions)}: they are handed out again")
+
+    # --- registration ---------------------------------------------------------------------------------------
+
+    def _registration_answered(self, event: RegistrationResult) -> None:
+        if event.ticket != self._register_ticket:
+            return
+        self._register_ticket = 0
+        match event:
+            case ev.Registered():
+                self._conflict_since_ms = None
+                self.membership.handle(mem.RegistrationDone())
+                self._debouncing = self._retrying_releases = False
+                self._emit(do.StopTimer(MemberTimer.DEBOUNCE))
+                self._trigger()
+            case ev.RegistrationConflict():
+                self._may_be_registered = False
+                self.membership.handle(mem.RegistrationDeferred())
+                if self.membership.state is MembershipState.WAITING:
+                    self._on_registration_conflict(event)
+            case ev.RegistrationFailed(_, why):
+                self.membership.handle(mem.RegistrationDeferred())
+                if self.membership.state is MembershipState.WAITING:
+                    self._retry_registration_later("registration-failed", why)
+            case ev.Deregistered(_, why) if why and not self.is_leaving:
+                self._is_deregistration_deferred = True
+                self._retry_registration_later("deregistration-failed", why)
+            case ev.Deregistered():
+                self._deregistered()
+
+    def _deregistered(self) -> None:
+        """No registration of ours is there (any more)."""
+        self._may_be_registered = False
+        self.membership.handle(mem.DeregistrationDone(self._is_excluding and not self.is_leaving))
+        self._is_excluding = False
+        if self.is_leaving:
+            self._left()
+        self._read_again_if_changed()
+
+    def _left(self) -> None:
+        """What could not be given back goes with the session, and so does what is still on its way."""
+        leftovers = tuple(sorted(self.partitions))
+        self._announce_left(leftovers)
+        self._drop_all_partitions("it could not be given back")
+        self.releaser.reset()
+
+    def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
+        if not self._has_announced_left:
+            self._has_announced_left = True
+            self._emit(do.AnnounceLeft(tuple(sorted(not_released))))
+
+    def _retry_registration_later(self, name: str, why: str) -> None:
+        self._log("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
+        self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
+
+    def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
+        """Another session has our id: wait for as long as a dead one may linger, then say who it is.
+
+        The answer is as old as the question at most: this process may have been stopped before it came to read it.
+        """
+        patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
+        who = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
+        if self._conflict_since_ms is None:
+            self._conflict_since_ms = self._now_ms
+            self._log("WARNING", "consumer-id-held", f"id={self.settings.member_id} {who} waiting_ms={patience_ms}")
+        if self._register_sent_ms - self._conflict_since_ms > patience_ms:
+            self._fail(
+                "ConsumerIdInUse",
+                f"the id {self.settings.member_id} is held by another session ({who}), which did not end within "
+                f"{patience_ms} ms: stop that process, or give this one another consumer.id (or none: one is made)",
+            )
+            return
+        self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
+
+    def _leave_wanted(self) -> None:
+        if self.is_leaving:
+            return
+        self.is_leaving = True
+        self.listener.skip_calls_on_close()
+        self.releaser.kafka_timeout_ms = self.settings.kafka_close_timeout_ms
+        self.releaser.kafka_attempts = self.settings.kafka_close_attempts
+        self._is_deregistration_deferred = False
+        self._stop_attempt()
+        self.membership.handle(ev.LeaveRequested())
+        if self.membership.state is MembershipState.NOT_REGISTERED:
+            self._left()
+        elif not self.session.is_connected:
+            self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
+
+    def _on_external_assignment(self, event: ev.ExternalAssignmentSet) -> None:
+        """Whether it is given or computed is read with the next view; a share under way is finished first."""
+        if (event.threads is None) != (self.external_assignment is None):
+            how = "computed by this member again" if event.threads is None else "given to this member from here on"
+            self._log("INFO", "share-is-divided", f"it is {how}")
+            self._diagnosing = self._diagnose_due = False
+            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
+        self.new_partitions.add_new(event.new)
+        if event.threads != self.external_assignment:
+            self.external_assignment = event.threads
+            self._trigger()
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def _group_changed(self, *, is_control: bool) -> None:
+        """Of the control znode alone no partition changes hands, and the commits decided by it would be refused."""
+        self._changed_since_read = self._changed_in_debounce = True
+        if not is_control:
+            self.commit_on_change.on_change()
+        self._read_again_if_changed()
+
+    def _read_again_if_changed(self) -> None:
+        """Read at once after a quiet time, else at the end of the debounce time: many changes cost few readings.
+
+        Others wait for what leaves us, and a Scala member that finds it owned pauses for ``rebalance.backoff.ms``.
+        A watch fires once, and in some states it cannot be acted on yet (our own leaving fires it, too).
+        """
+        concerned = self.membership.state in (MembershipState.REGISTERED, MembershipState.EXCLUDED)
+        if concerned and self._changed_since_read and not self._debouncing:
+            self._debouncing, self._changed_in_debounce = True, False
+            self._emit(do.StartTimer(MemberTimer.DEBOUNCE, self.settings.debounce_ms))
+            if self.membership.state is MembershipState.REGISTERED:
+                self.commit_on_change.begin()
+                self._trigger()
+
+    def _stop_attempt(self) -> None:
+        """We are on the way out: claim nothing any more, read no position, and give everything back."""
+        self.rebalance.handle(reb.RebalanceStopped())
+        self.releaser.unreleasable.clear()
+        self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
+        self.new_partitions.reset()
+        self._logged_assignment = None
+        self._unowned.clear()
+        self._diagnosing = self._diagnose_due = False
+        self._emit(
+            do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE), do.StopTimer(MemberTimer.LIST_OWNERS)
+        )
+        self.owner_watches.reset()
+
+    def _trigger(self) -> None:
+        about_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
+        if self.membership.state is MembershipState.REGISTERED and not about_to_read:
+            self.rebalance.handle(reb.RebalanceTriggered())
+
+    def _read_group(self) -> None:
+        assert self.subscription is not None, "only a member with a subscription looks at its group"
+        self._changed_since_read = False
+        self._read_ticket = self._ticket()
+        self._emit(
+            do.ReadGroup(
+                self._read_ticket,
+                self._session_id,
+                self.subscription,
+                whole_group=self.planner.needs_whole_group(),
+                with_owners=self.planner.needs_owners() or self._diagnose_due,
+                owners_max=None if self._diagnose_due else self.planner.owners_max(),
+            )
+        )
+
+    def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed) -> None:
+        if event.ticket != self._read_ticket:
+            return
+        self._read_ticket = 0
+        scouting = self.membership.state is MembershipState.PREFLIGHT
+        if not scouting and self.membership.state is not MembershipState.REGISTERED:
+            return
+        match event:
+            case ev.GroupRead(_, view):
+                self._log_group_problems(view)
+                if not self._check_authority(view):
+                    return
+                if scouting:
+                    self._on_preflight_view(view)
+                else:
+                    self._on_view(view)
+            case ev.GroupReadFailed(_, why) if scouting:
+                self.membership.handle(mem.RegistrationDeferred())
+                self._retry_registration_later("group-unreadable", why)
+            case ev.GroupReadFailed(_, why):
+                self._log("WARNING", "group-unreadable", f"why={why!r}")
+                self.rebalance.handle(reb.ReadFailed())
+                self._retry_later()
+
+    def _log_group_problems(self, view: GroupView) -> None:
+        """Say once what is wrong with the group, and again only after it was right in between."""
+        for member, why in view.ignored_registrations.items():
+            if member not in self._logged_ignored:
+                self._emit(do.IncrementCounter("registrations_left_out"))
+                self._log("WARNING", "registration-left-out", f"registration={member} why={why!r}")
+        self._logged_ignored = set(view.ignored_registrations)
+        named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
+        self._missing = frozenset(topic for topic in view.missing_topics if topic in named)
+        self._log_missing_topics()
+
+    @property
+    def missing_topics(self) -> frozenset[str]:
+        """The subscribed topics that did not exist when the group was read last."""
+        return self._missing
+
+    def _log_missing_topics(self) -> None:
+        """Say which topics are missing, and say it again while they are."""
+        for topic in self._missing_due.select_due(self._missing, self._now_ms):
+            self._log("WARNING", "topic-missing", missing_topic_message(topic))
+        if self._missing:
+            self._emit(do.StartTimer(MemberTimer.MISSING_TOPICS, LOG_REPEAT_MS))
+
+    def _check_authority(self, view: GroupView) -> bool:
+        control = view.control
+        if self.settings.follows_control_znode:
+            self.view = view
+            if control != self._announced_control:
+                self._announced_control = control
+                self._emit(do.AnnounceControl(control))
+            return True
+        if control is None or control.authority == AUTHORITY_ZOOKEEPER:
+            self.view = view
+            return True
+        self._fail(
+            "MigrationError",
+            f"the offsets of this group are kept by {control.authority!r} now (phase {control.phase!r}), no longer by "
+            "ZooKeeper: start members of the modern kind, or take the group's migration back first",
+        )
+        return False
+
+    def _on_preflight_view(self, view: GroupView) -> None:
+        assert self.subscription is not None, "only a member with a subscription scouts"
+        share = self.planner.preflight(view, self.subscription)
+        self._emit(*share.log_commands)
+        if share.unevaluable_filter:
+            self._exclude(share.unevaluable_filter)
+        elif share.error:
+            self._fail("ConsumerRebalanceFailedException", share.error)
+        else:
+            self._exclusion_reason = ""
+            self.membership.handle(mem.PreflightPassed())
+
+    def _on_view(self, view: GroupView) -> None:
+        if self.settings.member_id not in view.members:
+            self._log("WARNING", "registration-vanished", "somebody deleted it; registering again")
+            self._may_be_registered = False
+            self._stop_attempt()
+            self.membership.handle(mem.RegistrationDeleted())
+            return
+        if self._diagnose_due:
+            self._diagnose_due = False
+            self._unowned.clear()
+            self._emit(*self.planner.diagnose(view))
+        share = (
+            self.planner.plan(view)
+            if self.external_assignment is None
+            else self.planner.plan_external(view, self.external_assignment)
+        )
+        self._emit(*share.log_commands)
+        if share.unevaluable_filter:
+            self._exclude(share.unevaluable_filter)
+            return
+        if share.error and share.error != self.assignment_error:
+            self._log("ERROR", "assignment-refused", share.error)
+        self.assignment_error = share.error
+        self.own_assignment = dict(share.own_partitions)
+        self.group_assignment = share.group_assignment
+        self._is_assignment_partial = share.is_partial
+        self._log_filter_topics(share.subscribed_topics)
+        self.subscribed_topics = share.subscribed_topics
+        if not share.error:
+            wanted = self.own_assignment if self.external_assignment is None else self.external_assignment
+            self._emit(*self.new_partitions.on_view(view, share.subscribed_topics, wanted))
+        self.releaser.unreleasable.clear()
+        self.commit_on_change.commit_done()
+        self.rebalance.handle(reb.ViewRead())
+        if self.rebalance.state is RebalanceState.RELEASING:
+            self._emit(
+                *self.releaser.revoke(
+                    [tp for tp, p in self.partitions.items() if self.own_assignment.get(tp) != p.thread]
+                )
+            )
+
+    def _log_filter_topics(self, topics: frozenset[str]) -> None:
+        """Of a filter, which topics it takes: of the first view, and when that has changed."""
+        assert self.subscription is not None, "only a member with a subscription has a view"
+        if self.subscription.is_filter and topics != self._logged_topics:
+            words = filter_topics_message(self._logged_topics or frozenset(), topics)
+            if topics:
+                self._log("INFO", "topics-taken", words)
+            else:
+                self._log("WARNING", "topics-taken", words)
+            self._logged_topics = topics
+
+    def _exclude(self, why: str) -> None:
+        """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
+        if why != self._exclusion_reason:
+            self._exclusion_reason = why
+            self._log("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
+        self._stop_attempt()
+        self.membership.handle(mem.MemberExcluded(may_be_registered=self._may_be_registered))
+        self._is_excluding = self.membership.state is MembershipState.LEAVING
+        self._read_again_if_changed()
+
+    # --- claiming -------------------------------------------------------------------------------------------
+
+    def _acquire_missing(self) -> None:
+        wanted = {tp: thread for tp, thread in sorted(self.own_assignment.items()) if tp not in self.partitions}
+        if not wanted:
+            self.not_acquired.clear()
+            self._acquisitions_done()
+            return
+        for tp, thread in wanted.items():
+            self.partitions[tp] = PartitionStateMachine(thread)
+        alone = self.view is not None and len(self.view.members) == 1
+        if not alone:
+            self.owner_watches.on_watch_set(tp.topic for tp in wanted)
+        self._acquire_ticket = self._ticket()
+        self._emit(
+            do.AcquireOwnership(
+                self._acquire_ticket,
+                self._session_id,
+                wanted,
+                list_owners_first=not alone,
+                identify_owners=self.attempt_count >= IDENTIFY_OWNERS_FROM_TRY,
+                control_version=self.control_version,
+            )
+        )
+
+    def _on_acquire_completed(self, event: ev.AcquireOwnershipCompleted) -> None:
+        if event.ticket != self._acquire_ticket:
+            return
+        self._acquire_ticket = 0
+        self.not_acquired.clear()
+        for topic in event.unwatched:
+            self.owner_watches.on_watch_fired(topic)
+        for tp, claimed in event.results.items():
+            held = self.partitions[tp]
+            if claimed.outcome is WriteOutcome.DONE:
+                held.handle(part.OwnershipAcquired(claimed.czxid))
+            elif claimed.outcome is WriteOutcome.UNKNOWN:
+                held.handle(part.OwnershipUnknown())
+            else:
+                held.handle(part.OwnershipNotAcquired())
+                del self.partitions[tp]
+                self.not_acquired[tp] = claimed.why
+        self._acquisitions_done()
+
+    def _acquisitions_done(self) -> None:
+        if self.membership.state is not MembershipState.REGISTERED:
+            return
+        self.rebalance.handle(reb.AcquisitionsDone())
+        self._read_positions()
+
+    def _read_positions(self) -> None:
+        """Read the positions of what was won, once the listener knows who has what."""
+        unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
+        if unread or not self.not_acquired:
+            self._emit(*self.listener.call_before_start(self.group_assignment))
+        if self.listener.is_blocking_rebalance:
+            return
+        if unread:
+            self._emit(*self.position_reader.read(unread, self._session_id))
+        else:
+            self._positions_done()
+
+    def _positions_read(self, event: ev.PositionsRead | ev.OffsetsFetched) -> None:
+        commands = self.position_reader.on_result(event)
+        if commands is None:
+            return
+        self._emit(*commands)
+        if self.position_reader.unsupported:
+            self._fail("OffsetsInKafkaUnsupported", self.position_reader.unsupported)
+        elif self.rebalance.state is RebalanceState.POSITIONING:
+            self._positions_done()
+
+    def _positions_done(self) -> None:
+        fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
+        is_whole = not (self.not_acquired or self.assignment_error or self._is_assignment_partial)
+        self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
+        if self.rebalance.state is RebalanceState.STABLE:
+            self._on_assignment_complete()
+        elif self.rebalance.state is RebalanceState.INCOMPLETE:
+            self._retry_later()
+
+    def _on_assignment_complete(self) -> None:
+        self.attempt_count = 0
+        self._diagnosing = self._diagnose_due = False
+        self._emit(do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE))
+        self._unowned &= {tp.topic for tp in self.own_assignment}
+        if self._unowned:
+            self._diagnose_later()
+        if self._logged_assignment != self.own_assignment:
+            self._logged_assignment = dict(self.own_assignment)
+            members = len(self.view.members) if self.view else 0
+            self._log("INFO", "share-held", f"partitions={len(self.own_assignment)} members={members}")
+        self._emit(do.AnnounceAssignment(len(self.own_assignment)))
+
+    def _retry_later(self) -> None:
+        """Growing, jittered pauses until it holds; the nodes that refused us are watched meanwhile."""
+        longest = KAFKA_RETRY_MAX_MS if self.position_reader.is_kafka_unavailable else RETRY_MAX_MS
+        delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.attempt_count, 12)))
+        spread = sum(self.settings.member_id.encode()) * (self.attempt_count + 1) % 20
+        self.attempt_count += 1
+        self._emit(do.StartTimer(MemberTimer.RETRY, delay * (100 + spread) // 100))
+        if self.not_acquired and self.attempt_count in (1, IDENTIFY_OWNERS_FROM_TRY + 1):
+            some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.not_acquired.items())[:3])
+            # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
+            level, name = ("INFO", "share-incomplete") if self.attempt_count == 1 else ("WARNING", "share-refused")
+            self._logged_assignment = None
+            self._log(level, name, f"missing={len(self.not_acquired)} first={some}")
+        self._diagnose_later()
+
+    def _diagnose_later(self) -> None:
+        """What settings the others seem to have matters only where every member computes."""
+        if not self._diagnosing and self.external_assignment is None:
+            self._diagnosing = True
+            self._emit(do.StartTimer(MemberTimer.DIAGNOSE, self.settings.diagnose_after_ms))
+
+    # --- owners that move -----------------------------------------------------------------------------------
+
+    def _owners_listed(self, event: ev.OwnersListed) -> None:
+        if not self.owner_watches.on_listed(event):
+            return
+
+        def is_free(tp: TopicPartition) -> bool:
+            return tp.topic in event.owned and tp.partition not in event.owned[tp.topic]
+
+        held = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
+        vanished = [tp for tp, p in self.partitions.items() if p.state in held and is_free(tp)]
+        self._on_ownership_lost(vanished, "its owner node vanished")
+        freed = any(is_free(tp) for tp in self.own_assignment if tp not in self.partitions)
+        if self.rebalance.state is RebalanceState.INCOMPLETE and self._is_assignment_partial:
+            self._trigger()
+        elif self.rebalance.state is RebalanceState.INCOMPLETE and freed and self._may_acquire:
+            self._emit(do.StopTimer(MemberTimer.RETRY))
+            self.rebalance.handle(reb.PartitionsFreed())
+        self._track_unowned_topics(event.owned)
+
+    def _track_unowned_topics(self, owned: Mapping[str, frozenset[int]]) -> None:
+        """We hold our share, and something of our topics has no owner: if that lasts, say why."""
+        if self.view is None or self.rebalance.state is not RebalanceState.STABLE:
+            return
+        for topic, numbers in owned.items():
+            if set(self.view.partitions_by_topic.get(topic, ())) <= numbers:
+                self._unowned.discard(topic)
+            else:
+                self._unowned.add(topic)
+        if not self._unowned and self._diagnosing:
+            self._diagnosing = False
+            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
+        elif self._unowned:
+            self._diagnose_later()
+
+    def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
+        """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
+        lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
+        for tp, held in lost.items():
+            held.handle(part.OwnershipLost())
+            self.position_reader.on_ownership_lost(tp)
+        self._emit(*self.committer.on_ownership_lost(tuple(lost)))
+        if lost:
+            self._logged_assignment = None
+            self._log("WARNING", "owner-lost", f"partitions={len(lost)} first={min(lost)} why={why!r}")
+            self._emit(do.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
+            self._trigger()
+
+    # --- the rebalance listener -----------------------------------------------------------------------------
+
+    def _listener_returned(self, event: ev.ListenerReturned) -> None:
+        commands, has_failed = self.listener.on_returned(
+            event, must_go=self.membership.state is MembershipState.LEAVING
+        )
+        self._emit(*commands)
+        if has_failed:
+            self.rebalance.handle(reb.ListenerFailed())
+            if self.rebalance.state is RebalanceState.INCOMPLETE:
+                self._retry_later()
+        else:
+            self._continue_positioning()
+        if self.listener.needs_rerun():
+            self._trigger()
+
+    @property
+    def _may_acquire(self) -> bool:
+        """Whether this attempt had come to its claims, and not only to a listener that raised."""
+        return not self.releaser.is_pending and not self.listener.needs_release_call(self.group_assignment)
+
+    def _continue_positioning(self) -> None:
+        if self.rebalance.state is RebalanceState.POSITIONING and not self.position_reader.is_reading:
+            self._read_positions()
+
+    # --- commits and time -----------------------------------------------------------------------------------
+
+    def _commit_wanted(self, event: ev.CommitRequested) -> None:
+        """Without a session nothing is ours, and nothing will be: answer at once, for somebody waits."""
+        if self.session.live is None or self.has_failed:
+            self._emit(do.CompleteCommit(event.call_id, dict.fromkeys(event.positions, NOT_OWNER)))
+        else:
+            self._emit(*self.committer.expire_calls(self._now_ms))
+            self.committer.pending_calls.append(event)
+
+    def _commit_settled(self, commands: Iterable[Command], lost: Iterable[TopicPartition]) -> None:
+        self._emit(*commands)
+        self._on_ownership_lost(lost, "a commit found that the owner node is not ours")
+
+    def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Of the interval, or of a change; only that of the interval repeats to Kafka what it has already."""
+        repeats = not self.commit_on_change.is_collecting
+        self._emit(*self.commit_on_change.on_collected())
+        if self.session.is_connected and not self.committer.is_in_progress:
+            self.commit_on_change.commit_done()
+            self._emit(*self.committer.send(positions, self._session_id, self.control_version, repeats=repeats))
+
+    def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
+        held = self.partitions.get(tp)
+        if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+            held.reset_count += 1
+            self.new_partitions.mark_positioned(tp)
+            if held.stored.offset >= 0 and held.position >= 0:
+                self._emit(do.IncrementCounter("offsets_reset"))
+                words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
+                self._log("WARNING", "offset-reset", words, (tp, held.stored.offset, offset))
+
+    def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
+        """A reset by ourselves: what a store holds of before does not count against what is committed next."""
+        for tp, stored in placed.items():
+            held = self.partitions.get(tp)
+            if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+                held.reset_count += 1
+                held.record_zookeeper_write(stored, held.reset_count)
+                self.new_partitions.mark_positioned(tp)
+
+    def _timer_fired(self, timer: MemberTimer) -> None:
+        match timer:
+            case MemberTimer.PROBE if self.session.live is not None:
+                self._emit(
+                    do.ProbeSession(self._session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms)
+                )
+                self._log_lease_expiry()
+            case MemberTimer.DEBOUNCE:
+                self._debouncing = False
+                if self.membership.state is MembershipState.EXCLUDED and self._changed_since_read:
+                    self.membership.handle(mem.JoinStarted())
+                elif self._changed_in_debounce:
+                    self._read_again_if_changed()
+            case MemberTimer.COLLECT_POSITIONS:
+                self.commit_on_change.on_timeout()
+            case MemberTimer.LIST_OWNERS if self.session.live is not None:
+                self._emit(
+                    *self.owner_watches.on_timer(self._topics_watched, self.fetched_partitions, self._session_id)
+                )
+            case MemberTimer.RETRY:
+                self._retrying_releases = False
+                self.releaser.unreleasable.clear()
+                self._trigger()
+            case MemberTimer.DRAIN:
+                self._emit(*self.releaser.on_drain_timeout())
+            case MemberTimer.SETTLE:
+                self.releaser.on_settle_timeout()
+            case MemberTimer.RELEASE_WAITS_FOR_KAFKA:
+                self._emit(*self.releaser.on_kafka_timeout())
+            case MemberTimer.COMMIT:
+                self._commit_timer = False
+                if self.fetched_partitions:
+                    self._emit(do.CollectPositions())
+            case MemberTimer.REGISTER:
+                self._is_deregistration_deferred = False
+                if self.membership.state is MembershipState.WAITING:
+                    self.membership.handle(mem.JoinStarted())
+            case MemberTimer.DIAGNOSE:
+                self._diagnosing = False
+                self._diagnose_due = True
+                self._trigger()
+            case MemberTimer.LISTENER:
+                self._emit(*self.listener.on_timeout())
+                self._continue_positioning()
+            case MemberTimer.MISSING_TOPICS:
+                self._log_missing_topics()
+
+    # --- small things ---------------------------------------------------------------------------------------
+
+    @property
+    def _session_id(self) -> int:
+        assert self.session.live is not None, "asked only while there is a session"
+        return self.session.live.session_id
+
+    @property
+    def _topics_watched(self) -> set[str]:
+        """Whose owners matter: those of our share, and those that are to tell what our share is."""
+        return {tp.topic for tp in self.own_assignment} | (
+            self.subscribed_topics if self._is_assignment_partial else set()
+        )
+
+    @property
+    def _session_timeout_ms(self) -> int:
+        return self.session.live.timeout_ms if self.session.live else 0
+
+    @property
+    def exclusion_reason(self) -> str:
+        """Why this member stays out of its group, if it does."""
+        return self._exclusion_reason if self.membership.state is MembershipState.EXCLUDED else ""
+
+    @property
+    def control_version(self) -> int | None:
+        """The version of the group's control znode in the present view; None when there is none."""
+        return self.view.control.version if self.view is not None and self.view.control is not None else None
+
+    def _fail(self, kind: str, words: str) -> None:
+        """The member cannot go on: stop everything, and end the streams with this error."""
+        self.has_failed = True
+        self._reset(words)
+        self._emit(do.Fail(kind, words))
+
+    def _ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def _emit(self, *commands: Command) -> None:
+        self._out += commands
+
+    def _log(self, level: str, name: str, words: str, about: tuple[Any, ...] = ()) -> None:
+        self._emit(do.LogEvent(level, name, words, about))

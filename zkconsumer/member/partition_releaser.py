@@ -1,0 +1,279 @@
+"""Giving partitions back: drain, settle, and one write that commits and deletes.
+
+The order is the law: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit
+comes first and the owner nodes are held for that long, because an original member reads the offset *before* it
+claims: it must be refused once after our commit, and then it reads again.
+
+With offsets in Kafka the commit comes first as well, because no write to Kafka can be part of a multi.  It is waited
+for at most ``rebalance.offsets.timeout.ms``; then the partitions are given back without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.member import commands as do
+from zkconsumer.member.events import MemberTimer, WriteOutcome
+from zkconsumer.member.offset_committer import CONTROL_CHANGED
+from zkconsumer.member.offset_stores import OffsetStoreSelection
+from zkconsumer.member.partition_state_machine import (
+    DrainCompleted,
+    OwnershipLost,
+    OwnershipReleased,
+    OwnerThreadChanged,
+    PartitionRevoked,
+    PartitionState,
+    ReleaseFailed,
+    ReleaseSent,
+    SettleState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from zkconsumer.member.commands import Command
+    from zkconsumer.member.events import ReleaseOwnershipCompleted
+    from zkconsumer.member.listener_state_machine import ListenerStateMachine
+    from zkconsumer.member.offset_committer import OffsetCommitter
+    from zkconsumer.member.partition_state_machine import PartitionStateMachine
+    from zkconsumer.types import TopicPartition
+
+
+DROP_REASON_RELEASED = "released"
+"""Why a partition is dropped that was given back; any other reason is a loss."""
+
+
+class PartitionReleaser:
+    """What is on its way out."""
+
+    def __init__(
+        self,
+        partitions: dict[TopicPartition, PartitionStateMachine],
+        commits: OffsetCommitter,
+        new_ticket: Callable[[], int],
+        *,
+        drain_timeout_ms: int,
+        settle_ms: int,
+        commit_first: bool,
+        listener: ListenerStateMachine,
+        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
+        kafka_timeout_ms: int = 0,
+    ) -> None:
+        self.unreleasable: dict[TopicPartition, str] = {}
+        self.kafka_timeout_ms = kafka_timeout_ms
+        """How long Kafka may keep drained partitions waiting."""
+        self.kafka_attempts = 1
+        """How often it may be asked in that time."""
+        self._partitions = partitions
+        self._commits = commits
+        self._new_ticket = new_ticket
+        self._drain_timeout_ms = drain_timeout_ms
+        self._settle_ms = settle_ms
+        self._commit_first = commit_first
+        self._listener = listener
+        self._stores = stores
+        self._commits_before_release = settle_ms > 0 or stores.uses_kafka
+        self._is_kafka_timer_running = False
+        self._logged_failures: dict[TopicPartition, str] = {}
+        self._tickets: dict[int, Mapping[TopicPartition, do.PartitionToRelease]] = {}
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something that can be given back is still held."""
+        return bool(self._tickets) or any(
+            p.is_leaving and tp not in self.unreleasable for tp, p in self._partitions.items()
+        )
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> list[Command]:
+        """Stop these at once; those that were being read are drained first."""
+        leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(PartitionRevoked))
+        draining = tuple(tp for tp in leaving if self._partitions[tp].state is PartitionState.FETCHING)
+        for tp in leaving:
+            self._partitions[tp].handle(PartitionRevoked())
+        if not draining:
+            return []
+        return [do.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
+
+    def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
+        """The callers came back, or were given up on."""
+        for tp, position in positions.items():
+            held = self._partitions.get(tp)
+            if held is not None and held.state is PartitionState.DRAINING:
+                held.handle(DrainCompleted(position))
+        return [] if self._draining() else [do.StopTimer(MemberTimer.DRAIN)]
+
+    def on_drain_timeout(self) -> list[Command]:
+        """Do not wait for the callers any longer."""
+        late = self._draining()
+        if not late:
+            return []
+        words = f"partitions={len(late)} first={late[0]}: the message in hand will be handed out again"
+        return [
+            do.IncrementCounter("drain_timeouts", len(late)),
+            do.LogEvent("WARNING", "drain-timeout", words),
+            do.ForceDrain(late),
+        ]
+
+    def send(self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None) -> list[Command]:
+        """Give back, in one write, what is drained, settled and in no commit under way."""
+        out: list[Command] = []
+        if self._commits_before_release:
+            out += self._settle(moves, session_id, control_version)
+        ready = [tp for tp in self._ready() if not self._commits_before_release or tp in moves or self._is_settled(tp)]
+        out += self._update_kafka_timer(ready)
+        if not ready:
+            return out
+        parts: dict[TopicPartition, do.PartitionToRelease] = {}
+        writes = self._commit_first and self._stores.uses_zookeeper
+        for tp in ready:
+            held = self._partitions[tp]
+            offset = held.offset_for_zookeeper(held.position) if writes else None
+            next_owner = moves.get(tp) if held.position >= 0 else None
+            parts[tp] = do.PartitionToRelease(
+                offset, held.stored, held.thread, next_owner, verify_owner=held.is_ownership_unknown
+            )
+            held.handle(ReleaseSent())
+        ticket = self._new_ticket()
+        self._tickets[ticket] = parts
+        return [*out, do.ReleaseOwnership(ticket, session_id, parts, control_version)]
+
+    def on_release_result(self, event: ReleaseOwnershipCompleted) -> list[Command]:
+        """Take the answer in."""
+        parts = self._tickets.pop(event.ticket, None)
+        if parts is None:
+            return []
+        out: list[Command] = []
+        gone: list[TopicPartition] = []
+        moved: dict[TopicPartition, str] = {}
+        for tp, written in sorted(event.results.items()):
+            held = self._partitions[tp]
+            out += self._commits.report_rewound(tp, written)
+            if written.outcome is WriteOutcome.DONE and written.is_thread_changed:
+                if parts[tp].offset is None:
+                    held.stored = written.stored
+                else:
+                    held.record_zookeeper_write(written.stored, held.reset_count)
+                moved[tp] = parts[tp].next_owner or held.thread
+                held.handle(OwnerThreadChanged(moved[tp], written.czxid))
+            elif written.outcome is WriteOutcome.DONE:
+                held.handle(OwnershipReleased())
+                gone.append(tp)
+            elif written.outcome is WriteOutcome.NOT_OWNER:
+                if not parts[tp].verify_owner:
+                    out.append(do.LogEvent("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
+                held.handle(OwnershipLost())
+                gone.append(tp)
+            else:
+                held.handle(ReleaseFailed(is_outcome_unknown=written.outcome is WriteOutcome.UNKNOWN))
+                if written.outcome is not WriteOutcome.UNKNOWN:
+                    self.unreleasable[tp] = written.why
+                    if written.why not in (CONTROL_CHANGED, self._logged_failures.get(tp)):
+                        self._logged_failures[tp] = written.why
+                        out.append(do.LogEvent("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+        for tp in (*gone, *moved):
+            self._logged_failures.pop(tp, None)
+        for tp in gone:
+            del self._partitions[tp]
+        if moved:
+            out.append(do.MoveToThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
+        if gone:
+            out.append(do.DropPartitions(tuple(gone), DROP_REASON_RELEASED))
+        return out
+
+    def on_settle_timeout(self) -> None:
+        """The nodes were held for long enough."""
+        for held in self._partitions.values():
+            if held.settle_state is SettleState.WAITING:
+                held.settle_state = SettleState.DONE
+
+    def on_kafka_timeout(self) -> list[Command]:
+        """Do not wait for Kafka any longer: others wait for these partitions."""
+        self._is_kafka_timer_running = False
+        late = [tp for tp in self._drained() if self._settling(tp) in (SettleState.NOT_STARTED, SettleState.COMMITTING)]
+        if not late:
+            return []
+        for tp in late:
+            self._partitions[tp].settle_state = SettleState.COMMITTING
+        there = "; ZooKeeper has them" if self._stores.uses_zookeeper else ": what was read since is handed out again"
+        words = (
+            f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are given back, and the "
+            f"group's coordinator did not take their last offsets{there}"
+        )
+        why = f"the coordinator did not answer within {self.kafka_timeout_ms} ms, and the partitions had to be released"
+        return [
+            do.IncrementCounter("kafka_release_timeouts", len(late)),
+            do.LogEvent("WARNING", "kafka-release-timeout", words),
+            *self._commits.abandon_kafka_commit(why),
+        ]
+
+    def reset(self) -> None:
+        """The session is gone."""
+        self._is_kafka_timer_running = False
+        self._tickets.clear()
+        self.unreleasable.clear()
+        self._logged_failures.clear()
+
+    def _draining(self) -> tuple[TopicPartition, ...]:
+        return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
+
+    def _drained(self) -> list[TopicPartition]:
+        return [
+            tp
+            for tp, p in sorted(self._partitions.items())
+            if p.state is PartitionState.DRAINED and tp not in self.unreleasable and self._listener.may_release(p)
+        ]
+
+    def _ready(self) -> list[TopicPartition]:
+        return [
+            tp for tp in self._drained() if tp not in self._commits.in_flight and not self._has_pending_commit_call(tp)
+        ]
+
+    def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
+        """Whether the program's commit of it waits for its turn, and the release would not write it."""
+        return not self._commit_first and any(tp in call.positions for call in self._commits.pending_calls)
+
+    def _update_kafka_timer(self, ready: Collection[TopicPartition]) -> list[Command]:
+        """Start the clock when what is drained begins to wait for a commit to Kafka, and stop it when nothing does.
+
+        It goes on from one commit to the next: what is drained waits for the commit of the change, then for its own.
+        """
+        waits = (
+            self._stores.uses_kafka and self._commits.is_in_progress and any(tp not in ready for tp in self._drained())
+        )
+        if waits == self._is_kafka_timer_running:
+            return []
+        self._is_kafka_timer_running = waits
+        return [
+            do.StartTimer(MemberTimer.RELEASE_WAITS_FOR_KAFKA, self.kafka_timeout_ms)
+            if waits
+            else do.StopTimer(MemberTimer.RELEASE_WAITS_FOR_KAFKA)
+        ]
+
+    def _is_settled(self, tp: TopicPartition) -> bool:
+        return self._settling(tp) is SettleState.DONE
+
+    def _settle(
+        self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
+    ) -> list[Command]:
+        """Commit what is drained, and hold its owner nodes for the settling time after the commit came back.
+
+        What only changes its thread is not held: its successor is no other member.  Without a settling time nothing
+        is held any longer.
+        """
+        out: list[Command] = []
+        if not self._commits.is_in_progress:
+            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is SettleState.NOT_STARTED]
+            if fresh and self._commit_first:
+                positions = {tp: self._partitions[tp].position for tp in fresh}
+                out += self._commits.send(
+                    positions, session_id, control_version, repeats=False, attempts=self.kafka_attempts
+                )
+            for tp in fresh:
+                self._partitions[tp].settle_state = SettleState.COMMITTING
+        committed = [tp for tp in self._ready() if self._settling(tp) is SettleState.COMMITTING]
+        for tp in committed:
+            self._partitions[tp].settle_state = SettleState.WAITING if self._settle_ms else SettleState.DONE
+        return [*out, do.StartTimer(MemberTimer.SETTLE, self._settle_ms)] if committed and self._settle_ms else out
+
+    def _settling(self, tp: TopicPartition) -> SettleState:
+        return self._partitions[tp].settle_state

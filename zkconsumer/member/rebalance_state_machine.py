@@ -1,0 +1,164 @@
+"""One attempt to hold what the group's present view gives us; bounded, restartable.
+
+           Triggered          ViewRead            ReleasesDone         AcquisitionsDone             PositionsDone
+   IDLE ------------> READING --------> RELEASING ------------> CLAIMING ---------> POSITIONING ------------> HELD
+                       ^  ^  |              |                      ^                     |                      |
+                       |  |  +- ReadFailed -+--(again)             |                     | (something missing)  |
+                       |  |                 |                      |                     v                      |
+                       |  +--- Triggered ---+----------------------+--- PartitionsFreed -- SHORT                    |
+                       +-------------------------------- Triggered -----------------------------------------+
+
+A trigger that comes in the middle is remembered (``again``): the step under way is finished first, because its
+writes are already with the server, and then the group is read anew.  What stays with its thread is touched by none
+of these steps.  The original starts every attempt by giving up everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, stays_in_state, transitions_to
+
+
+class RebalanceState(Enum):
+    """How far the present attempt has come."""
+
+    IDLE = "idle"
+    READING = "reading"
+    RELEASING = "releasing"
+    ACQUIRING = "claiming"
+    POSITIONING = "positioning"
+    STABLE = "held"
+    INCOMPLETE = "short"
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceTriggered:
+    """Something changed, or a retry is due: read the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRead:
+    """The group was read and a share computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """The group could not be read, or the assignment was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasesDone:
+    """Nothing that leaves us is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcquisitionsDone:
+    """The claims came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsDone:
+    """Positions are known; ``whole`` when nothing of the share is missing."""
+
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFailed:
+    """The program's rebalance listener raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsFreed:
+    """A node that refused us may be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceStopped:
+    """The session is gone, or the member is leaving: forget the attempt."""
+
+
+RebalanceStep = tuple[RebalanceState, list[Any]]
+
+
+class RebalanceStateMachine(StateMachine):
+    """The attempt under way."""
+
+    INITIAL = RebalanceState.IDLE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_rerun_requested = False
+
+    @transitions_to(RebalanceState.READING)
+    def _read(self, _: object) -> RebalanceStep:
+        self.is_rerun_requested = False
+        return RebalanceState.READING, []
+
+    @stays_in_state
+    def _request_rerun(self, _: RebalanceTriggered) -> RebalanceStep:
+        self.is_rerun_requested = True
+        return self.state, []
+
+    @transitions_to(RebalanceState.READING, RebalanceState.RELEASING)
+    def _viewed(self, _: ViewRead) -> RebalanceStep:
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.RELEASING), []
+
+    @transitions_to(RebalanceState.READING, RebalanceState.INCOMPLETE)
+    def _failed(self, _: ReadFailed | ListenerFailed) -> RebalanceStep:
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.INCOMPLETE), []
+
+    @transitions_to(RebalanceState.READING, RebalanceState.ACQUIRING)
+    def _released(self, _: ReleasesDone) -> RebalanceStep:
+        return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.ACQUIRING), []
+
+    @transitions_to(RebalanceState.POSITIONING)
+    def _acquired(self, _: AcquisitionsDone) -> RebalanceStep:
+        return RebalanceState.POSITIONING, []
+
+    @transitions_to(RebalanceState.READING, RebalanceState.STABLE, RebalanceState.INCOMPLETE)
+    def _positioned(self, event: PositionsDone) -> RebalanceStep:
+        if self._consume_rerun_request():
+            return RebalanceState.READING, []
+        return (RebalanceState.STABLE if event.is_complete else RebalanceState.INCOMPLETE), []
+
+    @transitions_to(RebalanceState.ACQUIRING)
+    def _acquire(self, _: PartitionsFreed) -> RebalanceStep:
+        return RebalanceState.ACQUIRING, []
+
+    @transitions_to(RebalanceState.IDLE)
+    def _idle(self, _: RebalanceStopped) -> RebalanceStep:
+        self.is_rerun_requested = False
+        return RebalanceState.IDLE, []
+
+    def _consume_rerun_request(self) -> bool:
+        again, self.is_rerun_requested = self.is_rerun_requested, False
+        return again
+
+    TRANSITIONS: ClassVar[TransitionTable] = {
+        (RebalanceState.IDLE, RebalanceTriggered): _read,
+        (RebalanceState.IDLE, RebalanceStopped): _idle,
+        (RebalanceState.READING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.READING, ViewRead): _viewed,
+        (RebalanceState.READING, ReadFailed): _failed,
+        (RebalanceState.READING, RebalanceStopped): _idle,
+        (RebalanceState.RELEASING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.RELEASING, ReleasesDone): _released,
+        (RebalanceState.RELEASING, ListenerFailed): _failed,
+        (RebalanceState.RELEASING, RebalanceStopped): _idle,
+        (RebalanceState.ACQUIRING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.ACQUIRING, AcquisitionsDone): _acquired,
+        (RebalanceState.ACQUIRING, RebalanceStopped): _idle,
+        (RebalanceState.POSITIONING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.POSITIONING, PositionsDone): _positioned,
+        (RebalanceState.POSITIONING, ListenerFailed): _failed,
+        (RebalanceState.POSITIONING, RebalanceStopped): _idle,
+        (RebalanceState.STABLE, RebalanceTriggered): _read,
+        (RebalanceState.STABLE, RebalanceStopped): _idle,
+        (RebalanceState.INCOMPLETE, RebalanceTriggered): _read,
+        (RebalanceState.INCOMPLETE, PartitionsFreed): _acquire,
+        (RebalanceState.INCOMPLETE, RebalanceStopped): _idle,
+    }

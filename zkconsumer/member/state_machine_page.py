@@ -1,0 +1,77 @@
+"""The state machines as a page of documentation, drawn from their tables.  Pure.
+
+``page()`` is the text of ``migration_docs/reference/state-machines.md``; a test sees to it that the two are the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from zkconsumer.member.listener_state_machine import ListenerStateMachine
+from zkconsumer.member.membership_state_machine import MembershipStateMachine
+from zkconsumer.member.partition_state_machine import PartitionStateMachine
+from zkconsumer.member.rebalance_state_machine import RebalanceStateMachine
+from zkconsumer.member.session_state_machine import SessionStateMachine
+from zkconsumer.member.state_machine import StateMachine
+
+STATE_MACHINES: tuple[type[StateMachine], ...] = (
+    SessionStateMachine,
+    MembershipStateMachine,
+    RebalanceStateMachine,
+    PartitionStateMachine,
+    ListenerStateMachine,
+)
+
+INTRODUCTION = """\
+# State machines
+
+*Generated from the tables in `zkconsumer/member`; `pytest tests/transcripts --rewrite` writes it anew.*
+
+A member of a group is five machines: one session, one membership, one rebalance attempt at a time, one machine a
+partition that it holds, and the conversation with the rebalance listener, if there is one. `core.group` composes
+them; an event that a table does not know is a bug, and is reported with the machine's last lines. In the diagrams,
+events that leave a machine where it is are left out.
+"""
+
+
+def state_machine_page() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *(line for machine in STATE_MACHINES for line in _section(machine))])
+
+
+def _section(machine: type[StateMachine]) -> Iterator[str]:
+    yield f"## {machine.__name__}\n"
+    yield f"{_summary(machine)}\n"
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {machine.INITIAL.value}"
+    for (before, after), events in _transitions(machine).items():
+        yield f"    {before} --> {after}: {', '.join(events)}"
+    yield "```\n"
+    yield "| state | event | leads to |"
+    yield "|---|---|---|"
+    for (before, event), handler in machine.TRANSITIONS.items():
+        targets = " or ".join(state.value for state in handler.target_states or (before,))
+        yield f"| {before.value} | {event.__name__} | {targets} |"
+    yield ""
+    yield "| event | what it says |"
+    yield "|---|---|"
+    for event in dict.fromkeys(event for _, event in machine.TRANSITIONS):
+        yield f"| {event.__name__} | {_summary(event)} |"
+    yield ""
+
+
+def _transitions(machine: type[StateMachine]) -> dict[tuple[str, str], list[str]]:
+    """(state, next state) -> events, in the order of the table; without those that stay."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, event), handler in machine.TRANSITIONS.items():
+        for after in handler.target_states:
+            if after is not before:
+                arrows.setdefault((before.value, after.value), []).append(event.__name__)
+    return arrows
+
+
+def _summary(described: type) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())

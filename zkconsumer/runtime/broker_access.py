@@ -1,0 +1,124 @@
+"""Where a configuration finds its brokers, and how it speaks to them: for members and for tools.
+
+``bootstrap.servers`` when it is set, else what is registered in ZooKeeper, by listeners of ``security.protocol``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import InvalidConfigException, UnavailableError
+from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
+from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
+from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError, PortDiagnosis
+from zkconsumer.kafka.broker_security import connection_factory_from_config
+from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.zk.broker_directory import BrokerDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.types import BrokerAddress
+    from zkconsumer.zk.store import ZkStore
+
+NO_BROKER_REGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): start one, or correct the chroot"
+NO_BOOTSTRAP_SERVER = "bootstrap.servers names no broker"
+
+BROKER_CHECK_TIMEOUT_MS = 8_000
+"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+def no_endpoint_message(protocol: str) -> str:
+    """What to say where ZooKeeper names no broker that can be connected to with this ``security.protocol``."""
+    return (
+        f"no broker is registered in ZooKeeper (/brokers/ids) with an endpoint for security.protocol={protocol}: start "
+        "one, correct the chroot, or set security.protocol to what the brokers have"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
+    """``find`` blocks and raises ``UnavailableError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
+
+    connect: ConnectionFactory
+    find_brokers: Callable[[], Sequence[BrokerAddress]]
+    bootstrap: BootstrapBrokers | None
+    diagnose: PortDiagnosis | None
+    metadata_max_age_ms: int
+    no_broker_message: str = NO_BROKER_REGISTERED
+    """What to say when there is none."""
+
+    @classmethod
+    def from_config(
+        cls,
+        config: ConsumerConfig,
+        store: ZkStore | None,
+        lookup_timeout_ms: int,
+        clock: Clock,
+        *,
+        connect: ConnectionFactory | None = None,
+        oauth_token: Callable[[], str] | None = None,
+    ) -> BrokerAccess:
+        """What the configuration says; ``connect`` wins over its security.  Without a ``store`` no ZooKeeper is asked.
+
+        Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connection_factory_from_config``),
+        and without a store where ``bootstrap.servers`` is missing; ``UnknownHostException`` if none of its host names
+        has an address.
+        """
+        diagnose: PortDiagnosis | None = None
+        is_real = connect is None
+        if connect is None:
+            secure = connection_factory_from_config(config, oauth_token, clock)
+            connect, diagnose = secure, secure.diagnose
+        if config.bootstrap_servers is not None:
+            bootstrap = BootstrapBrokers(config.bootstrap_servers)
+            if is_real:
+                bootstrap.check()
+            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
+        if store is None:
+            raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
+        directory = BrokerDirectory(
+            store,
+            lookup_timeout_ms,
+            config.security_protocol,
+            registered=API_VERSIONS_DENY_LIST.update_from_registration,
+        )
+        nobody = no_endpoint_message(config.security_protocol)
+        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
+
+    def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> BootstrapClient:
+        """One more that asks, for a thread of its own."""
+        return BootstrapClient(
+            self.connect,
+            self.find_brokers,
+            client_id,
+            timeout_ms,
+            diagnose=self.diagnose,
+            nobody=self.no_broker_message,
+            clock=clock,
+        )
+
+
+def check_brokers(brokers: BootstrapClient) -> None:
+    """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
+
+    Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
+    """
+    try:
+        brokers.execute(
+            lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
+            limit_ms=BROKER_CHECK_TIMEOUT_MS,
+        )
+    except NoBrokerAvailableError as error:
+        if error.authentication_error is not None:
+            raise error.authentication_error from error
+        log.warning("brokers-silent why=%r", str(error))
+    except UnavailableError as error:
+        log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")

@@ -1,0 +1,362 @@
+"""Does what the core says: one small function a command.
+
+``ZooKeeperExecutor`` runs the procedures of ``zk`` and turns their results into events; the ``PartitionProcessor`` (in
+``holder``) starts and stops partitions; ``KafkaOffsetStore`` (in ``offsets``) asks the group's coordinator where
+offsets are kept in Kafka.  None decides, and none waits: the answers come back as events.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from zkconsumer.base.threads import StopSignal, spawn
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.runtime.member_observer import ZOOKEEPER_STORE
+from zkconsumer.zk import conditional_writes, paths
+from zkconsumer.zk.acl_denials import DenialCollector
+from zkconsumer.zk.group_procedures import (
+    AcquireOwnershipProcedure,
+    AwaitExternal,
+    deregister_member,
+    list_owners,
+    read_positions,
+    register_member,
+)
+from zkconsumer.zk.member_registration import format_registration, registration_of
+from zkconsumer.zk.owner_list_cache import OwnerListCache
+from zkconsumer.zk.requests import (
+    Exists,
+    StoreError,
+    WatchFired,
+    ZkSessionConnected,
+    ZkSessionLost,
+    ZkSessionSuspended,
+    ZnodeData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.member.commands import Command
+    from zkconsumer.member.group_view import GroupView
+    from zkconsumer.observe.counters import Counters
+    from zkconsumer.runtime.kafka_offset_store import KafkaOffsetStore
+    from zkconsumer.runtime.listener_calls import ListenerCalls
+    from zkconsumer.runtime.member_authorization import MemberAuthorization
+    from zkconsumer.runtime.member_event_loop import MemberEventLoop
+    from zkconsumer.runtime.member_observer import MemberObserver
+    from zkconsumer.runtime.membership_protocols import PartitionProcessor
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.group_procedures import Procedure
+    from zkconsumer.zk.group_reader import GroupReader
+    from zkconsumer.zk.requests import Result, StoreEvent
+    from zkconsumer.zk.store import ZkStore
+
+T = TypeVar("T")
+
+HOST_LOOKUP_TIMEOUT_MS = 1_000
+HOST_UNKNOWN = "unknown: no server answers the four-letter word cons"
+
+log = logging.getLogger("zkconsumer.group")
+
+
+class ZooKeeperExecutor:
+    """Registers, reads, claims, commits and releases; one group, one member."""
+
+    def __init__(
+        self,
+        group: str,
+        member: str,
+        store: ZkStore,
+        reader: GroupReader,
+        control: MemberEventLoop,
+        clock: Clock,
+        observing: MemberObserver,
+        rights: MemberAuthorization,
+    ) -> None:
+        self._observing = observing
+        self._rights = rights
+        self._group = group
+        self._member = member
+        self._store = store
+        self._reader = reader
+        self._control = control
+        self._clock = clock
+        self._hosts: dict[int, str] = {}
+        self._ids = paths.ids(group)
+        self._owners = paths.owners(group)
+        self._control_path = paths.control(group)
+        self._owner_lists = OwnerListCache()
+
+    # --- what the store tells -----------------------------------------------------------------------------------
+
+    def on_store_event(self, event: StoreEvent) -> None:
+        """Called on the library's thread: only enqueues."""
+        self._control.call_soon(partial(self._store_event, event))
+
+    def _store_event(self, event: StoreEvent) -> None:
+        self._observing.session_changed(event)
+        match event:
+            case ZkSessionConnected(session_id, timeout_ms):
+                self._forget_watches()
+                self._control.handle_event(ev.SessionConnected(session_id, timeout_ms))
+            case ZkSessionSuspended():
+                self._forget_watches()
+                self._control.handle_event(ev.SessionSuspended())
+            case ZkSessionLost(session_id):
+                self._forget_watches()
+                self._control.handle_event(ev.SessionLost(session_id))
+            case WatchFired(path):
+                self._watch_fired(path)
+
+    def _forget_watches(self) -> None:
+        self._reader.clear()
+        self._owner_lists.clear()
+
+    def _watch_fired(self, path: str) -> None:
+        self._reader.invalidate(path)
+        parent, _, name = path.rpartition("/")
+        if parent == self._owners:
+            self._owner_lists.invalidate(name)
+            self._control.handle_event(ev.OwnersChanged(name))
+        elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
+            self._control.handle_event(ev.GroupChanged(path, is_control=path == self._control_path))
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def probe_session(self, command: do.ProbeSession) -> None:
+        """A cheap read, stamped before it is written: the lease is counted from the stamp."""
+        sent_at_ms = self._clock.now_ms()
+
+        def answered(results: list[Result]) -> None:
+            if not isinstance(results[0], StoreError):
+                self._control.submit(ev.SessionAnswered(command.session_id, sent_at_ms))
+
+        self._store.submit(command.session_id, [Exists(paths.registration(self._group, self._member))], answered)
+
+    def register(self, command: do.Register) -> None:
+        wall_ms = self._clock.wall_ms()
+        data = format_registration(registration_of(command.subscription, str(wall_ms)))
+
+        def finish(held: ZnodeData | StoreError | None) -> ev.Event:
+            if held is None:
+                return ev.Registered(command.ticket)
+            if isinstance(held, ZnodeData):
+                age_ms = max(0, self._clock.wall_ms() - held.stat.ctime_ms)
+                session_id = held.stat.ephemeral_owner
+                return ev.RegistrationConflict(command.ticket, session_id, age_ms, self._host_of(session_id))
+            return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
+
+        self._run_and_handle(
+            register_member(self._group, self._member, data, command.session_id), command.session_id, finish
+        )
+
+    def _host_of(self, session_id: int) -> str:
+        """Where the session that holds our id comes from, as far as that is known by now; asks the servers once."""
+        if session_id not in self._hosts:
+            self._hosts[session_id] = "unknown"
+
+            def look(_: StopSignal) -> None:
+                self._hosts[session_id] = self._store.host_of(session_id, HOST_LOOKUP_TIMEOUT_MS) or HOST_UNKNOWN
+
+            spawn(f"{self._member}-who-is-it", look, lambda *_: None)
+        return self._hosts[session_id]
+
+    def deregister(self, command: do.Deregister) -> None:
+        def finish(error: StoreError | None) -> ev.Event:
+            why = "" if error is None else f"{type(error).__name__} {error.path}"
+            return ev.Deregistered(command.ticket, why)
+
+        self._run_and_handle(
+            deregister_member(self._group, self._member, command.session_id), command.session_id, finish
+        )
+
+    def read_group(self, command: do.ReadGroup) -> None:
+        def finish(view: GroupView | str) -> ev.Event:
+            if isinstance(view, str):
+                return ev.GroupReadFailed(command.ticket, view)
+            return ev.GroupRead(command.ticket, view)
+
+        procedure = self._reader.read(
+            command.subscription,
+            whole_group=command.whole_group,
+            with_owners=command.with_owners,
+            owners_max=command.owners_max,
+        )
+        self._run_and_handle(procedure, command.session_id, finish)
+
+    def list_owners(self, command: do.ListOwners) -> None:
+        def finish(owned: Mapping[str, frozenset[int]]) -> ev.Event:
+            return ev.OwnersListed(command.ticket, owned)
+
+        procedure = list_owners(
+            self._group, command.topics, command.own_partitions, command.session_id, self._owner_lists
+        )
+        self._run_and_handle(procedure, command.session_id, finish)
+
+    def acquire_ownership(self, command: do.AcquireOwnership) -> None:
+        claims = AcquireOwnershipProcedure(
+            self._group,
+            command.session_id,
+            command.owners,
+            command.control_version,
+            self._rights.acl,
+            self._owner_lists,
+        )
+
+        def finish(_: None) -> ev.Event:
+            self._rights.on_acquired(claims)
+            unsettled = {tp: AcquireResult(WriteOutcome.FAILED, why="not tried") for tp in command.owners}
+            return ev.AcquireOwnershipCompleted(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
+
+        self._run_and_handle(
+            claims.run(look_first=command.list_owners_first, look_closely=command.identify_owners),
+            command.session_id,
+            finish,
+        )
+
+    def read_positions(self, command: do.ReadPositions) -> None:
+        def finish(
+            found: tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]],
+        ) -> ev.Event:
+            return ev.PositionsRead(command.ticket, *found)
+
+        self._run_and_handle(read_positions(self._group, command.partitions), command.session_id, finish)
+
+    def commit(self, command: do.CommitToZooKeeper) -> None:
+        denials = DenialCollector()
+
+        def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
+            self._rights.report_denials(denials)
+            asked = {tp: of.offset for tp, of in command.offsets.items()}
+            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
+            return ev.CommitToZooKeeperCompleted(command.ticket, results)
+
+        procedure = conditional_writes.commit_partitions(
+            self._group, command.session_id, command.offsets, command.control_version, self._rights.acl, denials
+        )
+        self._run_and_handle(procedure, command.session_id, finish)
+
+    def release_ownership(self, command: do.ReleaseOwnership) -> None:
+        denials = DenialCollector()
+
+        def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
+            self._rights.report_denials(denials)
+            asked = {tp: part.offset for tp, part in command.partitions.items()}
+            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
+            return ev.ReleaseOwnershipCompleted(command.ticket, results)
+
+        procedure = conditional_writes.release_partitions(
+            self._group, command.session_id, command.partitions, command.control_version, self._rights.acl, denials
+        )
+        self._run_and_handle(procedure, command.session_id, finish)
+
+    def _run_and_handle(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
+        self.run_procedure(procedure, session_id, lambda result: self._control.handle_event(finish(result)))
+
+    def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
+        """Drive a procedure round by round; every step, and ``then``, runs on the control thread."""
+
+        def step(results: Any) -> None:
+            try:
+                requests = procedure.send(results)
+            except StopIteration as end:
+                then(end.value)
+                return
+            if isinstance(requests, AwaitExternal):
+                requests.start(lambda: self._control.call_soon(partial(step, [])))
+            elif requests:
+                self._store.submit(
+                    session_id, requests, lambda answers: self._control.call_soon(partial(step, answers))
+                )
+            else:
+                step([])
+
+        self._control.call_soon(partial(step, None))
+
+
+class MembershipCallbacks(Protocol):
+    """What the program waits for; the membership takes it."""
+
+    def commit_completed(self, command: do.CompleteCommit) -> None:
+        """A call of ``commit_offsets`` is answered."""
+
+    def assignment_complete(self, command: do.AnnounceAssignment) -> None:
+        """The member holds its share."""
+
+    def left(self, command: do.AnnounceLeft) -> None:
+        """The member has left the group."""
+
+    def control_changed(self, command: do.AnnounceControl) -> None:
+        """The group's control znode was read, and is another one."""
+
+    def failed(self, command: do.Fail) -> None:
+        """The member cannot go on."""
+
+
+class CommandExecutor:
+    """Which command goes where; the rest of the world is told through ``outcome``."""
+
+    def __init__(
+        self,
+        member: str,
+        zookeeper: ZooKeeperExecutor,
+        kafka: KafkaOffsetStore | None,
+        holder: PartitionProcessor,
+        lease: Lease,
+        listener: ListenerCalls,
+        counters: Counters,
+        observing: MemberObserver,
+        outcome: MembershipCallbacks,
+    ) -> None:
+        self._member = member
+        self._observing = observing
+        self._counters = counters
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            do.ProbeSession: zookeeper.probe_session,
+            do.Register: zookeeper.register,
+            do.Deregister: zookeeper.deregister,
+            do.ReadGroup: zookeeper.read_group,
+            do.ListOwners: zookeeper.list_owners,
+            do.AcquireOwnership: zookeeper.acquire_ownership,
+            do.ReadPositions: zookeeper.read_positions,
+            do.CommitToZooKeeper: zookeeper.commit,
+            do.ReleaseOwnership: zookeeper.release_ownership,
+            do.SetLease: lambda command: lease.set_until(command.until_ms),
+            do.StartFetching: holder.start_fetching,
+            do.Drain: holder.drain,
+            do.ForceDrain: holder.force_drain,
+            do.DropPartitions: holder.drop_partitions,
+            do.MoveToThread: holder.move_to_thread,
+            do.CollectPositions: lambda _: holder.collect_positions(),
+            do.CallBeforeReleasing: listener.call_before_releasing,
+            do.CallBeforeStarting: listener.call_before_starting,
+            do.CallPartitionsLost: listener.call_partitions_lost,
+            do.LogEvent: self._log_event,
+            do.IncrementCounter: lambda command: counters.add(command.name, command.amount),
+            do.CompleteCommit: outcome.commit_completed,
+            do.AnnounceAssignment: outcome.assignment_complete,
+            do.AnnounceLeft: outcome.left,
+            do.AnnounceControl: outcome.control_changed,
+            do.Fail: outcome.failed,
+        }
+        if kafka is not None:
+            self._handlers |= {
+                do.FetchOffsets: kafka.fetch,
+                do.CommitToKafka: kafka.commit,
+                do.CancelKafkaRequest: kafka.cancel,
+            }
+
+    def execute(self, command: Command) -> None:
+        """Do it, or start it."""
+        self._handlers[type(command)](command)
+        self._observing.command_executed(command)
+
+    def _log_event(self, command: do.LogEvent) -> None:
+        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.message)

@@ -1,0 +1,171 @@
+"""Answers supervisors: one thread a socket, for all members of the process that were given the same path.
+
+    supervisor --connect--> health thread --look--> control thread of each member
+                                 `<---- at most LOOK_TIMEOUT_MS ------'
+
+A member that does not answer is what the answer says; nothing here waits for a supervisor, and no supervisor can make a
+member wait: a look is one short piece of work on the control thread, and an answer serves whoever asks within
+``CACHED_ANSWER_MAX_AGE_MS``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.observe.member_health import MemberHealth, process_health
+from zkconsumer.runtime.health_socket import open_listening_socket, socket_identity, socket_path
+
+SNAPSHOT_TIMEOUT_MS = 1_000
+"""How long the members of a process may take to answer, all together."""
+
+CACHED_ANSWER_MAX_AGE_MS = 200
+SEND_TIMEOUT_MS = 500
+"""How long a supervisor may take to read."""
+
+PAUSE_AFTER_ERROR_MS = 200
+STOP_TIMEOUT_MS = 1_000
+
+log = logging.getLogger("zkconsumer.health")
+
+
+class HealthSource(Protocol):
+    """A member that can be looked at."""
+
+    def request_snapshot(self) -> None:
+        """Ask for a look; returns at once."""
+
+    def health(self, timeout_ms: int) -> MemberHealth:
+        """The look that was asked for, or how long it did not come."""
+
+
+class HealthServer:
+    """One socket.  ``add`` and ``remove`` members; the last one that leaves takes the socket with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.members: list[HealthSource] = []
+        self._socket = open_listening_socket(path)
+        self._identity = socket_identity(path)
+        self._wake_out, self._wake_in = socket.socketpair()
+        self._wake_out.setblocking(False)
+        self._answer = b""
+        self._answered_at_ms = -CACHED_ANSWER_MAX_AGE_MS
+        self._worker: WorkerThread | None = None
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._worker = spawn("zkconsumer-health", self._serve, self._on_death, wake=self._wake)
+
+    def close(self) -> None:
+        """End the thread, and remove the socket unless another has taken its place."""
+        if self._worker is not None:
+            self._worker.stop(STOP_TIMEOUT_MS)
+        self.close_descriptors()
+        if socket_identity(self.path) == self._identity:
+            with suppress(OSError):
+                self.path.unlink()
+
+    def close_descriptors(self) -> None:
+        """Give the descriptors back, and leave the file: for a forked child, whose parent still answers there."""
+        for each in (self._socket, self._wake_in, self._wake_out):
+            each.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._wake_out.send(b"\0")
+
+    def _on_death(self, name: str, error: BaseException) -> None:
+        log.error("health-thread-died thread=%s", name, exc_info=error)
+
+    def _serve(self, stop: StopSignal) -> None:
+        waiting = select.poll()  # select() cannot wait for descriptors above 1023
+        waiting.register(self._socket, select.POLLIN)
+        waiting.register(self._wake_in, select.POLLIN)
+        while not stop.is_set():
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if self._socket.fileno() not in ready or stop.is_set():
+                continue
+            try:
+                asking, _ = self._socket.accept()
+            except OSError as error:  # no descriptors left; or it has gone again
+                log.debug("health-not-asked why=%s", error)
+                stop.wait(PAUSE_AFTER_ERROR_MS)
+                continue
+            with asking:
+                self._send_report(asking)
+
+    def _send_report(self, asking: socket.socket) -> None:
+        try:
+            asking.settimeout(SEND_TIMEOUT_MS / 1000)
+            asking.sendall(self._current())
+            asking.shutdown(socket.SHUT_WR)
+            with suppress(BlockingIOError):  # what was said is thrown away, or the end would look like an error
+                asking.setblocking(False)
+                asking.recv(65_536)
+        except OSError as error:  # whoever asked has gone, or does not read
+            log.debug("health-not-told why=%s", error)
+
+    def _current(self) -> bytes:
+        if SYSTEM_CLOCK.now_ms() - self._answered_at_ms >= CACHED_ANSWER_MAX_AGE_MS:
+            members = list(self.members)
+            for member in members:
+                member.request_snapshot()
+            end_ms = SYSTEM_CLOCK.now_ms() + SNAPSHOT_TIMEOUT_MS
+            healths = [member.health(max(0, end_ms - SYSTEM_CLOCK.now_ms())) for member in members]
+            self._answer = json.dumps(process_health(os.getpid(), healths)).encode() + b"\n"
+            self._answered_at_ms = SYSTEM_CLOCK.now_ms()
+        return self._answer
+
+
+_servers: dict[Path, HealthServer] = {}
+_lock = threading.Lock()
+
+
+def register_health_source(member: HealthSource, setting: str) -> HealthServer:
+    """Let supervisors ask for this member at the path of ``health.socket``.  Raises ``UsageError``."""
+    path = socket_path(setting)
+    with _lock:
+        server = _servers.get(path)
+        if server is None:
+            server = HealthServer(path)
+            server.members.append(member)
+            server.start()
+            _servers[path] = server
+        else:
+            server.members.append(member)
+    return server
+
+
+def unregister_health_source(member: HealthSource, server: HealthServer) -> None:
+    """The member is closed; with the last one the socket goes.
+
+    Under the lock, or a connector that is just being made would find somebody at its path.
+    """
+    with _lock:
+        if member in server.members:
+            server.members.remove(member)
+        if not server.members and _servers.get(server.path) is server:
+            del _servers[server.path]
+            server.close()
+
+
+def _forget_in_child() -> None:
+    """The parent answers; the child must not seem to."""
+    global _lock
+    _lock = threading.Lock()  # the old one may be held by a thread that does not exist here
+    for server in _servers.values():
+        server.close_descriptors()
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

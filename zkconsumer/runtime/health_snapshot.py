@@ -1,0 +1,95 @@
+"""One look at a member for its supervisors: taken on the control thread, waited for on the supervisor's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from zkconsumer.member.partition_state_machine import PartitionState
+from zkconsumer.observe.member_health import ZOOKEEPER, MemberHealth, MemberHealthSnapshot
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.runtime.connector_member import ConnectorMember
+    from zkconsumer.runtime.zookeeper_connector_member import ZooKeeperConnectorMember
+
+NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
+UNREADABLE_OFFSET_MESSAGE = "it is held and not read: its stored offset cannot be read"
+
+
+class MemberHealthSource:
+    """``Watched``: at most one look is on its way, however often supervisors ask."""
+
+    def __init__(
+        self,
+        member: ConnectorMember[Any],
+        look: Callable[[], MemberHealthSnapshot],
+        group: str,
+        handed_out_at_ms: Callable[[], Iterable[int | None]],
+        clock: Clock,
+        keeper: str = ZOOKEEPER,
+    ) -> None:
+        self._member = member
+        self._take_snapshot = look
+        self._coordination_service = keeper
+        self._group = group
+        self._handed_out_at_ms = handed_out_at_ms
+        self._clock = clock
+        self._snapshot: MemberHealthSnapshot | None = None
+        self._done = threading.Event()
+        self._done.set()
+        self._asked_at_ms = 0
+
+    def request_snapshot(self) -> None:
+        """Ask the control thread, unless it has not answered the last time."""
+        if self._done.is_set():
+            self._done.clear()
+            self._asked_at_ms = self._clock.now_ms()
+            self._member.membership.event_loop.call_soon(self._on_event_loop)
+
+    def health(self, timeout_ms: int) -> MemberHealth:
+        """What the control thread said; without a look when it did not in time."""
+        is_answered = self._done.wait(timeout_ms / 1000)
+        now_ms = self._clock.now_ms()
+        last_ms = max((at_ms for at_ms in self._handed_out_at_ms() if at_ms is not None), default=None)
+        failure = self._member.failure
+        return MemberHealth(
+            member=self._member.id,
+            group=self._group,
+            snapshot=self._snapshot if is_answered else None,
+            waited_ms=now_ms - self._asked_at_ms,
+            failure=str(failure) or type(failure).__name__ if failure is not None else "",
+            last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
+            counters=self._member.counters.snapshot(),
+            coordination_service=self._coordination_service,
+        )
+
+    def _on_event_loop(self) -> None:
+        self._snapshot = self._take_snapshot()
+        self._done.set()
+
+
+def take_member_snapshot(member: ZooKeeperConnectorMember, clock: Clock) -> MemberHealthSnapshot:
+    """A member of a ZooKeeper group as it is now; on its control thread."""
+    group, infos = member.state_machine, member.streams.partition_infos
+    live = {tp for tp, info in infos.items() if info.is_live}
+    session = group.session
+    missing = {str(tp): why for tp, why in group.not_acquired.items()}
+    missing |= {
+        str(tp): UNREADABLE_OFFSET_MESSAGE
+        for tp, p in group.partitions.items()
+        if p.state is PartitionState.POSITION_UNREADABLE
+    }
+    return MemberHealthSnapshot(
+        membership=group.membership.state.value,
+        session=session.state.value,
+        session_id=session.live.session_id if session.live else None,
+        lease_ms_left=member.lease.until_ms - clock.now_ms(),
+        rebalance=group.rebalance.state.value,
+        partitions_owned=sum(p.state not in NOT_OWNED_STATES for p in group.partitions.values()),
+        partitions_fetching=len(live - member.fetchers.leaderless()),
+        failed_partitions=missing,
+        missing_topics=tuple(sorted(group.missing_topics)),
+        broker_failures=tuple(member.fetchers.failures()),
+    )

@@ -1,0 +1,128 @@
+"""``KafkaOffsetStore``: does what the core says about offsets in Kafka, beside ``ZooKeeperExecutor``.
+
+A commit to Kafka cannot have a condition, so what it would have said is looked at immediately before each request: that
+the lease holds, that the owner nodes are of the session in which the commit was decided, and that the group's control
+znode is as it was (one pipelined round, in that session or not at all).  What can still go wrong is as long as one
+request.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zkconsumer.member import commands as do
+from zkconsumer.member import events as ev
+from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.member.offset_committer import CONTROL_CHANGED
+from zkconsumer.runtime.member_observer import KAFKA_STORE
+from zkconsumer.zk import paths
+from zkconsumer.zk.requests import GetMany, NoNode, ZnodeData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel, OffsetsChannelJob
+    from zkconsumer.runtime.member_event_loop import MemberEventLoop
+    from zkconsumer.runtime.member_observer import MemberObserver
+    from zkconsumer.types import TopicPartition
+    from zkconsumer.zk.requests import Result
+    from zkconsumer.zk.store import ZkStore
+
+OWNERSHIP_CHECK_TIMEOUT_MS = 2_000
+"""How long ZooKeeper may take to show the owner nodes before a commit is put off."""
+
+
+class KafkaOffsetStore:
+    """Fetches and commits offsets at the group's coordinator; one group, one member."""
+
+    def __init__(
+        self,
+        group: str,
+        store: ZkStore,
+        channel: OffsetsChannel,
+        lease: Lease,
+        control: MemberEventLoop,
+        observing: MemberObserver,
+    ) -> None:
+        self._observing = observing
+        self._group = group
+        self._store = store
+        self._channel = channel
+        self._lease = lease
+        self._control = control
+        self._jobs: dict[int, OffsetsChannelJob] = {}
+
+    def fetch(self, command: do.FetchOffsets) -> None:
+        def done(fetched: OffsetFetchOutcome) -> None:
+            event = ev.OffsetsFetched(command.ticket, fetched.offsets, fetched.failed, fetched.unsupported)
+            self._control.call_soon(partial(self._completed, command.ticket, event))
+
+        self._jobs[command.ticket] = self._channel.fetch(command.partitions, command.timeout_ms, done)
+
+    def commit(self, command: do.CommitToKafka) -> None:
+        def done(results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
+            self._control.call_soon(partial(self._committed, command, results))
+
+        check = partial(self._check_ownership, command.session_id, command.control_version)
+        self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
+
+    def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
+        self._observing.commit_completed(KAFKA_STORE, command.offsets, results)
+        self._completed(command.ticket, ev.CommitToKafkaCompleted(command.ticket, results))
+
+    def cancel(self, command: do.CancelKafkaRequest) -> None:
+        job = self._jobs.pop(command.cancelled_ticket, None)
+        if job is not None:
+            self._channel.cancel(job)
+
+    def _completed(self, ticket: int, event: ev.Event) -> None:
+        self._jobs.pop(ticket, None)
+        self._control.handle_event(event)
+
+    def _check_ownership(
+        self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaCommitResult]:
+        """What must not be committed, and why; on the channel's thread."""
+        wanted = list(partitions)
+        answers: list[list[Result]] = []
+        settled = threading.Event()
+
+        def done(results: list[Result]) -> None:
+            answers.append(results)
+            settled.set()
+
+        control = () if control_version is None else (paths.control(self._group),)
+        asked = (*control, *(paths.owner(self._group, tp) for tp in wanted))
+        self._store.submit(session_id, [GetMany(asked)], done)
+        if not settled.wait(OWNERSHIP_CHECK_TIMEOUT_MS / 1000):
+            silent = KafkaCommitResult(
+                WriteOutcome.FAILED, f"ZooKeeper did not show the owner nodes within {OWNERSHIP_CHECK_TIMEOUT_MS} ms"
+            )
+            return dict.fromkeys(wanted, silent)
+        [[nodes]] = answers
+        assert isinstance(nodes, list), "reading many gives a list"
+        if not self._lease.is_valid:
+            return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper session is in doubt"))
+        if control_version is not None:
+            told, *nodes = nodes
+            if not isinstance(told, ZnodeData) or told.stat.version != control_version:
+                changed = KafkaCommitResult(WriteOutcome.FAILED, CONTROL_CHANGED)
+                return dict.fromkeys(wanted, changed)
+        found: dict[TopicPartition, KafkaCommitResult] = {}
+        for tp, node in zip(wanted, nodes, strict=True):
+            if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == session_id:
+                continue
+            if isinstance(node, ZnodeData):
+                found[tp] = KafkaCommitResult(
+                    WriteOutcome.NOT_OWNER, f"the owner node is another's: {node.data[:200]!r}"
+                )
+            elif isinstance(node, NoNode):
+                found[tp] = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is gone")
+            else:
+                found[tp] = KafkaCommitResult(
+                    WriteOutcome.FAILED, f"the owner node could not be read: {type(node).__name__}"
+                )
+        return found

@@ -1,0 +1,61 @@
+"""What this member may do in ZooKeeper: the list that its nodes get, and words for whoever must give it more.
+
+A refusal is told once a node and list, with who could have done it.  A member that holds nothing and may claim nothing
+is ended: registered, it would be given partitions that then nobody reads, and the others could not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zkconsumer.member.events import WriteOutcome
+
+if TYPE_CHECKING:
+    from zkconsumer.zk.acl_denials import DenialCollector
+    from zkconsumer.zk.group_procedures import AcquireOwnershipProcedure
+    from zkconsumer.zk.requests import Acl
+
+AUTHORIZATION_ADVICE = (
+    "log in as one of these (zookeeper.auth), or let one of them open the nodes of the group (setAcl)"
+)
+
+log = logging.getLogger("zkconsumer.group")
+
+
+class MemberAuthorization:
+    """Of one member; used on its control thread alone."""
+
+    def __init__(
+        self, acl: tuple[Acl, ...] | None, who: str, holds_nothing: Callable[[], bool], end: Callable[[str], None]
+    ) -> None:
+        self.acl = acl
+        self._user = who
+        self._holds_nothing = holds_nothing
+        self._end = end
+        self._logged: set[str] = set()
+
+    def on_acquired(self, claims: AcquireOwnershipProcedure) -> None:
+        """Claims were settled."""
+        self.report_denials(claims.denials)
+        results = claims.results.values()
+        words = [denial.message for denial in claims.denials.by_path.values()]
+        is_hopeless = words and all(claimed.outcome is WriteOutcome.FAILED for claimed in results)
+        if is_hopeless and self._holds_nothing():
+            self._end(
+                f"{words[0]}; we are {self._user}, and leave the group so that others may read: {AUTHORIZATION_ADVICE}"
+            )
+
+    def report_denials(self, denials: DenialCollector) -> None:
+        """Say what was refused for want of rights, each once."""
+        for denial in denials.by_path.values():
+            if denial.message and denial.message not in self._logged:
+                self._logged.add(denial.message)
+                log.warning(
+                    "not-authorized path=%s who=%r why=%r: %s",
+                    denial.path,
+                    self._user,
+                    denial.message,
+                    AUTHORIZATION_ADVICE,
+                )

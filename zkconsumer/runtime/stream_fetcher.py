@@ -1,0 +1,180 @@
+"""What a connector does with its partitions: fetchers fill queues, streams empty them.
+
+``StreamFetcher`` is a ``Holder``: it knows no group and no ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.member import events as ev
+from zkconsumer.runtime.membership_protocols import BusyStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
+    from zkconsumer.member import commands as do
+    from zkconsumer.member.offset_stores import OffsetSource
+    from zkconsumer.runtime.membership_protocols import MembershipEventLoop
+    from zkconsumer.types import RecordCounter, TopicPartition
+
+ANY_TOPIC = None
+"""Stands for the topic where a queue takes the chunks of every topic."""
+
+QueueKey: TypeAlias = "tuple[str | None, str]"
+"""Topic, or ``ANY_TOPIC``, and thread id."""
+
+
+class StreamFetcher:
+    """Starts, stops and moves partitions between fetchers and streams; a ``Holder``."""
+
+    def __init__(
+        self,
+        fetchers: ConsumerFetcherManager,
+        lease: Lease,
+        inbox: MembershipEventLoop,
+        tally_of: Callable[[str, str], RecordCounter],
+    ) -> None:
+        self.queues: dict[QueueKey, ChunkQueue] = {}
+        self.partition_infos: dict[TopicPartition, PartitionTopicInfo] = {}
+        self._tally_of = tally_of
+        self._fetchers = fetchers
+        self._lease = lease
+        self._inbox = inbox
+
+    def add_queues(self, queues: Mapping[QueueKey, ChunkQueue]) -> None:
+        """By topic and thread id; those of a filter by thread id."""
+        self.queues.update(queues)
+        for queue in queues.values():
+            self._fetchers.add_queue(queue)
+
+    def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
+        """Whose chunks of this topic are this thread's: the streams of a filter take every topic."""
+        queue = self.queues.get((topic, thread))
+        return self.queues[ANY_TOPIC, thread] if queue is None else queue
+
+    def start_fetching(self, command: do.StartFetching) -> None:
+        started: list[PartitionTopicInfo] = []
+        for tp, offset in command.positions.items():
+            thread = command.threads[tp]
+            info = self._info(tp, thread, offset, command.sources[tp])
+            self.partition_infos[tp] = info
+            started.append(info)
+        self._fetchers.start(started)
+
+    def _info(self, tp: TopicPartition, thread: str, offset: int, source: OffsetSource) -> PartitionTopicInfo:
+        queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
+        return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
+
+    def drain(self, command: do.Drain) -> None:
+        """Stop the hand-out; whoever has no record in hand is drained at once, all in one event."""
+        drained: dict[TopicPartition, int] = {}
+        here = threading.get_ident()
+
+        def on_back(info: PartitionTopicInfo) -> None:
+            if threading.get_ident() == here:
+                drained[info.tp] = info.consumed_offset
+            else:
+                self._inbox.call_soon(partial(self._on_acknowledged, info))
+
+        for tp in command.partitions:
+            self.partition_infos[tp].stop(on_back)
+        self._fetchers.wake()
+        self._lease.wake()
+        if drained:
+            self._inbox.submit(ev.PartitionsDrained(drained))
+
+    def _on_acknowledged(self, info: PartitionTopicInfo) -> None:
+        if self.partition_infos.get(info.tp) is info:
+            self._inbox.handle_event(ev.PartitionsDrained({info.tp: info.consumed_offset}))
+
+    def force_drain(self, command: do.ForceDrain) -> None:
+        positions = {
+            tp: self.partition_infos[tp].consumed_offset for tp in command.partitions if tp in self.partition_infos
+        }
+        self._inbox.submit(ev.PartitionsDrained(positions))
+
+    def drop_partitions(self, command: do.DropPartitions) -> None:
+        queues: set[ChunkQueue] = set()
+        for tp in command.partitions:
+            info = self.partition_infos.pop(tp, None)
+            if info is not None:
+                info.invalidate()
+                queues.add(info.queue)
+        self._drop_stale(queues)
+
+    def move_to_thread(self, command: do.MoveToThread) -> None:
+        """What the old stream did not hand out goes to the front of the new stream's queue."""
+        moved: list[PartitionTopicInfo] = []
+        queues: set[ChunkQueue] = set()
+        for tp, thread in command.threads.items():
+            old = self.partition_infos[tp]
+            # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
+            offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
+            new = self._info(tp, thread, offset, old.source)
+            new.high_watermark, new.last_response_ms = old.high_watermark, old.last_response_ms
+            chunks = []
+            for chunk in old.undelivered_chunks():
+                if chunk.fetch_offset <= new.fetch_offset < chunk.next_offset:
+                    chunks.append(replace(chunk, info=new, resets=new.resets))
+                    new.fetch_offset = chunk.next_offset
+            new.queue.prepend(chunks)
+            queues.add(old.queue)
+            self.partition_infos[tp] = new
+            moved.append(new)
+        self._drop_stale(queues)
+        self._fetchers.start(moved)
+
+    def all_partitions(self) -> dict[TopicPartition, PartitionTopicInfo]:
+        """Everything that is ours, what is on its way out included; from any thread."""
+        return dict(self.partition_infos)
+
+    @property
+    def assignment(self) -> dict[TopicPartition, str]:
+        """What is read now: partition -> thread id; from any thread."""
+        return {tp: info.thread for tp, info in self.all_partitions().items() if info.is_live}
+
+    @property
+    def has_no_partitions(self) -> bool:
+        return not self.partition_infos
+
+    @property
+    def busy_stream(self) -> BusyStream | None:
+        found = ((queue.unacknowledged_since_ms, thread) for (_, thread), queue in list(self.queues.items()))
+        return min((BusyStream(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
+
+    def end(self, error: BaseException | None) -> None:
+        """Put the marker behind which nothing comes."""
+        for queue in list(self.queues.values()):
+            queue.end(ShutdownMarker(error))
+        self._lease.wake()
+
+    def request_stop(self) -> None:
+        self._fetchers.ask_to_stop()
+
+    def join(self, timeout_ms: int) -> bool:
+        return self._fetchers.join(timeout_ms)
+
+    def collect_positions(self) -> None:
+        """Of what is being handed out; what is on its way out is committed with its release."""
+        positions = {tp: info.consumed_offset for tp, info in self.partition_infos.items() if info.is_live}
+        self._inbox.submit(ev.PositionsCollected(positions))
+
+    def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
+        """Called on a fetcher's thread."""
+        self._inbox.call_soon(partial(self._on_offset_reset, info, offset))
+
+    def _on_offset_reset(self, info: PartitionTopicInfo, offset: int) -> None:
+        if self.partition_infos.get(info.tp) is info:
+            self._inbox.handle_event(ev.OffsetReset(info.tp, offset))
+
+    def _drop_stale(self, queues: Iterable[ChunkQueue]) -> None:
+        for queue in queues:
+            queue.drop_stale()
+        self._fetchers.wake()

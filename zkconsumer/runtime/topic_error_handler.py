@@ -1,0 +1,80 @@
+"""Topics that brokers refuse to this user, or whose names they do not accept: what the program gets to know of them.
+
+    Metadata, ListOffsets, Fetch: error 29 or 17 --> needed by the program: the member ends with an error
+                                                '--> not needed: a line in the log, repeated rarely
+
+Java's consumer raises both errors from ``poll()``; the Scala consumer logs them and waits for ever.  A missing topic
+(3) is not refused: it is waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException
+from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.member.log_rate_limiter import LogRateLimiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import UsageError
+    from zkconsumer.kafka.error_codes import ErrorCode
+    from zkconsumer.runtime.hook_calls import HookCalls
+
+FAILED_TOPICS_NAMED_MAX = 5
+"""How many topics the text of an error names."""
+
+log = logging.getLogger("zkconsumer.topics")
+
+
+class TopicErrorHandler:
+    """``end`` ends the member with an error.  May be called on any thread."""
+
+    def __init__(self, member: str, clock: Clock, hooks: HookCalls, end: Callable[[UsageError], None]) -> None:
+        self._member = member
+        self._clock = clock
+        self._hooks = hooks
+        self._end = end
+        self._reminders = LogRateLimiter()
+        self._has_ended = False
+        self._lock = threading.Lock()
+
+    def on_topic_errors(self, errors: Mapping[str, ErrorCode], needed: Collection[str]) -> None:
+        """Brokers refuse these topics; the member cannot do its work without those that are ``needed``."""
+        in_the_way = {topic: error for topic, error in errors.items() if topic in needed}
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = bool(in_the_way)
+            left_out = {topic: error for topic, error in errors.items() if topic not in needed}
+            due = self._reminders.select_due(left_out, self._clock.now_ms())
+        for topic in due:
+            words = f"topic={topic} why={str(left_out[topic])!r}"
+            log.warning("topic-left-out member=%s %s: it is not read, and the others are", self._member, words)
+            self._hooks.call("warning_logged", "WARNING", "topic-left-out", words)
+        if in_the_way:
+            self._end(topic_exception_of(in_the_way))
+
+
+def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:
+    """The error of Kafka's own client for these; a right that is missing is named before a wrong name."""
+    denied = sorted(topic for topic, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED)
+    names = _names(denied or sorted(refused))
+    if denied:
+        return TopicAuthorizationException(
+            f"the brokers' ACLs do not let this user read {names} ({TOPIC_AUTHORIZATION_FAILED}): allow DESCRIBE and "
+            "READ there for this user, log in as another user, or leave it out of the subscription"
+        )
+    return InvalidTopicException(
+        f"the brokers do not accept the name of {names} ({refused[min(refused)]}): correct it in the subscription"
+    )
+
+
+def _names(topics: list[str]) -> str:
+    some = ", ".join(repr(topic) for topic in topics[:FAILED_TOPICS_NAMED_MAX])
+    more = f" and {len(topics) - FAILED_TOPICS_NAMED_MAX} more" if len(topics) > FAILED_TOPICS_NAMED_MAX else ""
+    return f"topic {some}" if len(topics) == 1 else f"the topics {some}{more}"

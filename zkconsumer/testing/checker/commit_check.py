@@ -1,0 +1,218 @@
+"""The stored offset: commit_ahead and commit_back.  Pure.
+
+A stored offset may be seen late, never early.  So it must not pass what has been handed out by the time it is seen
+(for Scala members a moment later, because their programs write a record down after the commit thread has counted it).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from zkconsumer.testing.checker import events as h
+from zkconsumer.testing.checker.checker_state import CheckerState
+from zkconsumer.testing.checker.redelivery_check import RedeliveryCheck
+from zkconsumer.testing.checker.tracked_partitions import TrackedMember, TrackedPartition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedCommit:
+    """One change of the stored offset, as seen; ``by`` when the history says who made it."""
+
+    partition: TrackedPartition
+    offset: int
+    by: TrackedMember | None
+    t: int
+    position: int
+
+
+class CommitCheck:
+    """Commits as they are seen."""
+
+    def __init__(self, bench: CheckerState, repeats: RedeliveryCheck) -> None:
+        self._bench = bench
+        self._repeats = repeats
+        self.commits = 0
+
+    # --- consumed -----------------------------------------------------------------------------------------------
+
+    def consumed(self, event: h.RecordConsumed) -> None:
+        partition, member = self._bench.partition(event), self._bench.member(event.member)
+        partition.consumed[member] = max(event.offset + 1, partition.consumed.get(member, 0))
+
+    def allow_unacknowledged(self, member: TrackedMember) -> None:
+        """An explicit commit or a close also covers the message in the caller's hand."""
+        for partition in self._bench.partitions.values():
+            tenure = partition.ownerships.get(member)
+            if tenure is not None and tenure.has_begun:
+                partition.unacknowledged_allowed[member] = tenure.last + 1
+
+    # --- committed ----------------------------------------------------------------------------------------------
+
+    def committed(self, event: h.OffsetCommitted) -> None:
+        partition = self._bench.partition(event)
+        by = self._bench.member(event.by) if event.by is not None else None
+        commit = ObservedCommit(partition, event.offset, by, event.t, self._bench.position)
+        self.commits += 1
+        partition.was_used = True
+        is_scala_near = any(member.kind == "scala" for member in partition.ownerships)
+        due = event.t + (self._bench.policy.scala_print_delay_ms if is_scala_near else 0)
+        self._bench.schedule_check(due, self._check_ahead, commit)
+        trail = partition.commits
+        if event.zxid is not None:
+            if event.zxid <= trail.zxid:
+                return
+            trail.zxid = event.zxid
+        stored = partition.stored()
+        if stored is not None and event.offset < stored and not self._is_back_allowed(commit, stored):
+            self._bench.schedule_check(due, self._check_back, commit, stored)
+        trail.append(event.t, event.offset)
+
+    def _check_ahead(self, commit: ObservedCommit) -> None:
+        partition, offset = commit.partition, commit.offset
+        allowed = max([partition.base, *(to for _, to in partition.resets)])
+        reached = max(partition.highest_delivered + 1, allowed)
+        committer = commit.by or partition.last_member
+        spans = self._existing(partition, reached, offset)
+        if spans or (partition.log.is_known and offset > max(partition.log.end, allowed)):
+            if committer is not None and self._is_in_flight(committer, commit, reached):
+                partition.skippable.append((reached, offset, "scala_in_flight"))
+            else:
+                self._report_ahead(commit, committer, f"only what is below {reached} had been handed out", spans)
+            return
+        if committer is None or not committer.reports_consumed or not self._is_surely_by(committer, commit):
+            return
+        tenure = partition.ownerships.get(committer)
+        if tenure is not None and not tenure.has_begun:
+            tenure = tenure.before
+        if tenure is None:
+            return
+        taken = max(partition.consumed.get(committer, 0), partition.unacknowledged_allowed.get(committer, 0))
+        reached = max(taken, tenure.first, allowed)
+        if spans := self._existing(partition, reached, offset):
+            self._report_ahead(commit, committer, f"{committer.name} had consumed only what is below {reached}", spans)
+
+    def _is_in_flight(self, member: TrackedMember, commit: ObservedCommit, reached: int) -> bool:
+        """Has its commit thread counted one record that its program, being stopped, never came to write down?"""
+        partition = commit.partition
+        tenure = partition.ownerships.get(member)
+        if tenure is not None and not tenure.has_begun:
+            tenure = tenure.before
+        if tenure is None or member.kind != "scala" or not member.is_stopped:
+            return False
+        if tenure.high != partition.highest_delivered or partition.log.count(reached, commit.offset) != 1:
+            return False
+        claims = [t for other, t in partition.acquisition_times.items() if other is not member]
+        is_alone = not any(tenure.first_t < t <= commit.t for t in claims)
+        return commit.by is member or (is_alone and all(other is member for other in self._recent(commit)))
+
+    def _is_surely_by(self, member: TrackedMember, commit: ObservedCommit) -> bool:
+        """Can nobody else have made this commit: the owner before, seen late, or a woken original member?"""
+        if commit.by is not None:
+            return True
+        is_zombie_near = any(other.zombie_t is not None for other in commit.partition.ownerships)
+        return not is_zombie_near and all(other is member for other in self._recent(commit))
+
+    @staticmethod
+    def _existing(partition: TrackedPartition, low: int, high: int) -> tuple[tuple[int, int], ...]:
+        return tuple((a, b - 1) for a, b in partition.log.existing(low, high))
+
+    def _report_ahead(
+        self, commit: ObservedCommit, committer: TrackedMember | None, what: str, spans: tuple[tuple[int, int], ...]
+    ) -> None:
+        name = committer.name if committer else "somebody"
+        self._bench.findings.add(
+            commit.position,
+            "commit_ahead",
+            f"{commit.offset} was stored while the partition was with {name}, but {what}",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (name,) if committer else (),
+            spans,
+        )
+
+    # --- going back ---------------------------------------------------------------------------------------------
+
+    def _rewinder(self, commit: ObservedCommit) -> TrackedMember | None:
+        """The Scala member that has just woken and may have written its old position."""
+        window = self._bench.policy.zombie_window_ms
+        for member in commit.partition.ownerships:
+            if member.kind != "scala" or (commit.by is not None and commit.by is not member):
+                continue
+            has_woken = member.resumed_t is not None and commit.t - member.resumed_t <= window
+            if has_woken or commit.partition.is_zombie(member):
+                return member
+        return None
+
+    def _check_back(self, commit: ObservedCommit, stored: int) -> None:
+        if self._is_back_allowed(commit, stored):
+            return
+        writer = commit.by or commit.partition.last_member
+        self._bench.findings.add(
+            commit.position,
+            "commit_back",
+            f"the stored offset went back from {stored} to {commit.offset}; "
+            f"the partition was with {writer.name if writer else 'nobody'}",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (writer.name,) if writer else (),
+        )
+
+    def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
+        """Is there a reason?  Then the next owner may also repeat what lies between."""
+        member: TrackedMember | None = None
+        last = stored - 1
+        if self._was_reset(commit):
+            reason, why = "reset", "by a reset"
+        elif (member := self._rewinder(commit)) is not None:
+            reason, why = "scala_zombie", f"as {member.name} had just woken with an old position"
+            # Of two writes between two looks the observer sees the second: a commit of the owner may be missing here.
+            last = max(last, commit.partition.highest_delivered)
+        elif (member := self._at_own_position(commit)) is not None:
+            reason, why = "scala_commit", f"as {member.name} had started below it"
+        else:
+            return False
+        self._repeats.allow_after_rewind(commit.partition, commit.offset, last, reason)
+        self._bench.allowances.add(
+            commit.position,
+            reason,
+            f"the stored offset went back from {stored} to {commit.offset}, {why}",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (member.name,) if member else (),
+        )
+        return True
+
+    def _was_reset(self, commit: ObservedCommit) -> bool:
+        """Was there a reset to this offset or below since the commit before this one, or just now?"""
+        times = commit.partition.commits.times
+        before = bisect_left(times, commit.t)
+        since = times[before - 1] if before else 0
+        since = min(since, commit.t - self._bench.policy.observer_delay_ms)
+        return any(since <= t <= commit.t and to <= commit.offset for t, to in commit.partition.resets)
+
+    def _at_own_position(self, commit: ObservedCommit) -> TrackedMember | None:
+        """An original member starts from an offset that it read before the last commit, and stores how far it came."""
+        for writer in [commit.by] if commit.by is not None else self._recent(commit):
+            tenure = commit.partition.ownerships.get(writer)
+            while tenure is not None and writer.kind == "scala":
+                if tenure.has_begun and tenure.first <= commit.offset <= tenure.high + 1:
+                    return writer
+                tenure = tenure.before
+        return None
+
+    def _recent(self, commit: ObservedCommit) -> list[TrackedMember]:
+        """Who was handed records of the partition when the commit was made: it may be seen late."""
+        partition = commit.partition
+        since = commit.t - self._bench.policy.observer_delay_ms
+        recent = []
+        for (member, _), position in zip(
+            reversed(partition.delivery_spans), reversed(partition.delivery_span_positions), strict=True
+        ):
+            recent.append(member)
+            if self._bench.events[position - 1].t < since:
+                break
+        return recent

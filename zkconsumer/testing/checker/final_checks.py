@@ -1,0 +1,120 @@
+"""What is judged at a checkpoint or at the end: wrong_owner, lost, no_log.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkconsumer.testing.checker import events as h
+from zkconsumer.testing.checker.checker_state import CheckerState
+from zkconsumer.testing.checker.log_contents import subtract_ranges
+from zkconsumer.testing.checker.tracked_partitions import NEVER, OwnerObservation, TrackedPartition
+from zkconsumer.types import TopicPartition
+
+
+class AssignmentChecks:
+    """The owners of a group that has settled."""
+
+    def __init__(self, bench: CheckerState) -> None:
+        self._bench = bench
+
+    def assignment(self, event: h.AssignmentExpected) -> None:
+        self._bench.schedule_check(event.t, self._check_assignment, event, self._bench.position)
+
+    def settled(self, event: h.GroupSettled) -> None:
+        self._bench.schedule_check(event.t, self._check_settled, event.t, self._bench.position)
+
+    def _check_assignment(self, event: h.AssignmentExpected, position: int) -> None:
+        for text, expected in event.expected.items():
+            topic, _, number = text.rpartition("/")
+            name = TopicPartition(topic, int(number))
+            partition = self._bench.partitions.get((name.topic, name.partition))
+            sight = partition.observed_owner if partition else None
+            seen = sight.owner if sight else None
+            if seen != expected:
+                problem = f"expected {expected or 'nobody'}, seen {seen or 'nobody'}"
+                self._report(name, problem, sight, event.t, position)
+
+    def _check_settled(self, t: int, position: int) -> None:
+        for partition in self._bench.partitions.values():
+            if partition.name.topic in self._bench.observed_topics and (problem := self._problem(partition)):
+                self._report(partition.name, problem, partition.observed_owner, t, position)
+
+    def _problem(self, partition: TrackedPartition) -> str:
+        sight = partition.observed_owner
+        if sight is None or sight.owner is None:
+            is_anybody_there = any(member.is_alive for member in self._bench.members.values())
+            return "owned by nobody although the group has living members" if is_anybody_there else ""
+        owner = self._bench.member_of_thread(sight.owner)
+        if owner is None:
+            return f"owned by {sight.owner}, whom the history does not know"
+        return (
+            f"owned by {sight.owner}, who {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
+        )
+
+    def _report(
+        self, name: TopicPartition, problem: str, sight: OwnerObservation | None, t: int, position: int
+    ) -> None:
+        lines = (*((sight.line,) if sight else ()), self._bench.line_number(position))
+        members = (sight.member,) if sight and sight.member else ()
+        self._bench.findings.add(position, "wrong_owner", problem, t, lines, name, members)
+
+
+class LossCheck:
+    """What nobody was ever handed."""
+
+    def __init__(self, bench: CheckerState) -> None:
+        self._bench = bench
+        self._t_end = bench.events[-1].t if bench.events else 0
+
+    def judge_all(self) -> None:
+        """The history is over."""
+        partitions = self._bench.partitions.values()
+        if not any(partition.log.is_known for partition in partitions):
+            text = "the history has no log line at all: nothing can be judged lost"
+            self._bench.findings.add((), "no_log", text, self._t_end, ())
+            return
+        for partition in partitions:
+            if partition.log.is_known:
+                self._judge(partition)
+            elif partition.was_used:
+                text = "the history has no log line for it: nothing can be judged lost"
+                self._bench.findings.add((), "no_log", text, self._t_end, (), partition.name)
+
+    def _judge(self, partition: TrackedPartition) -> None:
+        for low, high, reason in partition.skippable:
+            self._allow_unread(partition, low, high, reason)
+        stored = partition.commits.last
+        high = partition.log.end if partition.must_be_read else (stored if stored is not None else partition.base)
+        excused = sorted((a, b) for a, b, _ in partition.skippable)
+        lost = list(subtract_ranges(_undelivered(partition, partition.base, high), excused))
+        if lost:
+            self._report(partition, lost, stored)
+
+    def _allow_unread(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
+        spans = tuple((a, b - 1) for a, b in _undelivered(partition, low, high))
+        if spans:
+            text = f"never handed to anyone: {reason}"
+            label = reason.partition(" ")[0]
+            self._bench.allowances.add(low, label, text, self._t_end, (), partition.name, (), spans)
+
+    def _report(self, partition: TrackedPartition, lost: list[tuple[int, int]], stored: int | None) -> None:
+        why = "everything had to be read" if partition.must_be_read else f"the stored offset ended at {stored}"
+        parts = [f"never handed to anyone, and {why}"]
+        lines = []
+        members = []
+        for offset in (lost[0][0] - 1, lost[0][1]):
+            position = partition.delivered.get(offset) if offset >= 0 else NEVER
+            who = partition.delivered_to(position)
+            if who is not None:
+                parts.append(f"{offset} went to {who[0].name}")
+                lines.append(self._bench.line_number(position))
+                members.append(who[0].name)
+        spans = tuple((a, b - 1) for a, b in lost)
+        around = tuple(dict.fromkeys(members))
+        text = "; ".join(parts)
+        self._bench.findings.add((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
+
+
+def _undelivered(partition: TrackedPartition, low: int, high: int) -> Iterator[tuple[int, int]]:
+    for first, last in partition.log.existing(low, high):
+        yield from partition.delivered.undelivered(first, last)

@@ -1,0 +1,366 @@
+"""Who owns a partition, and whether its records follow on: skipped, reordered, two_owners, handed_without_owner.  Pure.
+
+Two views of one thing: the members' own ``claimed`` and ``released`` lines, exact, and the owner nodes as the observer
+saw them, late.  A member that writes its own lines is judged by them.
+"""
+
+from __future__ import annotations
+
+from zkconsumer.testing.checker import events as h
+from zkconsumer.testing.checker.checker_state import CheckerState
+from zkconsumer.testing.checker.log_contents import subtract_ranges
+from zkconsumer.testing.checker.tracked_partitions import (
+    OffsetJump,
+    OwnerObservation,
+    OwnershipAcquisition,
+    OwnershipPeriod,
+    TrackedMember,
+    TrackedPartition,
+)
+
+PENDING_JUMPS_MAX = 64
+EARLIER_OWNERSHIPS_MAX = 8
+
+REDELIVERED = "repeated"
+"""A jump on the spot: it may be the start of an ownership; if not, the record is a duplicate and judged as such."""
+
+
+class OwnershipCheck:
+    """Ownerships as they begin and end."""
+
+    def __init__(self, bench: CheckerState) -> None:
+        self._bench = bench
+
+    # --- beginning and ending -----------------------------------------------------------------------------------
+
+    def claimed(self, event: h.MemberAcquiredPartition) -> None:
+        member, partition = self._bench.member(event.member), self._bench.partition(event)
+        self.restart(member, partition, event.t, 0, event.offset)
+        partition.ownerships[member].is_claimed = True
+        self._claim(member, partition, event.t)
+
+    def released(self, event: h.MemberReleasedPartition) -> None:
+        member, partition = self._bench.member(event.member), self._bench.partition(event)
+        tenure = partition.ownerships.get(member)
+        if tenure is not None:
+            tenure.is_released = True
+        self.end_ownership(member, partition)
+
+    def owner_seen(self, event: h.OwnerObserved) -> None:
+        partition = self._bench.partition(event)
+        if event.zxid is not None:
+            if event.owner is not None and event.zxid <= partition.observed_zxid:
+                return
+            partition.observed_zxid = max(partition.observed_zxid, event.zxid)
+        member = self._bench.member_of_thread(event.owner)
+        partition.observed_owner = OwnerObservation(
+            event.owner, member.name if member else None, event.t, self._bench.line_number()
+        )
+        if event.owner is None:
+            if partition.current_owner is not None and not partition.current_owner.reports_ownership:
+                self.end_ownership(partition.current_owner, partition)
+        elif member is not None:
+            partition.observed_positions[member] = self._bench.position
+            if not member.reports_ownership:
+                self._claim_seen(member, partition, event.t)
+
+    def _claim_seen(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
+        late_ms = self._bench.policy.observer_delay_ms
+        tenure = partition.ownerships.get(member)
+        is_begun_by_it = (
+            tenure is not None
+            and tenure.has_begun
+            and not tenure.is_claimed
+            and not tenure.jumps
+            and tenure.first_t >= t - late_ms
+        )
+        if not is_begun_by_it:
+            self.restart(member, partition, t, late_ms)
+        partition.ownerships[member].is_claimed = True
+        self._claim(member, partition, t)
+
+    def _claim(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
+        partition.acquisition_positions[member] = self._bench.position
+        partition.acquisition_times[member] = t
+        member.was_seen = True
+        member.started_t = t
+        if member.closed is None:
+            member.last_end = None
+        self._hold(member, partition, t)
+
+    def _hold(self, member: TrackedMember, partition: TrackedPartition, t: int) -> None:
+        if member.kind != "ours":
+            return
+        if partition.current_owner is not None and partition.current_owner is not member:
+            partition.superseded[partition.current_owner] = OwnershipAcquisition(
+                member.name, t, self._bench.line_number()
+            )
+        partition.superseded.pop(member, None)
+        partition.current_owner = member
+        partition.current_acquisition = OwnershipAcquisition(member.name, t, self._bench.line_number())
+        partition.former_owners.add(member)
+
+    @staticmethod
+    def end_ownership(member: TrackedMember, partition: TrackedPartition) -> None:
+        """Nobody is in the member's way there any more, nor it in anybody's."""
+        if partition.current_owner is member:
+            partition.current_owner = None
+            for earlier in [m for m, claim in partition.superseded.items() if claim.member == member.name]:
+                del partition.superseded[earlier]
+
+    def restart(
+        self, member: TrackedMember, partition: TrackedPartition, t: int, late_ms: int, expected: int | None = None
+    ) -> None:
+        """The member starts afresh on the partition; a jump up to ``late_ms`` ago was this very start, seen late."""
+        old = partition.ownerships.get(member)
+        if old is None:
+            partition.ownerships[member] = OwnershipPeriod(t, expected)
+            return
+        start = self._settle(member, partition, old, t - late_ms if late_ms else None)
+        before = None if old.is_released else (old if old.has_begun else old.before)
+        _cut_chain(before)
+        if start is None:
+            partition.ownerships[member] = OwnershipPeriod(
+                t, expected, before, had_before=old.has_begun or old.had_before
+            )
+            return
+        new = OwnershipPeriod(start.t, None, before, had_before=True)
+        new.begin(start.to, start.t, start.position)
+        new.last = new.high = old.last
+        new.jumps, old.jumps = old.jumps, []
+        old.restarted = partition.ownerships[member] = new
+
+    # --- following on -------------------------------------------------------------------------------------------
+
+    def follow(
+        self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
+    ) -> OwnershipPeriod:
+        """The ownership that this record belongs to; does the record follow on the one before it?"""
+        is_change = bool(partition.delivery_spans) and partition.delivery_spans[-1][0] is not member
+        if is_change and not self._is_told_of_claims(member, partition):
+            self.restart(member, partition, t, 0)
+        tenure = partition.ownerships.get(member)
+        if tenure is None:
+            tenure = partition.ownerships[member] = OwnershipPeriod(t)
+        position = self._bench.position
+        if tenure.has_begun:
+            if first == tenure.high + 1:
+                pass
+            elif first > tenure.high:
+                if partition.log.has_any(tenure.high + 1, first):
+                    self._jump(member, partition, tenure, "skipped", first, tenure.high + 1, t)
+            else:
+                if self._is_stale_chunk(member, partition, tenure, first):
+                    tenure.stale_starts += 1
+                    tenure.begin(first, t, position)
+                elif first <= tenure.last:
+                    code = "reordered" if first < tenure.last else REDELIVERED
+                    self._jump(member, partition, tenure, code, first, first, t)
+                self._fill_skips(tenure, first, last)
+        else:
+            tenure.begin(first, t, position)
+            if tenure.expected is not None:
+                tenure.last = tenure.expected - 1
+                if first < tenure.expected:
+                    self._jump(member, partition, tenure, "reordered", first, first, t)
+                elif partition.log.has_any(tenure.expected, first):
+                    self._jump(member, partition, tenure, "skipped", first, tenure.expected, t)
+        tenure.last = last
+        tenure.high = max(tenure.high, last)
+        return tenure
+
+    def _is_told_of_claims(self, member: TrackedMember, partition: TrackedPartition) -> bool:
+        # Where nobody tells of claims, records of another member in between are all there is to show a new ownership.
+        return member.reports_ownership or partition.name.topic in self._bench.observed_topics
+
+    def _is_stale_chunk(
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, first: int
+    ) -> bool:
+        # An original member that keeps a partition over a rebalance may deliver one more chunk that it took before,
+        # and then starts again from the stored offset; once an ownership, and only where it has claimed.
+        if member.kind != "scala" or not (tenure.had_before and tenure.is_claimed) or tenure.stale_starts:
+            return False
+        return first >= self.lowest_start_offset(member, partition, tenure)
+
+    def lowest_start_offset(self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> int:
+        """The lowest stored offset that this ownership can have started from, as far as is known by now."""
+        if tenure.floor is not None:
+            return tenure.floor
+        delay = self._bench.policy.observer_delay_ms
+        since = tenure.start_t - delay
+        if member.kind == "scala":
+            since -= self._bench.policy.scala_read_window_ms
+        floor = partition.commits.lowest(since, tenure.first_t + delay, partition.base)
+        if self._bench.events[self._bench.position - 1].t > tenure.first_t + delay:
+            tenure.floor = floor
+        return floor
+
+    def _jump(
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        tenure: OwnershipPeriod,
+        code: str,
+        to: int,
+        low: int,
+        t: int,
+    ) -> None:
+        span = (low, to - 1) if code == "skipped" else (to, to)
+        tenure.jumps.append(OffsetJump(code, tenure.last, to, (span,), t, self._bench.position))
+        if len(tenure.jumps) > PENDING_JUMPS_MAX:
+            self._report_jump(member, partition, tenure.jumps.pop(0))
+
+    @staticmethod
+    def _fill_skips(tenure: OwnershipPeriod, first: int, last: int) -> None:
+        """What comes later in the same ownership was not skipped but is out of order."""
+        for index, jump in enumerate(tenure.jumps):
+            if jump.code == "skipped":
+                left = subtract_ranges([(low, high + 1) for low, high in jump.spans], [(first, last + 1)])
+                tenure.jumps[index] = jump._replace(spans=tuple((low, high - 1) for low, high in left))
+
+    def end(self, member: TrackedMember, partition: TrackedPartition) -> None:
+        """The history is over."""
+        self._settle(member, partition, partition.ownerships[member], None)
+
+    def _settle(
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, since: int | None
+    ) -> OffsetJump | None:
+        """Report the jumps before ``since`` (None: all); gives back the first later one, which is explained."""
+        waiting = []
+        for jump in tenure.jumps:
+            if since is None or jump.t < since:
+                self._report_jump(member, partition, jump)
+            else:
+                waiting.append(jump)
+        tenure.jumps = waiting[1:]
+        return waiting[0] if waiting else None
+
+    def _report_jump(self, member: TrackedMember, partition: TrackedPartition, jump: OffsetJump) -> None:
+        spans = tuple((a, b - 1) for low, high in jump.spans for a, b in partition.log.existing(low, high + 1))
+        if jump.code == REDELIVERED or (jump.code == "skipped" and not spans):
+            return
+        verb = "jumped" if jump.code == "skipped" else "went back"
+        self._bench.findings.add(
+            (member, jump.position),
+            jump.code,
+            f"{member.name} {verb} from {jump.after} to {jump.to} within one ownership",
+            jump.t,
+            (self._bench.line_number(jump.position),),
+            partition.name,
+            (member.name,),
+            spans,
+        )
+
+    # --- is it ours to hand out? --------------------------------------------------------------------------------
+
+    def check_is_owner(
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        tenure: OwnershipPeriod,
+        span: tuple[int, int],
+        t: int,
+        in_hand: bool,
+    ) -> None:
+        """A member of ours handed something out: was the partition its own?"""
+        bench = self._bench
+        delay = bench.policy.observer_delay_ms
+        claim = self._later_claim(member, partition)
+        if claim is not None:
+            if t > claim.t and in_hand:
+                self._allow_in_hand(member, partition, tenure, span, t)
+            elif t > claim.t:
+                late = 0 if member.reports_ownership else delay
+                bench.schedule_check(t + late, self._two_owners, member, partition, claim, span, t, bench.position)
+        elif tenure.is_released:
+            self._released_before(member, partition, span, t)
+        elif partition.current_owner is not member and member.closed is None:
+            self._hold(member, partition, t)
+        sight = partition.observed_owner
+        if sight is None or sight.member == member.name or t <= sight.t:
+            return
+        if member.reports_ownership and t <= partition.acquisition_times.get(member, -1 - delay) + delay:
+            return  # It has only just claimed; a short ownership may pass between two looks of the observer.
+        if in_hand:
+            self._allow_in_hand(member, partition, tenure, span, t)
+        else:
+            bench.schedule_check(t + delay, self._without_owner, member, partition, sight, span, t, bench.position)
+
+    @staticmethod
+    def _later_claim(member: TrackedMember, partition: TrackedPartition) -> OwnershipAcquisition | None:
+        """The claim of another member of ours that stands against this one's."""
+        if partition.current_owner is None or partition.current_owner is member:
+            return partition.superseded.get(member)
+        # Of a member that tells of its claims, or that had the partition before, a record alone is no claim.
+        if member.reports_ownership or member in partition.former_owners:
+            return partition.superseded.get(member, partition.current_acquisition)
+        return None
+
+    def _allow_in_hand(
+        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, span: tuple[int, int], t: int
+    ) -> None:
+        text = f"{member.name} showed after its pause what it had been given before"
+        line = self._bench.line_number()
+        key = (member, line)
+        self._bench.allowances.add(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
+
+    def _two_owners(
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        claim: OwnershipAcquisition,
+        span: tuple[int, int],
+        t: int,
+        position: int,
+    ) -> None:
+        if partition.acquisition_positions.get(member, 0) > position:
+            return
+        self._bench.findings.add(
+            (member, claim.line),
+            "two_owners",
+            f"{member.name} still handed out after {claim.member} had claimed it (line {claim.line})",
+            t,
+            (claim.line, self._bench.line_number(position)),
+            partition.name,
+            (member.name, claim.member),
+            (span,),
+        )
+
+    def _released_before(
+        self, member: TrackedMember, partition: TrackedPartition, span: tuple[int, int], t: int
+    ) -> None:
+        line = self._bench.line_number()
+        text = f"{member.name} handed out after it had released the partition itself"
+        key = (member, "released")
+        self._bench.findings.add(key, "handed_without_owner", text, t, (line,), partition.name, (member.name,), (span,))
+
+    def _without_owner(
+        self,
+        member: TrackedMember,
+        partition: TrackedPartition,
+        sight: OwnerObservation,
+        span: tuple[int, int],
+        t: int,
+        position: int,
+    ) -> None:
+        if partition.observed_positions.get(member, 0) > position:
+            return
+        seen = f"owned by {sight.owner}" if sight.owner is not None else "owned by nobody"
+        self._bench.findings.add(
+            (member, sight.line),
+            "handed_without_owner",
+            f"{member.name} handed out although the partition was seen {seen} (line {sight.line})",
+            t,
+            (sight.line, self._bench.line_number(position)),
+            partition.name,
+            (member.name, *([sight.member] if sight.member else [])),
+            (span,),
+        )
+
+
+def _cut_chain(tenure: OwnershipPeriod | None) -> None:
+    """Only so many earlier ownerships are remembered as a late line can concern."""
+    for _ in range(EARLIER_OWNERSHIPS_MAX - 1):
+        tenure = tenure.before if tenure is not None else None
+    if tenure is not None:
+        tenure.before = None

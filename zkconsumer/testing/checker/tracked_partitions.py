@@ -1,0 +1,210 @@
+"""What is remembered of a member and of a partition while a history is read.  Pure.
+
+An *ownership* (``OwnershipPeriod``) of a member begins at its claim, or at its first record where no claim is in the
+history, and ends at the next one.  A ``RedeliveryPermission`` says that records may be handed out once more, and why.
+A ``OffsetJump`` is a place where the offsets of an ownership do not follow on; it waits for a late line of the observer
+that explains it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkconsumer.testing.checker.events import HistoryMemberKind
+from zkconsumer.testing.checker.log_contents import CommitHistory, DeliveryMap, LogContents
+from zkconsumer.types import TopicPartition
+
+NEVER = 0
+BEFORE_HISTORY = -1
+
+
+class MemberEnd(NamedTuple):
+    """How and when a member was last seen to end."""
+
+    how: str
+    t: int
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class TrackedMember:
+    """One member: what it is, and in what state it was last seen."""
+
+    name: str
+    kind: HistoryMemberKind
+    streams: int
+    reports_ownership: bool = False
+    """It writes ``claimed`` lines: they are exact, so the observer's are not asked."""
+    reports_consumed: bool = False
+    was_seen: bool = False
+    started_t: int = -1
+    """When it last joined or claimed."""
+    last_end: MemberEnd | None = None
+    closed: MemberEnd | None = None
+    """It left or was killed; it hands out nothing later."""
+    is_paused: bool = False
+    resumed_t: int | None = None
+    delivered_since_resume: int = 0
+    zombie_t: int | None = None
+    """Since when a Scala member may go on with partitions that are no longer its own."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.was_seen and self.last_end is None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.closed is not None or self.is_paused or self.zombie_t is not None
+
+
+class OffsetJump(NamedTuple):
+    """Offsets that do not follow on: ``spans`` (first, last) are the ones concerned."""
+
+    code: str
+    after: int
+    to: int
+    spans: tuple[tuple[int, int], ...]
+    t: int
+    position: int
+
+
+class RedeliveryPermission(NamedTuple):
+    """The records ``low..high`` that were handed out up to ``position`` may be handed out once more."""
+
+    position: int
+    low: int
+    high: int
+    reason: str
+
+
+class OwnershipAcquisition(NamedTuple):
+    """Somebody's claim, as far as the history shows it."""
+
+    member: str
+    t: int
+    line: int
+
+
+class OwnerObservation(NamedTuple):
+    """The owner node as the observer last saw it."""
+
+    owner: str | None
+    member: str | None
+    t: int
+    line: int
+
+
+@dataclass(slots=True, eq=False)
+class OwnershipPeriod:
+    """One ownership of a partition by a member."""
+
+    start_t: int
+    expected: int | None = None
+    """Where the claim said that it starts."""
+    before: OwnershipPeriod | None = None
+    """The member's ownership before this one, where it did not release that one itself."""
+    restarted: OwnershipPeriod | None = None
+    """This one had ended earlier than it seemed: the next one, once a late line has shown it."""
+    had_before: bool = False
+    """The member had the partition before."""
+    is_claimed: bool = False
+    is_released: bool = False
+    start_position: int = 0
+    first_t: int = 0
+    first: int = -1
+    last: int = -1
+    high: int = -1
+    repeats: int = 0
+    """Records already put down to the hand-over that began this ownership."""
+    stale_starts: int = 0
+    floor: int | None = None
+    jumps: list[OffsetJump] = field(default_factory=list)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.start_position > 0
+
+    def begin(self, offset: int, t: int, position: int) -> None:
+        """The first record of it."""
+        self.start_position = position
+        self.first_t = t
+        self.start_t = min(self.start_t, t)
+        self.first = offset
+        self.floor = None
+
+    def period_at(self, position: int) -> OwnershipPeriod:
+        """The ownership to which the record at this position belongs."""
+        tenure = self
+        while tenure.restarted is not None and tenure.restarted.start_position <= position:
+            tenure = tenure.restarted
+        return tenure
+
+
+@dataclass(slots=True, eq=False)
+class TrackedPartition:
+    """One partition."""
+
+    name: TopicPartition
+    log: LogContents = field(default_factory=LogContents)
+    base: int = 0
+    is_base_stored: bool = False
+    delivered: DeliveryMap = field(default_factory=DeliveryMap)
+    highest_delivered: int = -1
+    """The highest offset handed to anybody."""
+    commits: CommitHistory = field(default_factory=CommitHistory)
+    ownerships: dict[TrackedMember, OwnershipPeriod] = field(default_factory=dict)
+    redelivery_permissions: list[RedeliveryPermission] = field(default_factory=list)
+    delivery_span_positions: list[int] = field(default_factory=list)
+    delivery_spans: list[tuple[TrackedMember, bool]] = field(default_factory=list)
+    """Who was handed records from which position on, and whether as a zombie."""
+    current_owner: TrackedMember | None = None
+    current_acquisition: OwnershipAcquisition | None = None
+    former_owners: set[TrackedMember] = field(default_factory=set)
+    superseded: dict[TrackedMember, OwnershipAcquisition] = field(default_factory=dict)
+    """Members of ours after whom another of ours has claimed."""
+    acquisition_positions: dict[TrackedMember, int] = field(default_factory=dict)
+    acquisition_times: dict[TrackedMember, int] = field(default_factory=dict)
+    observed_owner: OwnerObservation | None = None
+    observed_zxid: int = -1
+    observed_positions: dict[TrackedMember, int] = field(default_factory=dict)
+    resets: list[tuple[int, int]] = field(default_factory=list)
+    """(time, offset) of each allowed jump."""
+    skippable: list[tuple[int, int, str]] = field(default_factory=list)
+    """Stretches that nobody has to read, and why."""
+    consumed: dict[TrackedMember, int] = field(default_factory=dict)
+    unacknowledged_allowed: dict[TrackedMember, int] = field(default_factory=dict)
+    must_be_read: bool = False
+    was_used: bool = False
+
+    def add_delivery_span(
+        self, member: TrackedMember, is_zombie: bool, position: int
+    ) -> tuple[TrackedMember, bool] | None:
+        """A record goes to this member; gives back who had the one before, when that was not this member as it is."""
+        before = self.delivery_spans[-1] if self.delivery_spans else None
+        if before is not None and before[0] is member and before[1] == is_zombie:
+            return None
+        self.delivery_span_positions.append(position)
+        self.delivery_spans.append((member, is_zombie))
+        return before
+
+    def delivered_to(self, position: int) -> tuple[TrackedMember, bool] | None:
+        """Who was handed the record at this position, and whether as a zombie."""
+        if position <= NEVER:
+            return None
+        return self.delivery_spans[bisect_right(self.delivery_span_positions, position) - 1]
+
+    @property
+    def last_member(self) -> TrackedMember | None:
+        """Who was handed the latest record."""
+        return self.delivery_spans[-1][0] if self.delivery_spans else None
+
+    def stored(self) -> int | None:
+        """The stored offset as last seen."""
+        last = self.commits.last
+        return last if last is not None else (self.base if self.is_base_stored else None)
+
+    def is_zombie(self, member: TrackedMember) -> bool:
+        """Does this Scala member go on with the partition after it lost its session or slept?"""
+        return member.zombie_t is not None and self.acquisition_times.get(member, -1) < member.zombie_t

@@ -1,0 +1,130 @@
+"""A ZooKeeper and a Kafka cluster in memory, registered with each other, and connectors on them.
+
+    world = FakeEnvironment(brokers=2)
+    world.create_topic("clicks", partitions=4)
+    connector = world.connector(group_id="g1")
+
+What a connector does there is what it does on real servers: the same store Protocol, the same bytes on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.testing.fake_cluster import FakeCluster
+from zkconsumer.testing.fake_releases import NEWEST
+from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
+from zkconsumer.types import Hooks, TopicPartition
+from zkconsumer.zk import paths
+from zkconsumer.zk.kafka_znodes import parse_topic
+from zkconsumer.zk.zk_security import NO_SECURITY, ZkSecurity, zk_security_of
+from zkconsumer.zk.znode_formats import parse_offset, parse_owner
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.zk.store import ZkStore
+
+ADDRESS = "fake.invalid:2181"
+"""What stands in ``zookeeper.connect`` of connectors made here; nothing listens there."""
+
+
+class FakeEnvironment:
+    """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread.
+
+    ``connect``: how connectors reach brokers that are not this cluster's but are registered in its ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        release: str = NEWEST,
+        has_multi_read: bool = True,
+        connect: ConnectionFactory | None = None,
+    ) -> None:
+        self.zookeeper = FakeZooKeeper(delivery="thread", has_multi_read=has_multi_read)
+        self.cluster = FakeCluster(brokers, release=release, zookeeper=self.zookeeper)
+        self.connect: ConnectionFactory = self.cluster.connect if connect is None else connect
+        self.stores: list[FakeZkStore] = []
+        self.connectors: list[ZookeeperConsumerConnector] = []
+        for address in self.cluster.addresses:
+            node: dict[str, Any] = {"jmx_port": -1, "timestamp": "0", "version": 1}
+            node |= {"host": address.host, "port": address.port}
+            if release.startswith("0.9"):
+                node |= {"version": 2, "endpoints": [f"PLAINTEXT://{address.host}:{address.port}"]}
+            self.zookeeper.ensure(paths.broker(address.broker_id), json.dumps(node).encode())
+        self.zookeeper.ensure(paths.BROKER_TOPICS)
+        self.zookeeper.ensure(paths.CONSUMERS)
+
+    def __enter__(self) -> FakeEnvironment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Close every connector made here, the youngest first, and stop the delivery thread."""
+        for connector in reversed(self.connectors):
+            connector.close()
+        self.zookeeper.stop()
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic at the brokers and in ZooKeeper; called again with more partitions it grows."""
+        known = parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions
+        if known:
+            self.cluster.add_partitions(topic, partitions)
+        else:
+            self.cluster.create_topic(topic, partitions)
+        brokers = [address.broker_id for address in self.cluster.addresses]
+        replicas = {str(p): [brokers[p % len(brokers)]] for p in range(partitions)}
+        self.zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
+
+    def store(self, connect: str, session_timeout_ms: int, *, security: ZkSecurity = NO_SECURITY) -> ZkStore:
+        """A session's store; what ``ZookeeperConsumerConnector`` asks for as ``store``."""
+        chroot = connect.partition("/")[2]
+        store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms, security.login)
+        self.stores.append(store)
+        return store
+
+    def connector(self, *, hooks: Hooks | None = None, **settings: Any) -> ZookeeperConsumerConnector:
+        """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
+        config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
+        store = partial(self.store, security=zk_security_of(config))
+        connector = ZookeeperConsumerConnector(config, store=store, connect=self.connect, hooks=hooks)
+        self.connectors.append(connector)
+        return connector
+
+    def store_of(self, connector: ZookeeperConsumerConnector) -> FakeZkStore:
+        """The store of a connector made here, to disconnect or expire it."""
+        return next(store for store in self.stores if store is connector.store)
+
+    def kill(self, connector: ZookeeperConsumerConnector) -> None:
+        """What kill -9 and the session time-out do: nothing more is read, nothing is said, the nodes vanish.
+
+        The connector must still be closed, for the sake of its threads; it can do nothing any more.
+        """
+        connector.end_streams()
+        self.zookeeper.expire(self.store_of(connector), reconnects=False)
+
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        """Who owns what: partition -> thread id."""
+        return {
+            number: parse_owner(data)
+            for number in self._partitions(topic)
+            if (data := self.zookeeper.data(paths.owner(group, TopicPartition(topic, number)))) is not None
+        }
+
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """The stored offsets: partition -> the next offset to consume."""
+        return {
+            number: parse_offset(data)
+            for number in self._partitions(topic)
+            if (data := self.zookeeper.data(paths.offset(group, TopicPartition(topic, number)))) is not None
+        }
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        return parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions

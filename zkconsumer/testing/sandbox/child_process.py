@@ -1,0 +1,277 @@
+"""One process, Java's or Python's: start, look, signal, stop.
+
+                start                 stop, kill
+    (nothing) --------> running <--> paused --------> ended
+                           `----- by itself -----------^
+
+Every process leads its own session, so that neither Ctrl-C nor a closed terminal reaches it by accident, and a signal
+from here reaches whatever it started.  A process that must not outlive us reads a pipe that we hold (``Guard.java``).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import artifacts, java
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
+
+# Half the start-up time; nothing here runs long enough to miss the better compiler.
+FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
+KILL_TIMEOUT_S = 10
+LOG_LINES_QUOTED = 25
+STACK_DUMP_MS = 500
+
+_LOG4J = """\
+log4j.rootLogger=INFO, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m (%t)%n
+log4j.logger.org.apache.kafka.clients=WARN
+log4j.logger.org.apache.kafka.common=WARN
+"""
+_LOG4J2 = """\
+rootLogger.level=info
+rootLogger.appenderRef.err.ref=err
+appender.err.type=Console
+appender.err.name=err
+appender.err.target=SYSTEM_ERR
+appender.err.layout.type=PatternLayout
+appender.err.layout.pattern=%d{ISO8601} %p %c{1} %m (%t)%n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaCommand:
+    """What is to run: a main class of a release's jars, or one of our own programs compiled against them."""
+
+    release: str
+    main: str
+    arguments: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # sources of zkconsumer/testing/java to compile and put in front
+    heap_mb: int = 128
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFiles:
+    """Where a process writes."""
+
+    out: Path
+    log: Path
+
+
+class ChildProcess:
+    """A process with a folder, a record in its run, and, if ``listens``, a pipe that we hold at its standard input.
+
+    ``run.marker`` must be a word of ``arguments``.
+    """
+
+    def __init__(
+        self, run: SandboxRun, kind: str, name: str, arguments: Sequence[str], *, listens: bool = True
+    ) -> None:
+        self.name = name
+        self._run = run
+        folder = _folder(run, name)
+        self.files = ProcessFiles(folder / "out.log", folder / "log.txt")
+        stdin = subprocess.PIPE if listens else subprocess.DEVNULL
+        with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
+            self._log_start = self.files.log.stat().st_size
+            self._popen = subprocess.Popen(
+                arguments, stdin=stdin, stdout=out, stderr=log, cwd=folder, start_new_session=True
+            )
+        self._record = run.record(self.pid, kind, name)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def is_running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._popen.poll() is None
+
+    def check_running(self) -> None:
+        """Raises SandboxError, with the end of the log, if the process has ended."""
+        code = self._popen.poll()
+        if code is not None:
+            self._forget()
+            raise SandboxError(f"{self.name} ended with code {code}; {self.log_end()}")
+
+    def write_line(self, line: str) -> None:
+        """A line on the standard input of a talking process."""
+        assert self._popen.stdin is not None, "only talking processes are spoken to"
+        try:
+            self._popen.stdin.write(line.encode() + b"\n")
+            self._popen.stdin.flush()
+        except OSError as error:
+            raise SandboxError(f"{self.name} no longer listens; {self.log_end()}") from error
+
+    def close_input(self, text: str = "") -> None:
+        """Some last text on the standard input of a talking process, and its end."""
+        assert self._popen.stdin is not None, "only talking processes are spoken to"
+        with suppress(OSError):  # it may have ended without reading
+            self._popen.stdin.write(text.encode())
+            self._popen.stdin.close()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still with all its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the process is gone."""
+        self._signal(signal.SIGKILL)
+        self._popen.wait(KILL_TIMEOUT_S)
+        self._forget()
+
+    def terminate(self) -> None:
+        """SIGTERM only; a paused process hears it when it is resumed."""
+        self._signal(signal.SIGTERM)
+
+    def wait(self, timeout_ms: int) -> int | None:
+        """The exit code, or None if the process still runs after ``timeout_ms``."""
+        try:
+            code = self._popen.wait(timeout_ms / 1000)
+        except subprocess.TimeoutExpired:
+            return None
+        self._forget()
+        return code
+
+    def stop(self, timeout_ms: int) -> bool:
+        """SIGTERM, patience, SIGKILL; False if it had to be killed."""
+        self.resume()
+        self.terminate()
+        if self.wait(timeout_ms) is not None:
+            return True
+        self.kill()
+        return False
+
+    def log_text(self) -> str:
+        """What this process has logged."""
+        with self.files.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def log_end(self, lines: int = LOG_LINES_QUOTED) -> str:
+        """The end of the log as part of an error text."""
+        last = "\n".join(self.log_text().splitlines()[-lines:])
+        return f"the end of {self.files.log}:\n{last}"
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Not a signal to the bare id: once the process has been waited for, that id may be somebody else's.
+        if self._popen.poll() is None and self._record is not None:
+            self._record.signal(number)
+
+    def _forget(self) -> None:
+        self._run.forget(self.pid)
+        if self._popen.stdin is not None:
+            with suppress(OSError):
+                self._popen.stdin.close()
+
+
+class JavaProcess(ChildProcess):
+    """A process that was started from a JavaCommand.
+
+    ``guarded`` is for servers that do not read their standard input: they end when we do.  ``talking`` is for programs
+    of ours that take commands there.
+    """
+
+    def __init__(
+        self,
+        run: SandboxRun,
+        kind: str,
+        name: str,
+        command: JavaCommand,
+        *,
+        guarded: bool = True,
+        talking: bool = False,
+    ) -> None:
+        arguments = _arguments(run, _folder(run, name), command, guarded=guarded and not talking)
+        super().__init__(run, kind, name, arguments, listens=guarded or talking)
+
+
+class PythonProcess(ChildProcess):
+    """A program of this package, run by the Python that runs us; it takes commands on its standard input."""
+
+    def __init__(self, run: SandboxRun, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
+        # An -X option means nothing to Python, and stands in the command line, where a reaper looks for it.
+        super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
+
+    def stop(self, timeout_ms: int) -> bool:
+        """As for every process; one that has to be killed first writes to its log where its threads stand."""
+        self.resume()
+        self.terminate()
+        if self.wait(timeout_ms) is not None:
+            return True
+        self._signal(signal.SIGUSR1)
+        self.wait(STACK_DUMP_MS)
+        self.kill()
+        return False
+
+
+def _folder(run: SandboxRun, name: str) -> Path:
+    folder = run.root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:
+    jars = artifacts.ensure_artifact_set(command.release)
+    path = [f"{jars}/*"]
+    if command.programs:
+        path.insert(0, str(java.compiled(command.programs, jars)))
+    words = [command.main, *command.arguments]
+    if guarded:
+        path.append(str(java.compiled(("Guard",), None)))
+        words.insert(0, "Guard")
+    return [
+        java.find_jdk().java,
+        run.marker,
+        f"-Xmx{command.heap_mb}m",
+        *FAST_START,
+        _logging_option(folder, artifacts.artifact_set(command.release)),
+        *command.options,
+        "-cp",
+        ":".join(path),
+        *words,
+    ]
+
+
+def _logging_option(folder: Path, wanted: artifacts.ArtifactSet) -> str:
+    if wanted.has_log4j2:
+        config = folder / "log4j2.properties"
+        config.write_text(_LOG4J2)
+        return f"-Dlog4j2.configurationFile=file:{config}"
+    config = folder / "log4j.properties"
+    config.write_text(_LOG4J)
+    return f"-Dlog4j.configuration=file:{config}"
+
+
+def write_properties(settings: dict[str, str], path: Path) -> Path:
+    """Writes a Java properties file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{key}={_escaped(value)}\n" for key, value in settings.items()]
+    path.write_text("".join(lines), encoding="ascii")
+    return path
+
+
+def _escaped(value: str) -> str:
+    return "".join(
+        "\\\\" if char == "\\" else char if " " <= char <= "~" else "".join(f"\\u{unit:04x}" for unit in _utf16(char))
+        for char in value
+    )
+
+
+def _utf16(char: str) -> Sequence[int]:
+    data = char.encode("utf-16-be")
+    return [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]

@@ -1,0 +1,284 @@
+"""A whole small cluster in one hand: ZooKeeper, brokers, members, a producer; ended in the right order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.testing.sandbox import topic_setup
+from zkconsumer.testing.sandbox.kraft_broker import KraftBroker
+from zkconsumer.testing.sandbox.member_process import ScalaMember
+from zkconsumer.testing.sandbox.probe import ClusterMetadata
+from zkconsumer.testing.sandbox.producer_process import ProducedRange, ProducerProcess
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun, end, reap
+from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
+from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
+from zkconsumer.testing.sandbox.topic_setup import LEADERS_TIMEOUT_MS
+from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
+from zkconsumer.testing.sandbox.zookeeper_mode_broker import ZooKeeperModeBroker
+from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
+
+KEEP_VARIABLE = "ZKCONSUMER_SANDBOX_KEEP"
+
+
+class Sandbox:
+    """Starts what it is asked for and ends all of it; a context manager.
+
+        with Sandbox() as sandbox:
+            sandbox.start_zookeeper("3.8")
+            sandbox.start_broker("1.1.1", chroot="/kafka")
+            sandbox.create_topic("clicks", 4)
+            sandbox.produce("clicks", 0, 100)
+            member = sandbox.start_member("1.1.1", "group", {"clicks": 2})
+            member.wait_handed(100)
+
+    With ``unguarded`` the servers do not end with this process; ``run.detach()`` then keeps the next run from reaping
+    them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
+    environment has ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
+    """
+
+    def __init__(self, root: Path | None = None, *, unguarded: bool = False) -> None:
+        self.reaped = reap()
+        self.run = SandboxRun.create(root)
+        self.brokers: list[ZooKeeperModeBroker | KraftBroker] = []
+        self.members: list[ScalaMember] = []
+        self._unguarded = unguarded
+        self._zookeeper: ZooKeeperServer | None = None
+        self._load: ProducerProcess | None = None
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def zookeeper(self) -> ZooKeeperServer:
+        if self._zookeeper is None:
+            raise SandboxError("this sandbox has no ZooKeeper yet: start_zookeeper() first")
+        return self._zookeeper
+
+    @property
+    def chroot(self) -> str:
+        """That of the first broker."""
+        return self.brokers[0].chroot if self.brokers else ""
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """What stands in ``zookeeper.connect``, with the chroot of the first broker."""
+        return self.zookeeper.connect_string(self.chroot)
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port,host:port of the brokers."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def admin(self) -> ZooKeeperAdmin:
+        """A ZooKeeper session in the chroot of the first broker."""
+        return self.zookeeper.admin(self.chroot)
+
+    # --- starting ---
+
+    def start_zookeeper(
+        self, version: str = "3.8", *, settings: dict[str, str] | None = None, options: tuple[str, ...] = ()
+    ) -> ZooKeeperServer:
+        """``settings`` go into the server's file, ``options`` to its Java."""
+        assert self._zookeeper is None, "one ZooKeeper for each sandbox"
+        self._zookeeper = ZooKeeperServer(
+            self.run, version, settings=settings, options=options, unguarded=self._unguarded
+        )
+        self._zookeeper.start()
+        return self._zookeeper
+
+    def start_broker(
+        self,
+        release: str = "1.1.1",
+        *,
+        chroot: str = "",
+        broker_id: int | None = None,
+        settings: dict[str, str] | None = None,
+        heap_mb: int = 256,
+        security: SandboxSecurity | None = None,
+    ) -> ZooKeeperModeBroker:
+        """One more broker; ids count from 0."""
+        broker = ZooKeeperModeBroker(
+            release,
+            self.zookeeper,
+            chroot,
+            len(self.brokers) if broker_id is None else broker_id,
+            settings=settings,
+            heap_mb=heap_mb,
+            unguarded=self._unguarded,
+            security=security,
+        )
+        self.brokers.append(broker)
+        broker.start()
+        return broker
+
+    def start_kraft_broker(
+        self,
+        release: str = "4.1.1",
+        *,
+        settings: dict[str, str] | None = None,
+        heap_mb: int = 256,
+        security: SandboxSecurity | None = None,
+    ) -> KraftBroker:
+        """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
+        assert not self.brokers, "a KRaft broker is a cluster of its own"
+        broker = KraftBroker(
+            self.run, release, settings=settings, heap_mb=heap_mb, unguarded=self._unguarded, security=security
+        )
+        self.brokers.append(broker)
+        broker.start()
+        return broker
+
+    def start_member(
+        self,
+        release: str,
+        group: str,
+        topics: Mapping[str, int] | None = None,
+        *,
+        wait: bool = True,
+        name: str | None = None,
+        whitelist: str | None = None,
+        blacklist: str | None = None,
+        streams: int = 1,
+        consumer_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        listener: bool = False,
+        values: bool = False,
+        handle_ms: int = 0,
+        options: tuple[str, ...] = (),
+    ) -> ScalaMember:
+        """One more original consumer, in the chroot of the first broker; see ScalaMember."""
+        member = ScalaMember(
+            release,
+            self.zookeeper,
+            group,
+            topics,
+            chroot=self.chroot,
+            name=name or f"member-{len(self.members)}",
+            whitelist=whitelist,
+            blacklist=blacklist,
+            streams=streams,
+            consumer_id=consumer_id,
+            settings=settings,
+            listener=listener,
+            values=values,
+            handle_ms=handle_ms,
+            options=options,
+        )
+        self.members.append(member)
+        member.start(wait=wait)
+        return member
+
+    @property
+    def producer(self) -> ProducerProcess:
+        """The producer of the first broker's release, started on first use."""
+        if self._load is None or not self._load.is_running():
+            if not self.brokers:
+                raise SandboxError("this sandbox has no broker yet: start_broker() first")
+            self._load = ProducerProcess(self.run, self.brokers[0].release, self.bootstrap)
+        return self._load
+
+    def run_tool(
+        self,
+        release: str,
+        main: str,
+        arguments: Sequence[str | Path] = (),
+        *,
+        stdin: str = "",
+        timeout_ms: int = TOOL_TIMEOUT_MS,
+    ) -> ToolResult:
+        """A tool of the original, to its end: ``kafka.tools.ConsoleConsumer`` and the like."""
+        return run_tool(self.run, release, main, arguments, stdin=stdin, timeout_ms=timeout_ms)
+
+    # --- topics and records ---
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        replicas: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+        timeout_ms: int = LEADERS_TIMEOUT_MS,
+    ) -> None:
+        """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
+        wanted = replicas if replicas is not None else self._assign_replicas(partitions)
+        if self._is_kraft:
+            assert replicas is None, "a cluster of one has nothing to place"
+            assert config is None, "not through this door"
+            self.producer.create_topic(topic, partitions)
+            self.wait_leaders(topic, len(wanted), timeout_ms)
+        else:
+            topic_setup.create_topic(self.admin, self._metadata, topic, wanted, config, timeout_ms)
+
+    def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+        """Adds partitions up to ``partitions`` and waits for their leaders."""
+        if self._is_kraft:
+            self.producer.grow_topic(topic, partitions)
+            self.wait_leaders(topic, partitions, timeout_ms)
+            return
+        topic_setup.grow_topic(self.admin, self._metadata, topic, self._assign_replicas(partitions), timeout_ms)
+
+    @property
+    def _is_kraft(self) -> bool:
+        """Whether Kafka's own ways are the only ones; there may be a ZooKeeper beside it, for groups."""
+        return any(isinstance(broker, KraftBroker) for broker in self.brokers)
+
+    def wait_leaders(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+        """Until every running broker answers Metadata with a leader for each of so many partitions."""
+        topic_setup.wait_leaders(self._metadata, topic, partitions, timeout_ms)
+
+    def produce(
+        self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
+    ) -> ProducedRange:
+        """So many numbered records, or exactly these values; returns the acknowledged range."""
+        if isinstance(values, int):
+            return self.producer.produce(topic, partition, values, size=size, codec=codec)
+        return self.producer.produce_values(topic, partition, values, codec=codec)
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        """Ends everything gracefully: members, producer, brokers, ZooKeeper.  The files stay until ``close``."""
+        for member in self.members:
+            if member.is_running():
+                member.stop()
+        self._close_load()
+        for broker in self.brokers:
+            broker.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.close()
+
+    def close(self) -> None:
+        """Ends everything in the quickest way, since its data goes too, and removes the files."""
+        for member in self.members:
+            member.close()
+        self._close_load()
+        for broker in self.brokers:
+            if broker.is_running():
+                broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.close(graceful=False)
+        end(self.run.records(), timeout_ms=0)
+        if not os.environ.get(KEEP_VARIABLE):
+            self.run.remove()
+
+    def _assign_replicas(self, partitions: int) -> dict[int, list[int]]:
+        return topic_setup.assign_replicas(partitions, [broker.broker_id for broker in self.brokers])
+
+    def _metadata(self) -> list[ClusterMetadata | None]:
+        return [broker.metadata() for broker in self.brokers if broker.is_running()]
+
+    def _close_load(self) -> None:
+        if self._load is not None:
+            self._load.close()
+            self._load = None

@@ -1,0 +1,182 @@
+"""Record sets as tables, by the compiled decoder.  Pure.
+
+    record set --Cursor.table--> rows (positions and numbers of records) in the record set
+                     |           or in what a compressed entry expanded to: ``compression.decompress``
+                     |           or in a copy of several small entries
+                     '- ODD --the reference reads this entry--> rows in bytes of their own
+
+A table is a buffer of rows; no object is made for a record.  The reference is ``records.iter_records``: it reads each
+entry that the compiled decoder does not accept, and it alone raises errors.  So both give the same records and the
+same errors.
+
+Producers that do not wait send batches of a few records.  Where they are compressed, each has bytes of its own, and a
+table for each would cost more than its records do.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator
+from struct import Struct
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
+
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.types import RecordCounter
+from zkconsumer.wire import compression
+from zkconsumer.wire.entries import NO_END, LogEntry, Record, invalid_entry_error, iter_entries
+from zkconsumer.wire.record_set_builder import varint
+from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, flat_bytes
+from zkconsumer.wire.records_legacy import read_legacy_entry
+from zkconsumer.wire.records_v2 import read_batch
+
+TableData: TypeAlias = bytes | bytearray | memoryview
+
+ROW = Struct("=qqiiiiiiii")
+"""One row: offset, timestamp (ms since 1970), start and length of the key, start and length of the value, where the
+headers start and end, their number, type of the timestamp.  A length of -1 is null."""
+
+NO_LIMIT = 2**62
+"""For ``max_bytes``: only the number of rows ends a table."""
+
+JOINED_BYTES_MAX = 128 * 1024
+"""Stays in a core's cache, and is as much as ``table_delivery.TABLE_ROWS`` records of 100 bytes.  A batch of a producer
+with default settings has 16 KB, so some of them are joined when they have been compressed."""
+
+DECODE_ERRORS = (InvalidMessageException, UnsupportedCodec)
+
+REFERENCE_BYTES_MAX = 1 << 26
+"""About how many bytes of keys, values and headers a table holds that the reference has read."""
+
+
+class RecordTable(NamedTuple):
+    """Records of one partition, in order of offset: ``size`` rows in ``rows``, whose positions are bytes of ``data``.
+
+    Valid until the next table is asked for: the buffer ``rows`` is used again, ``data`` is not.
+    """
+
+    data: TableData
+    rows: bytearray
+    size: int
+
+
+def read_tables(
+    decoder: ModuleType,
+    record_set: bytes | memoryview,
+    rows: bytearray,
+    start_offset: int = 0,
+    check_crcs: bool = True,
+    *,
+    end_offset: int = NO_END,
+    left_out: Collection[int] = (),
+    max_bytes: int = NO_LIMIT,
+    joined_bytes_max: int = JOINED_BYTES_MAX,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    with_instructions: bool = True,
+) -> Iterator[RecordTable]:
+    """The records with ``start_offset`` <= offset < ``end_offset``, in tables that are not empty.
+
+    ``decoder``: ``compiled.RECORD_DECODER``.  ``rows``: filled again for each table; its size, a multiple of
+    ``ROW.size``, bounds the number of rows.  ``max_bytes``: no record of a table begins that many bytes behind the
+    first one. ``joined_bytes_max``: small compressed entries that follow each other become one table, whose data is a
+    copy of at most that many bytes; entries of more than a quarter of it are not joined. ``left_out``: as for
+    ``iter_records``. ``with_instructions`` False: checksums without the processor's instructions.
+
+    Raises as ``records.iter_records`` does, after the table with the records before the error.
+    """
+    flat = flat_bytes(record_set)
+    positions = array("q", sorted(left_out)) if left_out else None
+    cursor = decoder.Cursor(
+        flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
+        compression.BLOCK_DECODERS, DECODE_ERRORS, decompressed_bytes_max, joined_bytes_max,
+    )  # fmt: skip
+    end, odd, next_table = decoder.END, decoder.ODD, cursor.table
+    while True:
+        try:
+            data, count = next_table(rows, max_bytes)
+        except DECODE_ERRORS as error:
+            raise invalid_entry_error(type(error), LogEntry(*cursor.entry), str(error)) from error
+        stop = cursor.stop
+        if count:
+            yield RecordTable(data, rows, count)
+            # The next entry is expanded now.
+            del data
+        if stop == end:
+            return
+        if stop == odd:
+            limits = _Limits(cursor.next_offset, end_offset, check_crcs, frozenset(left_out), decompressed_bytes_max)
+            yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, rows)
+            cursor.skip()
+
+
+class _Limits(NamedTuple):
+    start_offset: int
+    end_offset: int
+    check_crcs: bool
+    left_out: frozenset[int]
+    decompressed_bytes_max: int
+
+
+def _read_in_python(
+    flat: bytes | memoryview, position: int, offset_before: int, limits: _Limits, rows: bytearray
+) -> Iterator[RecordTable]:
+    """The records of the entry at ``position``; raises its error behind the records before it."""
+    entry = next(iter_entries(flat, position, offset_before), None)
+    if entry is None:
+        return
+    # An entry that ends below the start offset is not opened.  This one may be damaged behind its last record.
+    start = min(limits.start_offset, entry.last_offset)
+    most, tally = limits.decompressed_bytes_max, RecordCounter()
+    if entry.magic < 2:
+        records = read_legacy_entry(
+            flat, entry, offset_before, start, limits.check_crcs, most, tally, end_offset=limits.end_offset
+        )
+    else:
+        start = entry.last_offset + 1 if position in limits.left_out else start
+        records = read_batch(flat, entry, start, limits.check_crcs, most, tally, end_offset=limits.end_offset)
+    yield from tables_from_records((record for record in records if record.offset >= limits.start_offset), rows)
+
+
+def tables_from_records(records: Iterable[Record], rows: bytearray) -> Iterator[RecordTable]:
+    """Tables of records that were read one by one; all bytes are copied.
+
+    An error of ``records`` is raised behind the table with the records before it.
+    """
+    data, count, failure = bytearray(), 0, None
+    iterator = iter(records)
+    while failure is None:
+        try:
+            record = next(iterator, None)
+        except DECODE_ERRORS as error:
+            record, failure = None, error
+        if record is not None:
+            _put(record, data, rows, count)
+            count += 1
+        if count and (record is None or (count + 1) * ROW.size > len(rows) or len(data) >= REFERENCE_BYTES_MAX):
+            yield RecordTable(data, rows, count)
+            data, count = bytearray(), 0
+        if record is None and failure is None:
+            return
+    raise failure
+
+
+def _put(record: Record, data: bytearray, rows: bytearray, index: int) -> None:
+    key_start, key_length = _append(data, record.key)
+    value_start, value_length = _append(data, record.value)
+    headers_start = len(data)
+    for name, value in record.headers:
+        encoded = name.encode()
+        data += varint(len(encoded)) + encoded
+        data += varint(-1) if value is None else varint(len(value)) + value
+    ROW.pack_into(
+        rows, index * ROW.size, record.offset, record.timestamp, key_start, key_length, value_start, value_length,
+        headers_start, len(data), len(record.headers), record.timestamp_type,
+    )  # fmt: skip
+
+
+def _append(data: bytearray, field: bytes | None) -> tuple[int, int]:
+    start = len(data)
+    if field is None:
+        return start, -1
+    data += field
+    return start, len(field)

@@ -1,0 +1,329 @@
+"""Commits and releases: writes that are bound to what this ownership last knew.
+
+    commit    check our owner node, set the offset at the version that we last read or wrote
+    release   the same, and delete the owner node; or make it again for another thread of this member
+
+all partitions in one multi.  When it fails, owners and offsets are read again and each partition is judged alone:
+
+    owner node missing, or of another session      not ours any more
+    offset as we knew it                           goes into the next multi
+    offset changed, and not smaller than ours      it is taken as it is: a stored offset never goes back
+    offset changed, and smaller                    written again, and reported: only a process that does not own the
+                                                   partition can have done it (an original member after a pause)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zkconsumer.member.events import StoredOffset, WriteOutcome, ZooKeeperWriteResult
+from zkconsumer.member.offset_committer import CONTROL_CHANGED
+from zkconsumer.zk import paths
+from zkconsumer.zk.acl_denials import DenialCollector
+from zkconsumer.zk.group_procedures import (
+    INITIAL_VERSION,
+    OUR_OWNER_VERSION,
+    ROUNDS_MAX,
+    MultiPlan,
+    Procedure,
+    control_check,
+    describe_result,
+    make_parents,
+    multi_of,
+    outcome_of,
+    pack_multis,
+    stored_offset,
+)
+from zkconsumer.zk.requests import (
+    Acl,
+    BadVersion,
+    CheckOp,
+    Create,
+    CreateOp,
+    DeleteOp,
+    GetMany,
+    MultiFailed,
+    MultiOk,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    Op,
+    SetOp,
+    Stat,
+    StoreError,
+    ZnodeData,
+)
+from zkconsumer.zk.znode_formats import format_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from zkconsumer.member.commands import OffsetToCommit, PartitionToRelease
+    from zkconsumer.types import TopicPartition
+
+
+@dataclass(slots=True)
+class _PartitionWrite:
+    """One partition's write as it is planned now; the judge changes it after a look."""
+
+    owner: str
+    offset: int | None
+    stored: StoredOffset
+    is_release: bool
+    next_owner: str | None
+    verify_owner: bool
+    stored_before: StoredOffset
+    rewound_from: int | None = None
+
+    @property
+    def writes_offset(self) -> bool:
+        return self.offset is not None
+
+
+class ConditionalWrites:
+    """One batch of commits or releases; ``results`` gets an outcome for every partition."""
+
+    def __init__(
+        self,
+        group: str,
+        session_id: int,
+        writes: Mapping[TopicPartition, _PartitionWrite],
+        control_version: int | None,
+        acl: tuple[Acl, ...] | None,
+        denials: DenialCollector,
+    ) -> None:
+        self.results: dict[TopicPartition, ZooKeeperWriteResult] = {}
+        self._acl = acl
+        self._denials = denials
+        self._group = group
+        self._session_id = session_id
+        self._writes = writes
+        self._control = control_check(group, control_version)
+        self._without_offset: set[TopicPartition] = set()
+
+    def run(self) -> Procedure[None]:
+        """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
+        yield from self._write()
+        yield from self._denials.read_acls()
+        if not self._denials.by_path:
+            return
+        for tp, written in self.results.items():
+            nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
+            denial = next(filter(None, map(self._denials.nearest_to, nodes)), None)
+            if written.outcome is WriteOutcome.FAILED and denial is not None:
+                self._set_result([tp], WriteOutcome.FAILED, denial.message)
+            elif denial is not None and tp in self._without_offset:
+                self.results[tp] = replace(written, why=denial.message)
+
+    def _write(self) -> Procedure[None]:
+        unverified = [tp for tp, write in self._writes.items() if write.verify_owner]
+        if unverified:
+            yield from self._reread(unverified)
+        yield from self._make_parents()
+        for attempt in range(ROUNDS_MAX):
+            left = [tp for tp in self._writes if tp not in self.results]
+            if not left:
+                return
+            is_last = attempt == ROUNDS_MAX - 1
+            yield from self._try(self._plans(left, singly=is_last), is_last=is_last)
+        left = [tp for tp in self._writes if tp not in self.results]
+        if left:  # whose offsets the last round could not write for want of rights: given back without
+            yield from self._try(self._plans(left, singly=True), is_last=True)
+
+    def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[MultiPlan]:
+        return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
+
+    def _make_parents(self) -> Procedure[None]:
+        topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
+        if not topics:
+            return
+        topic_nodes = [Create(paths.offsets_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
+        yield from make_parents([Create(paths.offsets(self._group), acl=self._acl), *topic_nodes], self._denials)
+        for tp, write in self._writes.items():
+            denial = self._denials.nearest_to(paths.offsets_of_topic(self._group, tp.topic))
+            if denial is not None and write.writes_offset and write.stored.version < 0 and tp not in self.results:
+                self._release_without_offset(tp, f"NoAuth {denial.path}")
+
+    def _release_without_offset(self, tp: TopicPartition, why: str) -> None:
+        """A partition is given back all the same, or nobody would read it; its records come again elsewhere."""
+        if self._writes[tp].is_release:
+            self._writes[tp].offset = None
+            self._without_offset.add(tp)
+        else:
+            self._set_result([tp], WriteOutcome.FAILED, why)
+
+    def _try(self, plans: list[MultiPlan], *, is_last: bool) -> Procedure[None]:
+        answers = yield [multi_of(plan, self._control) for plan in plans]
+        doubtful: list[TopicPartition] = []
+        for plan, answer in zip(plans, answers, strict=True):
+            partitions = [tp for tp, _ in plan]
+            if isinstance(answer, MultiOk):
+                self._on_multi_done(plan, answer)
+            elif not isinstance(answer, MultiFailed):
+                self._set_result(partitions, outcome_of(answer), describe_result(answer))
+            elif answer.failed < len(self._control):
+                self._set_result(partitions, WriteOutcome.FAILED, CONTROL_CHANGED)
+            else:
+                self._on_multi_failed(plan, answer, is_last=is_last)
+                doubtful += [tp for tp in partitions if tp not in self.results]
+        if doubtful:
+            yield from self._reread(doubtful)
+
+    def _on_multi_failed(self, plan: MultiPlan, answer: MultiFailed, *, is_last: bool) -> None:
+        """Set the one that failed aside when another look at it cannot help."""
+        at = answer.failed - len(self._control)
+        for tp, ops in plan:
+            if at < len(ops):
+                if isinstance(answer.error, NoAuth):
+                    self._denials.add(ops[at])
+                if isinstance(answer.error, NoAuth) and ops[at].path == paths.offset(self._group, tp):
+                    self._release_without_offset(tp, describe_result(answer.error))
+                elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
+                    self._set_result([tp], WriteOutcome.FAILED, describe_result(answer.error))
+                return
+            at -= len(ops)
+
+    def _ops(self, tp: TopicPartition) -> list[Op]:
+        write, owner = self._writes[tp], paths.owner(self._group, tp)
+        ops: list[Op] = []
+        if write.offset is not None:
+            path, data = paths.offset(self._group, tp), format_offset(write.offset)
+            known = write.stored.version
+            ops.append(CreateOp(path, data, acl=self._acl) if known < 0 else SetOp(path, data, known))
+        if not write.is_release:
+            return [CheckOp(owner, OUR_OWNER_VERSION), *ops]
+        ops.append(DeleteOp(owner, OUR_OWNER_VERSION))
+        if write.next_owner is not None:
+            data = write.next_owner.encode()
+            ops += [CreateOp(owner, data, ephemeral=True, acl=self._acl), SetOp(owner, data, INITIAL_VERSION)]
+        return ops
+
+    def _on_multi_done(self, plan: MultiPlan, answer: MultiOk) -> None:
+        at = len(self._control)
+        for tp, ops in plan:
+            write = self._writes[tp]
+            stored, czxid = write.stored, 0
+            for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
+                if op.path == paths.offset(self._group, tp) and write.offset is not None:
+                    version = result.version if isinstance(result, Stat) else INITIAL_VERSION
+                    stored = StoredOffset(write.offset, version)
+                elif isinstance(op, SetOp) and isinstance(result, Stat):
+                    czxid = result.czxid
+            at += len(ops)
+            self.results[tp] = ZooKeeperWriteResult(
+                WriteOutcome.DONE,
+                stored,
+                "",
+                write.rewound_from,
+                is_thread_changed=write.next_owner is not None,
+                czxid=czxid,
+            )
+
+    def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
+        """Read owners and offsets again, and judge each partition alone."""
+        owners = tuple(paths.owner(self._group, tp) for tp in partitions)
+        offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
+        [nodes] = yield [GetMany(owners + offsets)]
+        assert isinstance(nodes, list), "reading many gives a list"
+        for index, tp in enumerate(partitions):
+            self._check_partition(tp, nodes[index], nodes[index + len(partitions)])
+        if any(self._writes[tp].stored.version < 0 for tp in partitions):
+            yield from self._make_parents()
+
+    def _check_partition(
+        self, tp: TopicPartition, owner: ZnodeData | StoreError, offset: ZnodeData | StoreError
+    ) -> None:
+        write = self._writes[tp]
+        if isinstance(owner, NoNode):
+            self._set_result([tp], WriteOutcome.NOT_OWNER, "the owner node is gone")
+            return
+        if isinstance(owner, StoreError):
+            self._set_result([tp], outcome_of(owner), describe_result(owner))
+            return
+        if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
+            self._set_result([tp], WriteOutcome.NOT_OWNER, f"the owner node is another's: {owner.data[:200]!r}")
+            return
+        if write.offset is None:
+            return
+        found = stored_offset(offset)
+        if isinstance(found, str) and isinstance(offset, ZnodeData):
+            write.stored = StoredOffset(-1, offset.stat.version)
+            write.rewound_from = -1
+        elif isinstance(found, str):
+            assert isinstance(offset, StoreError), "a node that was read has data"
+            self._set_result([tp], outcome_of(offset), found)
+        else:
+            self._reconcile(tp, write, found)
+
+    def _reconcile(self, tp: TopicPartition, write: _PartitionWrite, found: StoredOffset) -> None:
+        assert write.offset is not None, "only a write of an offset is reconciled"
+        changed = found != write.stored_before
+        if changed and found.offset >= write.offset:
+            write.offset = None
+            write.stored = found
+            if not write.is_release:
+                self.results[tp] = ZooKeeperWriteResult(WriteOutcome.DONE, found)
+            return
+        if changed and found.offset < write.stored_before.offset:
+            write.rewound_from = found.offset
+        write.stored = found
+
+    def _set_result(self, partitions: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
+        for tp in partitions:
+            self.results[tp] = ZooKeeperWriteResult(outcome, self._writes[tp].stored_before, why)
+
+
+def commit_partitions(
+    group: str,
+    session_id: int,
+    offsets: Mapping[TopicPartition, OffsetToCommit],
+    control_version: int | None,
+    acl: tuple[Acl, ...] | None = None,
+    denials: DenialCollector | None = None,
+) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
+    """Write offsets of partitions that stay ours: one packet when nothing stands in the way.
+
+    ``acl`` is for the nodes that are made; ``denials`` gets what the lists of others do not let us do.
+    """
+    planned = {
+        tp: _PartitionWrite(
+            of.owner,
+            of.offset,
+            of.stored,
+            is_release=False,
+            next_owner=None,
+            verify_owner=False,
+            stored_before=of.stored,
+        )
+        for tp, of in offsets.items()
+    }
+    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
+    yield from writes.run()
+    return writes.results
+
+
+def release_partitions(
+    group: str,
+    session_id: int,
+    parts: Mapping[TopicPartition, PartitionToRelease],
+    control_version: int | None,
+    acl: tuple[Acl, ...] | None = None,
+    denials: DenialCollector | None = None,
+) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
+    """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
+    planned = {
+        tp: _PartitionWrite(
+            of.owner,
+            of.offset,
+            of.stored,
+            is_release=True,
+            next_owner=of.next_owner,
+            verify_owner=of.verify_owner,
+            stored_before=of.stored,
+        )
+        for tp, of in parts.items()
+    }
+    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
+    yield from writes.run()
+    return writes.results
