@@ -108,7 +108,7 @@ class ConsumerConnector(Generic[M]):
         self._health_source: HealthSource
         self._health: HealthServer | None = None
         for key, why in (config.ignored if without_effect is None else without_effect).items():
-            log.warning("setting-ignored key=%s why=%r", key, why)
+            log.warning("setting-ignored key=%s reason=%r", key, why)
 
     def _open(self, looker: HealthSource, timeout_ms: int) -> None:
         """Be seen, and connect to who keeps the group; raises with nothing left running when that cannot be done."""
@@ -305,7 +305,7 @@ class ConsumerConnector(Generic[M]):
         if config.rebalance_fail_fast:
             left = "it has left the group" if self._member.leave() else "the group is rid of it when its session ends"
             raise ConsumerRebalanceFailedException(f"{words}; {left} (rebalance.fail.fast)")
-        log.warning("share-not-whole member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
+        log.warning("assignment-wait-timeout member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -565,7 +565,8 @@ def _warn_not_closed(consumer_id: str, pid: int) -> None:
     """The program ends, or drops the connector and its streams, without a close."""
     if os.getpid() == pid:
         log.warning(
-            "not-closed member=%s: the program did not close its connector, so what was read since the last commit "
+            "connector-not-closed member=%s: the program did not close its connector, so what was read since the last "
+            "commit "
             "comes again, and others get its partitions late; call close(), or use the connector in a with statement",
             consumer_id,
         )

@@ -359,7 +359,7 @@ class SimpleConsumer:
             try:
                 return once()
             except (BrokerUnreachable, RemoteProtocolError) as error:
-                log.info("simple-consumer-reconnects broker=%s:%d why=%r", self.host, self.port, str(error))
+                log.info("simple-consumer-reconnecting broker=%s:%d reason=%r", self.host, self.port, str(error))
                 self.disconnect()
             try:
                 return once()

@@ -159,4 +159,4 @@ class Acceptor:
             )
         except OSError as error:
             # The client left, or its TLS handshake failed (``LoggedHandshake`` logs why); asyncio closes the socket.
-            _log.debug("connection-not-begun error=%s", error)
+            _log.debug("connection-setup-failed error=%s", error)

@@ -241,7 +241,7 @@ class BrokerServer:
 
     def _on_thread_death(self, name: str, error: BaseException) -> None:
         self._thread_error = error
-        _log.error("thread_died name=%s", name, exc_info=error)
+        _log.error("thread-died name=%s", name, exc_info=error)
 
     def _check_alive(self) -> None:
         if not self.is_alive:

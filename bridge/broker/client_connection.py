@@ -79,7 +79,7 @@ class ClientConnection(asyncio.Protocol):
         self._last_write_progress_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
         self._receive_buffer = ReceiveBuffer(
-            budget, lambda why: self._log_and_abort("connection_ended", why), self._opened_ms
+            budget, lambda why: self._log_and_abort("connection-closed", why), self._opened_ms
         )
         self._cancel_pending: Callable[[], object] | None = None
         """What to do about the request that is being answered when the client is gone."""
@@ -95,7 +95,7 @@ class ClientConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=1, low=0)
         self._open_ones.add(self)
         if len(self._open_ones) > self._node.cluster.config.max_connections:
-            self._log_and_abort("connection_refused", "max.connections are open")
+            self._log_and_abort("connection-rejected", "max.connections are open")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -133,7 +133,7 @@ class ClientConnection(asyncio.Protocol):
         if self._is_write_paused:
             self._check_slow_reader(now_ms)
         elif not self._login.is_complete and now_ms - self._opened_ms > AUTHENTICATION_TIMEOUT_MS:
-            self._log_and_abort("connection_ended", "nobody logged in")
+            self._log_and_abort("connection-closed", "nobody logged in")
         elif not self._is_busy and still_ms > idle_ms_max:
             self.close()
 
@@ -143,7 +143,7 @@ class ClientConnection(asyncio.Protocol):
         if unsent_bytes < self._unsent_bytes:
             self._unsent_bytes, self._last_write_progress_ms = unsent_bytes, now_ms
         elif now_ms - self._last_write_progress_ms > SLOW_READER_TIMEOUT_MS:
-            self._log_and_abort("connection_ended", "the client does not read its answer")
+            self._log_and_abort("connection-closed", "the client does not read its answer")
 
     def close(self) -> None:
         """End it; what was written is sent first, as far as the client reads it."""
@@ -183,7 +183,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             return self._receive_buffer.next_frame(bytes_max, self._scheduler.now_ms())
         except RemoteProtocolError as error:
-            self._log_and_abort("connection_ended", str(error))
+            self._log_and_abort("connection-closed", str(error))
             return None
 
     def _mute_or_unmute(self) -> None:
@@ -201,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
             if self._login.authenticate_token(frame):
                 self._send(bytes(SIZE_BYTES))
             else:
-                self._log_and_abort("login_refused", "user or password is wrong")
+                self._log_and_abort("client-authentication-failed", "user or password is wrong")
             return
         match decode_frame(frame, self._node.cluster.release):
             case UnsupportedVersionResponse(answer):
@@ -209,15 +209,15 @@ class ClientConnection(asyncio.Protocol):
             case InvalidFrameAction.IGNORE:
                 self._is_busy = False
             case InvalidFrameAction.CLOSE_CONNECTION:
-                self._log_and_abort("connection_ended", "a frame is no request that this release reads")
+                self._log_and_abort("connection-closed", "a frame is no request that this release reads")
             case DecodedRequest() as request:
                 try:
                     self._handle_request(request)
                 except Exception as error:  # noqa: BLE001 (a mistake of ours ends here, with its words in the log)
                     # Behind this call others wait for their answers: members of a group are answered one by one.
-                    _log.exception("request_failed client=%s api=%s", self._client_host, request.api.name)
+                    _log.exception("request-failed client=%s api=%s", self._client_host, request.api.name)
                     self._log_and_abort(
-                        "connection_ended", f"{request.api.name} v{request.version}: {type(error).__name__}"
+                        "connection-closed", f"{request.api.name} v{request.version}: {type(error).__name__}"
                     )
 
     def _handle_request(self, request: DecodedRequest) -> None:
@@ -233,7 +233,7 @@ class ClientConnection(asyncio.Protocol):
             said = self._login.authenticate(request.body.auth_bytes)
             self._reply_authentication(request, said, said.error_message or "")
         elif not self._login.is_complete:
-            self._log_and_abort("connection_ended", f"{request.api.name} before the login")
+            self._log_and_abort("connection-closed", f"{request.api.name} before the login")
         else:
             self._node.kafka_apis.handle(
                 ApiRequest(
@@ -257,7 +257,9 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         """The connection ends behind the answer to a login that was refused."""
         if body.error_code:
-            _log.info("login_refused client=%s listener=%s why=%s", self._client_host, self._listener, why)
+            _log.info(
+                "client-authentication-failed client=%s listener=%s reason=%s", self._client_host, self._listener, why
+            )
         self._reply(request, body)
         if body.error_code and self._transport is not None:
             self._transport.close()
@@ -266,7 +268,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if body is CLOSE_CONNECTION:
-            self._log_and_abort("connection_ended", f"{request.api.name} failed")
+            self._log_and_abort("connection-closed", f"{request.api.name} failed")
             return
         if body is None:
             self._send(b"")
@@ -274,7 +276,9 @@ class ClientConnection(asyncio.Protocol):
         try:
             frame = encode_response(request.api, request.version, request.header.correlation_id, body)
         except UsageError as error:
-            self._log_and_abort("answer_not_written", f"{request.api.name} v{request.version}: {error}", logging.ERROR)
+            self._log_and_abort(
+                "response-encoding-failed", f"{request.api.name} v{request.version}: {error}", logging.ERROR
+            )
             return
         self._send(frame)
 
@@ -288,6 +292,6 @@ class ClientConnection(asyncio.Protocol):
             self._process_frames()
 
     def _log_and_abort(self, what: str, why: str, level: int = logging.INFO) -> None:
-        _log.log(level, "%s client=%s listener=%s why=%s", what, self._client_host, self._listener, why)
+        _log.log(level, "%s client=%s listener=%s reason=%s", what, self._client_host, self._listener, why)
         if self._transport is not None:
             self._transport.abort()

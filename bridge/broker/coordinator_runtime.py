@@ -133,13 +133,13 @@ class CoordinatorRuntime:
         try:
             commands = self._machine.handle(event, self._scheduler.now_ms())
         except Exception:  # noqa: BLE001 (see above)
-            _log.exception("event_failed node=%d event=%s", self._node_id, type(event).__name__)
+            _log.exception("event-failed node=%d event=%s", self._node_id, type(event).__name__)
             has_failed, commands = True, self._machine.out
         for command in commands:
             try:
                 self._execute(command)
             except Exception:  # noqa: BLE001 (one answer that cannot be given must not cost the others theirs)
-                _log.exception("command_failed node=%d command=%s", self._node_id, type(command).__name__)
+                _log.exception("command-failed node=%d command=%s", self._node_id, type(command).__name__)
                 if isinstance(command, Append):
                     # The machine waits for it, and members for the machine.
                     self._events.append(AppendCompleted(command.token, UNKNOWN_SERVER_ERROR.code))
@@ -162,7 +162,7 @@ class CoordinatorRuntime:
                 self._timers.cancel(key)
             case LogGroupEvent(what, fields):
                 # Fifty partitions without a group say nothing to whoever wants to see what groups do.
-                level = logging.DEBUG if what == "partition_loaded" and ("groups", 0) in fields else logging.INFO
+                level = logging.DEBUG if what == "partition-loaded" and ("groups", 0) in fields else logging.INFO
                 _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
 
     def _append(
@@ -179,7 +179,7 @@ class CoordinatorRuntime:
         try:
             stored = led.log.append_records(batch, epoch, wall_ms)
         except OSError as error:
-            _log.error("offsets_not_stored partition=%d error=%s", partition, error)
+            _log.error("offset-append-failed partition=%d error=%s", partition, error)
             return AppendCompleted(token, KAFKA_STORAGE_ERROR.code)
         self._on_offsets_append(OFFSETS_TOPIC, partition, size)
         return AppendCompleted(token, 0, stored.first_offset)
@@ -198,13 +198,15 @@ class CoordinatorRuntime:
                     newest[key] = record.offset, CoordinatorRecord(key, record.value)
         except OSError as error:
             # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
-            _log.error("offsets_not_read partition=%d error=%s: read again in %d ms", partition, error, LOAD_RETRY_MS)
+            _log.error(
+                "offset-log-unreadable partition=%d error=%s: read again in %d ms", partition, error, LOAD_RETRY_MS
+            )
             self._scheduler.call_in(LOAD_RETRY_MS, lambda: self._load(partition, epoch))
             return
         except (InvalidMessageException, UnsupportedCodec) as error:
             # Kafka takes what comes before the damage for everything, so that members begin where older offsets say,
             # or at an end of their topics.  It is not read again: the same bytes are damaged the next time as well.
             words = "its groups answer 14; stop the broker, and restore the partition's files from a copy"
-            _log.error("offsets_not_read partition=%d error=%s: %s", partition, error, words)
+            _log.error("offset-log-unreadable partition=%d error=%s: %s", partition, error, words)
             return
         self.handle(PartitionLoaded(partition, epoch, list(newest.values())))

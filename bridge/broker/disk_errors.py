@@ -20,7 +20,7 @@ class DiskErrorLogger:
         """An append was refused, and nothing of it was stored."""
         if not self._partitions:
             _log.error(
-                "disk_refuses_records directory=%s topic=%s partition=%d error=%s: producers are told 56 until it "
+                "disk-write-failed directory=%s topic=%s partition=%d error=%s: producers are told 56 until it "
                 "takes them again; make room, or mend what the error names",
                 self._folder, topic, partition, error.strerror or error,
             )  # fmt: skip
@@ -30,6 +30,6 @@ class DiskErrorLogger:
     def append_succeeded(self, topic: str, partition: int) -> None:
         """An append was stored.  Only a partition that was refused shows that the trouble is over."""
         if (topic, partition) in self._partitions:
-            _log.warning("disk_takes_records_again directory=%s appends_refused=%d", self._folder, self._refused)
+            _log.warning("disk-write-recovered directory=%s appends_refused=%d", self._folder, self._refused)
             self._partitions.clear()
             self._refused = 0

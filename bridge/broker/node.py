@@ -78,7 +78,7 @@ class BrokerNode:
             try:
                 self.cluster.create_offsets_topic()
             except OSError as error:
-                _log.error("offsets_topic_not_made error=%s", error)
+                _log.error("offsets-topic-creation-failed error=%s", error)
         return count if self.cluster.is_topic_registered(OFFSETS_TOPIC) else None
 
     def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:

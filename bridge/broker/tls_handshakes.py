@@ -18,5 +18,5 @@ class LoggedHandshake(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise  # nothing failed: more bytes must come, or go
         except ssl.SSLError as error:
-            _log.info("tls_handshake_failed why=%s", error.reason or error)
+            _log.info("tls-handshake-failed reason=%s", error.reason or error)
             raise

@@ -231,7 +231,9 @@ class TopicStore:
                 if self._folder is None
                 else DiskStorage(self._folder.partition(name, entry.topic_id, index), self._files)
             )
-            log = PartitionLog(f"{name}-{index}", storage, settings, lambda words: _log.warning("log_cut %s", words))
+            log = PartitionLog(
+                f"{name}-{index}", storage, settings, lambda words: _log.warning("log-truncated %s", words)
+            )
             partitions.append(BrokerPartition(name, index, led.leader, led.leader_epoch, led.replicas, log))
         topic = BrokerTopic(name, entry.topic_id, config, partitions)
         self._by_name[name] = topic

@@ -147,7 +147,7 @@ class ZooKeeperRegistration:
             if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == self._store.session_id:
                 self._record_result(node_id, None)
             else:
-                _log.warning("broker_id_taken id=%d", node_id)
+                _log.warning("broker-id-in-use id=%d", node_id)
         if not self._missing:
             self._registered.set()
         elif not self._is_closed:
@@ -203,7 +203,7 @@ class ZooKeeperRegistration:
         ]
         if failed:
             # Looked at again with the next change, or the next connection.
-            _log.warning("topics_not_written error=%s", failed[0])
+            _log.warning("topics-not-written error=%s", failed[0])
             return
         self._written = wanted
         self._created_paths |= wanted.keys()

@@ -192,7 +192,7 @@ class AssignmentExecutor:
             return True
         if command.error is not None:
             if asked:
-                log.warning("positions-unread partitions=%d why=%r: asked again", len(asked), str(command.error))
+                log.warning("offset-fetch-failed partitions=%d reason=%r: asked again", len(asked), str(command.error))
                 self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
@@ -304,8 +304,8 @@ class AssignmentExecutor:
                     f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance goes on without it "
                     "(rebalance.listener.timeout.ms)"
                 )
-                log.warning("listener-late member=%s %s", self._listener.member, words)
-                self._observing.command_executed(do.LogEvent("WARNING", "listener-late", words))
+                log.warning("listener-timeout member=%s %s", self._listener.member, words)
+                self._observing.command_executed(do.LogEvent("WARNING", "listener-timeout", words))
                 self._listener_done()
             case _:
                 pass

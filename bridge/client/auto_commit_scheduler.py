@@ -69,8 +69,8 @@ class AutoCommitScheduler:
         else:
             self._failures = 0
         if self._is_owed:
-            self._pending_commands.log_event("auto-commit-deferred", partitions=len(commit.offsets), why=str(error))
+            self._pending_commands.log_event("auto-commit-deferred", partitions=len(commit.offsets), reason=str(error))
             return
         for why in (error, *refused.values()):
             if why is not None:
-                self._pending_commands.log_event("auto-commit-failed", partitions=len(commit.offsets), why=str(why))
+                self._pending_commands.log_event("auto-commit-failed", partitions=len(commit.offsets), reason=str(why))

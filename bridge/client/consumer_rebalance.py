@@ -380,6 +380,6 @@ class ConsumerRebalance(AbstractCoordinator):
                 self.auto_commit.committed(commit, error, refused)
             case CommitReason.REVOCATION:
                 if error is not None:
-                    self.pending_commands.log_event("last-commit-failed", why=str(error))
+                    self.pending_commands.log_event("revocation-commit-failed", reason=str(error))
                 if self.revocation is not None:
                     self.revocation.committed(commit.number, is_done=error is None)

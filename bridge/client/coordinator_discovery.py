@@ -106,7 +106,7 @@ class CoordinatorDiscovery:
         node, self.coordinator = self.coordinator, None
         if node is None:
             return
-        self._pending_commands.log_event("coordinator-unknown", node=node.id, why=why)
+        self._pending_commands.log_event("coordinator-unknown", node=node.id, reason=why)
         self._pause()
         if not is_disconnected:
             self._pending_commands.add(DisconnectCoordinator(node.id))

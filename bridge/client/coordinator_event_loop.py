@@ -49,10 +49,10 @@ WARNING_EVENTS = frozenset(
         "assignment-unsubscribed",
         "auto-commit-failed",
         "coordinator-unknown",
-        "hand-back-without-commit",
-        "last-commit-failed",
-        "leave-answered-oddly",
-        "leave-refused",
+        "revoked-without-commit",
+        "revocation-commit-failed",
+        "leave-response-unexpected",
+        "leave-failed",
         "poll-timeout-expired",
     }
 )

@@ -330,9 +330,9 @@ class CoordinatorMembership:
         self._share_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
         if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("listener-not-returned member=%s: it has not returned, and its thread goes on", self.id)
         return clean
 
     @property
@@ -387,12 +387,12 @@ class CoordinatorMembership:
         error = command.error
         must_act = isinstance(error, UsageError | InternalError) and not isinstance(error, RebalanceCallbackFailed)
         if command.is_fatal or must_act:
-            log.error("member-refused member=%s why=%r", self.id, str(error))
+            log.error("member-failed member=%s reason=%r", self.id, str(error))
             self._end(error)
         elif str(error) != self._said:
             self._said = str(error)
-            log.warning("group-trouble member=%s why=%r: tried again", self.id, str(error))
-            self.hooks.call("warning_logged", "WARNING", "group-trouble", str(error))
+            log.warning("group-error member=%s reason=%r: tried again", self.id, str(error))
+            self.hooks.call("warning_logged", "WARNING", "group-error", str(error))
 
     def stopped(self) -> None:
         """See ``Concerned``."""
@@ -405,7 +405,7 @@ class CoordinatorMembership:
         if command.name == "joining":
             self.observer.metrics.rebalance_started()
         if command.name == "poll-timeout-expired":
-            self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["why"]))
+            self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["reason"]))
 
     def answered(self, answer: NetworkAnswer) -> None:
         """Commits are counted where they are answered, whoever asked for them."""
@@ -422,7 +422,7 @@ class CoordinatorMembership:
 
     def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers or the finder: nothing can be read with these settings."""
-        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self._end(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
@@ -436,10 +436,10 @@ class CoordinatorMembership:
 
     def _topics_taken(self, topics: frozenset[str], words: str) -> None:
         if topics:
-            log.info("topics-taken member=%s %s", self.id, words)
+            log.info("filter-topics-changed member=%s %s", self.id, words)
         else:
-            log.warning("topics-taken member=%s %s", self.id, words)
-            self.hooks.call("warning_logged", "WARNING", "topics-taken", words)
+            log.warning("filter-topics-changed member=%s %s", self.id, words)
+            self.hooks.call("warning_logged", "WARNING", "filter-topics-changed", words)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""

@@ -150,7 +150,7 @@ class GroupMemberBase(ABC):
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """The generation is over, and what was owned in it is lost."""
-        self.pending_commands.log_event("generation-reset", generation=self.generation.generation_id, why=reason)
+        self.pending_commands.log_event("generation-reset", generation=self.generation.generation_id, reason=reason)
         self._reset_state(keeps_member_id=keeps_member_id)
         self.request_rejoin(reason)
         self.needs_join_prepare = True
@@ -206,7 +206,7 @@ class GroupMemberBase(ABC):
         elif self.heartbeat.session_timeout_expired(now_ms):
             self.coordinator_discovery.mark_coordinator_unknown(self._why_silent(now_ms))
         elif self.heartbeat.poll_timeout_expired(now_ms):
-            self.pending_commands.log_event("poll-timeout-expired", stream=self._busy_stream, why=self._why_hung())
+            self.pending_commands.log_event("poll-timeout-expired", stream=self._busy_stream, reason=self._why_hung())
             self.maybe_leave_group("consumer poll timeout has expired")
             self._waits_for_call = True
         elif self.heartbeat.should_heartbeat(now_ms):
@@ -300,7 +300,7 @@ class GroupMemberBase(ABC):
         self._leaving = None
         codes = [body.error_code, *(member.error_code for member in body.members)]
         if len(body.members) > 1:
-            self.pending_commands.log_event("leave-answered-oddly", members=len(body.members))
+            self.pending_commands.log_event("leave-response-unexpected", members=len(body.members))
         refused = next((code for code in codes if code != 0), 0)
         if refused:
-            self.pending_commands.log_event("leave-refused", error=str(error_code(refused)))
+            self.pending_commands.log_event("leave-failed", error=str(error_code(refused)))

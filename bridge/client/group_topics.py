@@ -88,7 +88,7 @@ class GroupTopics:
             self._call(self._update_metadata)
 
     def _ask_again(self, why: str) -> None:
-        log.warning("topics-unknown why=%r: asked again", why)
+        log.warning("topics-unknown reason=%r: asked again", why)
         if self._subscription is not None and self._subscription.is_filter and self._subscribed is None:
             self._finder.request_topics(None, self._answered)
         else:

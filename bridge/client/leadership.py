@@ -69,7 +69,7 @@ class Leadership:
             self._assignment_snapshot = self._divided
         self._divided = now
         self._pending_commands.log_event(
-            "assigned-group", members=len(members), topics=len(partitions), is_skipped=skip_assignment
+            "group-assigned", members=len(members), topics=len(partitions), is_skipped=skip_assignment
         )
         return shares
 

@@ -109,7 +109,7 @@ class PartitionRevocation:
             self.step in (RevocationStep.COLLECTING, RevocationStep.COMMITTING)
             and self._member.pending_commands.now_ms >= self.until_ms
         ):
-            self._member.pending_commands.log_event("hand-back-without-commit", partitions=len(self.partitions))
+            self._member.pending_commands.log_event("revoked-without-commit", partitions=len(self.partitions))
             self._call()
         return self.step is RevocationStep.DONE
 

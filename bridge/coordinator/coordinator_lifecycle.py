@@ -31,7 +31,7 @@ class CoordinatorLifecycle(GroupRebalance):
         groups = self.manager.on_loaded(event)
         for group in groups:
             self.on_group_loaded(group)
-        self.log_event("partition_loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        self.log_event("partition-loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_loaded(self, group: GroupMetadata) -> None:
         """The members that the log tells of have their sessions from now on; too many of them rebalance."""
@@ -47,7 +47,7 @@ class CoordinatorLifecycle(GroupRebalance):
             self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
         if not self.manager.owned_partitions and not self.manager.loading_partitions:
             self.purgatory.cancel(EXPIRY_KEY)
-        self.log_event("partition_resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        self.log_event("partition-resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_unloaded(self, group: GroupMetadata, error: int) -> None:
         """The group is not ours any more: everything that is parked is answered with this error."""
@@ -79,7 +79,7 @@ class CoordinatorLifecycle(GroupRebalance):
                 self.manager.remove_offsets(group, expired, LogAppendFailure("expired"))
                 removed += len(expired)
         if removed:
-            self.log_event("offsets_expired", offsets=removed)
+            self.log_event("offsets-expired", offsets=removed)
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:

@@ -163,6 +163,6 @@ class GroupCoordinator(
                 self.on_offsets_deleted(then, offset_append_error(event.error_code))
             case LogAppendFailure(why):
                 if event.error_code:
-                    self.log_event("append_failed", group=group.group_id, error=event.error_code, why=why)
+                    self.log_event("append-failed", group=group.group_id, error=event.error_code, reason=why)
             case _:
                 assert_never(then)

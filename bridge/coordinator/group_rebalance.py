@@ -77,7 +77,7 @@ class GroupRebalance(CoordinatorBase):
         self.remove_sync_expiration(group)
         is_initial = group.is_(EMPTY) and self.behaviour.has_initial_delay
         group.transition_to(PREPARING_REBALANCE, self.now_ms)
-        self.log_event("group_rebalances", group=group.group_id, generation=group.generation_id, reason=reason)
+        self.log_event("group-rebalance-started", group=group.group_id, generation=group.generation_id, reason=reason)
         timeout_ms = group.rebalance_timeout_ms
         if is_initial:
             step_ms = self.config.group_initial_rebalance_delay_ms
@@ -127,7 +127,7 @@ class GroupRebalance(CoordinatorBase):
             self._reply_joined(group)
 
     def _reply_joined(self, group: GroupMetadata) -> None:
-        self.log_event("group_joined", group=group.group_id, generation=group.generation_id, members=group.size)
+        self.log_event("group-join-completed", group=group.group_id, generation=group.generation_id, members=group.size)
         for member in group.members.values():
             self.maybe_reply_join(group, member, self.current_generation(group, member.member_id))
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
@@ -138,7 +138,7 @@ class GroupRebalance(CoordinatorBase):
             self._schedule_pending_sync(group)
 
     def _on_emptied(self, group: GroupMetadata) -> None:
-        self.log_event("group_is_empty", group=group.group_id, generation=group.generation_id)
+        self.log_event("group-empty", group=group.group_id, generation=group.generation_id)
         if self.behaviour.has_empty_state:
             self.manager.store_group(group, {}, LogAppendFailure("everybody has gone"))
         else:
@@ -248,4 +248,4 @@ class GroupRebalance(CoordinatorBase):
             self.remove_member_and_update_group(group, group.get(member_id), "a member was not heard of")
 
     def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str) -> None:
-        self.log_event("member_is_lost", group=group.group_id, member=member_id, why=why)
+        self.log_event("member-removed", group=group.group_id, member=member_id, reason=why)

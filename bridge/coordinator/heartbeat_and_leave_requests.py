@@ -78,6 +78,6 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
             member_id = group.static_members.get(instance_id or "", NO_MEMBER_ID)
         refused = self.validate_current_member(group, member_id, instance_id)
         if refused is Errors.NONE:
-            self.log_event("member_leaves", group=group.group_id, member=member_id, reason=who.reason or "")
+            self.log_event("member-left", group=group.group_id, member=member_id, reason=who.reason or "")
             self.remove_member_and_update_group(group, group.get(member_id), "a member leaves")
         return refused

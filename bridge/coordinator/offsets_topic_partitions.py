@@ -78,7 +78,7 @@ class OffsetsTopicPartitions:
         partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
         is_known = partition in self.owned_partitions or partition in self.loading_partitions
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(LogGroupEvent("election_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(LogGroupEvent("stale-election-ignored", (("partition", partition), ("epoch", event.epoch))))
             return []
         if is_known and not is_newer:
             return []
@@ -91,14 +91,14 @@ class OffsetsTopicPartitions:
         """The partition's log was read: the groups that it tells of, ours from now on."""
         partition = event.partition
         if partition not in self.loading_partitions or event.epoch != self.epochs[partition]:
-            self.out.append(LogGroupEvent("load_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(LogGroupEvent("stale-load-ignored", (("partition", partition), ("epoch", event.epoch))))
             return []
         stored = StoredPartition()
         for offset, record in event.records:
             passed_over = stored.replay(offset, record)
             if passed_over is not None:
-                fields = (("partition", partition), ("offset", offset), ("why", passed_over))
-                self.out.append(LogGroupEvent("record_passed_over", fields))
+                fields = (("partition", partition), ("offset", offset), ("reason", passed_over))
+                self.out.append(LogGroupEvent("record-skipped", fields))
         stored.drop_empty()
         self.stored[partition] = stored
         self._groups[partition] = {
@@ -113,7 +113,9 @@ class OffsetsTopicPartitions:
         """Another broker leads the partition: the groups that are ours no more, for the caller to unload."""
         partition = event.partition
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(LogGroupEvent("resignation_is_old", (("partition", partition), ("epoch", event.epoch))))
+            self.out.append(
+                LogGroupEvent("stale-resignation-ignored", (("partition", partition), ("epoch", event.epoch)))
+            )
             return []
         return self._drop(partition)
 

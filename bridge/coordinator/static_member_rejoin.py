@@ -35,7 +35,7 @@ class StaticMemberRejoin(GroupRebalance):
         """Put the member into its old place."""
         if not group.is_(PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE):
             # An empty group has no static members.  Kafka: IllegalStateException.
-            self.log_event("illegal_state", group=group.group_id, state=group.state.value)
+            self.log_event("illegal-state", group=group.group_id, state=group.state.value)
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_SERVER_ERROR))
             return
         old_leader_id = group.leader_id

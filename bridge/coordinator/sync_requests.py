@@ -68,7 +68,7 @@ class SyncRequests(GroupRebalance):
             left_out = sum(member_id not in given for member_id in group.members)
             if left_out:
                 self.log_event(
-                    "members_left_out", group=group.group_id, generation=group.generation_id, members=left_out
+                    "members-without-assignment", group=group.group_id, generation=group.generation_id, members=left_out
                 )
             self.manager.store_group(group, given, group.pending_assignment)
 
@@ -87,7 +87,7 @@ class SyncRequests(GroupRebalance):
         group.pending_assignment = None
         group.apply_assignments(group.stored.group)
         group.transition_to(STABLE, self.now_ms)
-        self.log_event("group_is_stable", group=group.group_id, generation=group.generation_id, members=group.size)
+        self.log_event("group-stable", group=group.group_id, generation=group.generation_id, members=group.size)
         for member in group.members.values():
             parked, member.awaiting_sync = member.awaiting_sync, None
             if parked is not None:

@@ -71,7 +71,7 @@ topic that you take out is [data that is lost](#data-that-is-lost).
 With `claim` the query writes the offset at which it begins into the group, wherever the group has another one: a claim
 must find it there. With `afterBatch` it does so only where the group's offset is larger, or lies beyond the end of a
 log that lost records: at the next start the larger offset would win, and the records between the two would not be read.
-The log line is `group-set`. `none` writes nothing.
+The log line is `group-offset-set`. `none` writes nothing.
 
 `afterBatch` and `none` may be changed for each other on a checkpoint. `claim` is neither begun nor given up on one:
 such a start fails, says so, and names the way: the same option as before, or a checkpoint and a sink of its own.
@@ -89,7 +89,8 @@ that lacked records. `true` fails. `false` goes on at the end of the log, as Spa
 twice.
 
 A topic that the query has read, and that is deleted or not subscribed to any more, fails the query with `true`. With
-`false` the query goes on without the topic and logs `topic-gone`. All of these lines are in [Log lines](log-lines.md).
+`false` the query goes on without the topic and logs `topic-missing`. All of these lines are in [Log
+lines](log-lines.md).
 
 ## Offsets that cannot be read
 
@@ -135,7 +136,7 @@ that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addres
 - A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers that hold its partitions. Then it fails.
 - A stream that runs waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
   once, and goes on when ZooKeeper answers.
-- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-silent` or `log-unknown`. Then the query
+- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-unreachable` or `log-bounds-unknown`. Then the query
   fails, with the reason.
 - A task waits for the leader of its partition until it has made no progress for 120 s. Then it fails.
 

@@ -90,7 +90,7 @@ def test_who_asks_what_a_mistake_of_ours_fails_at_is_hung_up_on_and_others_are_a
     expected = [("parked", "the first, after all"), ("behind", CLOSE_CONNECTION)]
     assert world.told == ([("good", "good"), *expected] if nested else expected)
     assert not world.groups._pending_requests
-    assert "event_failed node=0 event=Request" in caplog.text
+    assert "event-failed node=0 event=Request" in caplog.text
     world.ask("next", "next")
     assert world.told[-1] == ("next", "next")
 
@@ -100,7 +100,7 @@ def test_an_answer_that_cannot_be_given_costs_nobody_else_theirs(caplog: pytest.
     world.ask("bad", "answer", then=ValueError("a mistake of ours"))
     world.ask("good", "answer")
     assert world.told == [("bad", "answer"), ("good", "answer")]
-    assert "command_failed node=0 command=SendResponse" in caplog.text
+    assert "command-failed node=0 command=SendResponse" in caplog.text
 
 
 def test_an_append_that_fails_by_a_mistake_of_ours_is_settled(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,7 +108,7 @@ def test_an_append_that_fails_by_a_mistake_of_ours_is_settled(caplog: pytest.Log
     machine = FakeMachine()
     World(machine).ask("one", "append")
     assert machine.events[-1] == AppendCompleted(1, -1)
-    assert "command_failed node=0 command=Append" in caplog.text
+    assert "command-failed node=0 command=Append" in caplog.text
 
 
 def test_of_a_log_only_what_a_compaction_would_leave_is_held() -> None:
@@ -142,7 +142,7 @@ def test_offsets_behind_damage_are_not_told_to_be_what_stands_before_it(
             log.write_bytes(data)
             broker.move_coordinator("g", 1)
             deadline = time.monotonic() + 30
-            while "offsets_not_read" not in caplog.text and time.monotonic() < deadline:
+            while "offset-log-unreadable" not in caplog.text and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert other.committed("g", "t", 0) == (-1, 14)
     assert "restore the partition's files from a copy" in caplog.text

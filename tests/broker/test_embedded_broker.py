@@ -68,7 +68,7 @@ def test_fifty_partitions_without_a_group_are_no_news(caplog: pytest.LogCaptureF
     caplog.set_level(logging.DEBUG)
 
     def loaded() -> list[int]:
-        return [record.levelno for record in caplog.records if record.getMessage().startswith("partition_loaded")]
+        return [record.levelno for record in caplog.records if record.getMessage().startswith("partition-loaded")]
 
     with EmbeddedBroker() as broker:
         broker.run_on_broker_thread(lambda cluster: cluster.create_offsets_topic())

@@ -364,9 +364,9 @@ def test_a_wrong_password_and_another_mechanism_are_refused(
         ask(secure, protocol, password="wrong")
     with pytest.raises(UnsupportedSaslMechanismException, match="PLAIN"):
         ask(secure, protocol, mechanism="SCRAM-SHA-256")
-    password, mechanism = (line for line in caplog.messages if line.startswith("login_refused"))
-    assert password.endswith(f"listener={protocol} why=Authentication failed: Invalid username or password")
-    assert mechanism.endswith("why=mechanism 'SCRAM-SHA-256'; there is PLAIN")
+    password, mechanism = (line for line in caplog.messages if line.startswith("client-authentication-failed"))
+    assert password.endswith(f"listener={protocol} reason=Authentication failed: Invalid username or password")
+    assert mechanism.endswith("reason=mechanism 'SCRAM-SHA-256'; there is PLAIN")
 
 
 def test_nothing_is_answered_before_the_login_but_versions(secure: EmbeddedBroker) -> None:
@@ -413,7 +413,7 @@ def test_who_speaks_plainly_to_a_tls_port_is_not_answered_and_told(
     with Raw(secure, "SSL") as raw:
         raw.send(encode_request(METADATA, 7, 1, "c", ALL_TOPICS))
         assert raw.socket.recv(1) in (b"", b"\x15"), "an alert, or the end"
-    assert [record.message for record in caplog.records] == ["tls_handshake_failed why=WRONG_VERSION_NUMBER"]
+    assert [record.message for record in caplog.records] == ["tls-handshake-failed reason=WRONG_VERSION_NUMBER"]
     ask(secure, "SSL")
     assert len(caplog.records) == 1, "one that succeeds is no news"
 
@@ -454,12 +454,12 @@ def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
             [begun] = caplog.records
             assert begun.levelname == "ERROR"
             where = f"directory={tmp_path / 'data'} topic=full partition=0 "
-            assert begun.message.startswith(f"disk_refuses_records {where}")
+            assert begun.message.startswith(f"disk-write-failed {where}")
             assert "No space left on device" in begun.message
             is_full = False
             assert [talk.produce("full", 0, b"x").error_code for _ in range(2)] == [0, 0]
     assert [record.message for record in caplog.records[1:]] == [
-        f"disk_takes_records_again directory={tmp_path / 'data'} appends_refused=3"
+        f"disk-write-recovered directory={tmp_path / 'data'} appends_refused=3"
     ]
 
 

@@ -115,7 +115,7 @@ def test_a_registration_whose_answer_was_lost_is_known_again_as_ours(
         broker.create_topic("t")
         until(lambda: zookeeper.data("/brokers/topics/t/partitions/0/state"))
         assert zookeeper.data(ours)
-    assert "broker_id_taken" not in caplog.text
+    assert "broker-id-in-use" not in caplog.text
 
 
 def test_who_may_not_register_is_told_so_and_not_that_another_broker_did(

@@ -38,7 +38,7 @@ DELAY_MS_MAX = 300
 POLL_EVERY_MS = 400
 SETTLE_MS = 120_000
 CALM_MS = 8000
-UNCOMMITTED = {"last-commit-failed", "hand-back-without-commit"}
+UNCOMMITTED = {"revocation-commit-failed", "revoked-without-commit"}
 
 
 @dataclass

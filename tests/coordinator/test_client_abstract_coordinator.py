@@ -468,7 +468,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_again() -> Non
 def whys(member: Member) -> list[object]:
     """Why the coordinator was given up."""
     notes = [note for note in member.said if isinstance(note, do.LogMemberEvent) and note.name == "coordinator-unknown"]
-    return [dict(note.fields)["why"] for note in notes]
+    return [dict(note.fields)["reason"] for note in notes]
 
 
 def test_a_process_that_was_paused_says_so_and_does_not_blame_the_coordinator() -> None:
@@ -545,14 +545,14 @@ def test_the_reason_of_leaving_is_told_and_cut() -> None:
 LEAVE_ANSWERS = {
     "normal": (LeaveGroupResponse(members=[LeavingMemberResponse(member_id="me")]), ""),
     "nobody": (LeaveGroupResponse(), ""),
-    "refused": (LeaveGroupResponse(error_code=UNKNOWN_MEMBER), "leave-refused"),
+    "refused": (LeaveGroupResponse(error_code=UNKNOWN_MEMBER), "leave-failed"),
     "member refused": (
         LeaveGroupResponse(members=[LeavingMemberResponse(member_id="me", error_code=UNKNOWN_MEMBER)]),
-        "leave-refused",
+        "leave-failed",
     ),
     "two members": (
         LeaveGroupResponse(members=[LeavingMemberResponse(member_id="me"), LeavingMemberResponse(member_id="you")]),
-        "leave-answered-oddly",
+        "leave-response-unexpected",
     ),
 }
 
@@ -588,7 +588,7 @@ def test_every_step_can_be_counted() -> None:
     member.beat(UNKNOWN_MEMBER)
     noted = [each.name for each in every(member.said, do.LogMemberEvent)]
     assert noted == [
-        "coordinator-found", "joining", "joined", "assigned", "joining", "joined", "assigned-group", "assigned",
+        "coordinator-found", "joining", "joined", "assigned", "joining", "joined", "group-assigned", "assigned",
         "generation-reset",
     ]  # fmt: skip
 

@@ -232,7 +232,7 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     world.handing.fired(AssignmentWait.LISTENER)
     words = "call=before_releasing_partitions timeout_ms=5000: the rebalance goes on without it"
     assert [record.getMessage() for record in caplog.records] == [
-        f"listener-late member=m {words} (rebalance.listener.timeout.ms)"
+        f"listener-timeout member=m {words} (rebalance.listener.timeout.ms)"
     ]
     assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
     world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(0)))

@@ -136,7 +136,7 @@ def test_a_member_leaves_at_the_limit_and_joins_again_when_its_program_asks_on()
     assert table.sent.count("LeaveGroup") == 1
     [note] = table.notes
     assert note["stream"] == "g-1"
-    assert "max.poll.interval.ms=60000" in str(note["why"])
+    assert "max.poll.interval.ms=60000" in str(note["reason"])
     table.wait(10 * LIMIT_MS)
     assert not table.is_member, "nothing is tried while the program works on"
     assert table.sent.count("JoinGroup") == 1
@@ -185,7 +185,7 @@ def test_a_static_member_sends_no_heartbeats_and_does_not_leave() -> None:
     table.gets_a_record()
     table.wait(LIMIT_MS)
     assert table.lost == [1 + LIMIT_MS]
-    assert "sends no heartbeats" in str(table.notes[0]["why"])
+    assert "sends no heartbeats" in str(table.notes[0]["reason"])
     before = table.sent.count("Heartbeat")
     table.wait(10 * SESSION_MS)
     assert table.sent.count("Heartbeat") == before

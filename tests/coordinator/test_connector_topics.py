@@ -175,9 +175,9 @@ def test_a_wrong_name_of_another_member_is_left_out_by_the_leader(
     named_invalid(monkeypatch, "u")
     with RawClient(broker.addresses()[0]) as other:
         join_and_be_silent(other, "u")
-        wait_until(lambda: "topic-left-out" in caplog.text, "it is said")
+        wait_until(lambda: "topic-ignored" in caplog.text, "it is said")
         wait_until(lambda: leader.generation >= 2 and topics_of(leader), "the group is divided without it")
-    assert "topic=u why='INVALID_TOPIC_EXCEPTION (17)'" in caplog.text
+    assert "topic=u reason='INVALID_TOPIC_EXCEPTION (17)'" in caplog.text
     assert read_until(stream, 1) == [(0, 0)]
     assert failure_of(leader) is None
 
@@ -212,7 +212,7 @@ def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
     connector.create_message_streams_by_filter(Whitelist("late|later"))
 
     def said() -> list[tuple[str, str]]:
-        lines = [record for record in caplog.records if record.getMessage().startswith("topics-taken")]
+        lines = [record for record in caplog.records if record.getMessage().startswith("filter-topics-changed")]
         return [(record.levelname, record.getMessage().partition(" topics=")[2]) for record in lines]
 
     nothing = "0 came=0 [] gone=0 []: no topic matches the filter; one that is created later is read"

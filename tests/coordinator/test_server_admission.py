@@ -219,9 +219,9 @@ def test_an_old_term_s_election_load_and_resignation_are_passed_over() -> None:
     table.resign(partition, 4)
     assert error_of(table, "commit") == 0
     assert [note.name for note in table.notes if note.name.endswith("_is_old")] == [
-        "election_is_old",
-        "load_is_old",
-        "resignation_is_old",
+        "stale-election-ignored",
+        "stale-load-ignored",
+        "stale-resignation-ignored",
     ]
 
 

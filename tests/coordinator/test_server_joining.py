@@ -542,6 +542,6 @@ def test_of_a_member_that_does_not_join_again_nothing_is_left_but_a_line_in_the_
     table.move(REBALANCE_MS)
     assert table.joined(again).generation_id == leader.generation_id + 1
     assert ("heartbeat", "g", follower.member_id) not in table.timers
-    assert [dict(note.fields) for note in table.notes if note.name == "member_is_lost"] == [
-        {"group": "g", "member": follower.member_id, "why": "it did not join again"}
+    assert [dict(note.fields) for note in table.notes if note.name == "member-removed"] == [
+        {"group": "g", "member": follower.member_id, "reason": "it did not join again"}
     ]

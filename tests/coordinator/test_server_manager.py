@@ -77,7 +77,7 @@ def loaded(*records: CoordinatorRecord, table: Table | None = None) -> Table:
 
 
 def passed_over(table: Table) -> list[object]:
-    return [dict(note.fields)["offset"] for note in table.notes if note.name == "record_passed_over"]
+    return [dict(note.fields)["offset"] for note in table.notes if note.name == "record-skipped"]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_keys_say_what_a_record_is_about() -> None:
 
 
 def test_the_load_of_a_partition_is_noted_with_its_groups() -> None:
-    (note,) = [note for note in loaded(group()).notes if note.name == "partition_loaded"]
+    (note,) = [note for note in loaded(group()).notes if note.name == "partition-loaded"]
     assert dict(note.fields)["groups"] == 1
 
 
@@ -249,7 +249,7 @@ def test_a_group_that_was_emptied_and_could_not_be_written_is_empty_all_the_same
     table.leave_one(member.member_id)
     table.settle(19)
     assert table.state() == "Empty"
-    assert table.notes[-1].name == "append_failed"
+    assert table.notes[-1].name == "append-failed"
 
 
 def test_a_commit_alone_writes_no_group() -> None:
@@ -338,7 +338,7 @@ def test_offsets_that_nobody_s_group_renews_expire_by_their_commit_and_the_group
     assert len(table.fetch()) == 2
     table.move(1_000)
     assert table.fetch() == {("t", 1): (1, "", 0)}
-    assert [note.name for note in table.notes if note.name == "offsets_expired"] == ["offsets_expired"]
+    assert [note.name for note in table.notes if note.name == "offsets-expired"] == ["offsets-expired"]
     table.move(1_000)
     assert table.state() == "Dead"
     # Nothing was ever written of the group itself: no tombstone for it.

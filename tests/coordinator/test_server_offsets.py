@@ -299,7 +299,7 @@ def test_a_marker_of_an_unknown_producer_ends_nothing() -> None:
 def test_a_control_record_that_says_nothing_is_passed_over(key: bytes) -> None:
     table = loaded(stored(1, PRODUCER), replace(COMMIT_MARKER, key=key), COMMIT_MARKER)
     assert table.fetch() == {("t", 0): (1, "", 0)}
-    assert [note.name for note in table.notes if note.name == "record_passed_over"] == ["record_passed_over"]
+    assert [note.name for note in table.notes if note.name == "record-skipped"] == ["record-skipped"]
 
 
 def test_one_transaction_may_store_offsets_of_several_groups() -> None:

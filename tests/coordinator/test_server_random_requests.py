@@ -183,7 +183,7 @@ def ask_anything(seed: int, release: str) -> None:
     chaos.settle_all()
     assert [token for token in chaos.sent if not table.is_answered(token)] == []
     assert table.timers == {}
-    assert {note.name for note in table.notes} >= {"group_rebalances", "partition_loaded"}
+    assert {note.name for note in table.notes} >= {"group-rebalance-started", "partition-loaded"}
 
 
 def test_in_all_that_every_state_is_reached() -> None:

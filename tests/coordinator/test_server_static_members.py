@@ -227,7 +227,7 @@ def test_a_static_id_in_an_empty_group_is_a_state_that_cannot_be() -> None:
     group.state = type(group.state)("Empty")
     answer = table.answer(rejoin(table, "leader"))
     assert (answer.error_code, answer.member_id) == (-1, "")
-    assert table.notes[-1].name == "illegal_state"
+    assert table.notes[-1].name == "illegal-state"
 
 
 def test_a_follower_that_comes_back_with_its_id_and_other_metadata_makes_the_group_rebalance() -> None:

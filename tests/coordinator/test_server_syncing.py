@@ -53,7 +53,9 @@ def test_a_leader_that_assigns_nothing_gives_everybody_nothing() -> None:
     answer = table.answer(table.sync(leader, {}))
     assert (answer.error_code, answer.assignment) == (0, b"")
     assert table.state() == "Stable"
-    assert [note.name for note in table.notes if note.name == "members_left_out"] == ["members_left_out"]
+    assert [note.name for note in table.notes if note.name == "members-without-assignment"] == [
+        "members-without-assignment"
+    ]
 
 
 def test_a_follower_that_syncs_after_its_leader_is_answered_at_once() -> None:

@@ -628,7 +628,7 @@ def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
     [stream] = member.create_message_streams_by_filter(Whitelist(TOPIC))
     refused = {TOPIC: TOPIC_AUTHORIZATION_FAILED}
     member._member.membership.topics_rejected(refused)
-    assert "topic-left-out" in caplog.text
+    assert "topic-ignored" in caplog.text
     assert member._member.failure is None
     for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
         dual.move(phase)

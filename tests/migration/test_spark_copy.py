@@ -122,7 +122,7 @@ def test_who_died_between_the_commit_and_its_record_reads_the_range_and_says_whe
         query.triggers_until(lambda: len(set(query.rows) | set(given)) == 120, "everything is read")
         assert sorted({*query.rows, *given}) == records(lab, EXPECTED)
         assert not {*query.rows} & {*given}, "the commit was made, so the other began behind it"
-        assert ("spark-claim-unsure" in caplog.text) is bool(count)
+        assert ("spark-claim-ambiguous" in caplog.text) is bool(count)
 
 
 def test_a_seat_that_is_still_there_is_waited_for(

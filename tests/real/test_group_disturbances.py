@@ -155,7 +155,7 @@ def test_a_group_that_is_set_otherwise_is_named_with_its_setting(
         with lab.change("scala-2 starts"):
             lab.start_scala("scala-2", SCALA)
         lab.start_ours("ours-1")
-        line = wait_for_line(lab, "ours-1", "owners-differ", 20_000)
+        line = wait_for_line(lab, "ours-1", "assignment-mismatch", 20_000)
         assert "all of them are as partition.assignment.strategy=roundrobin" in line
         assert "roundrobin.compatibility=1.0" in line
 
@@ -194,7 +194,7 @@ def test_a_registration_that_nobody_can_read_stops_nobody(
         with lab.change("poison"):
             lab.put_foreign_registration("poison", b'{"version":1,"subscription":{"t":0}')
         for name in ("ours-1", "ours-2"):
-            assert "poison" in wait_for_line(lab, name, "registration-left-out", 5_000)
+            assert "poison" in wait_for_line(lab, name, "registration-ignored", 5_000)
         with lab.change("ours-3 joins all the same"):
             lab.start_ours("ours-3")
         lab.leave("ours-3")
@@ -205,7 +205,7 @@ def test_a_registration_that_nobody_can_read_stops_nobody(
         assert len(kept) >= 2, "what stays with its member is not claimed anew"
         lab.finish()
         for name in ("ours-1", "ours-2"):
-            assert len(lines_of(lab, name, "registration-left-out")) == 1
+            assert len(lines_of(lab, name, "registration-ignored")) == 1
 
 
 # --- servers and topics -------------------------------------------------------------------------------------------
@@ -265,14 +265,14 @@ def test_the_restart_of_zookeeper_moves_no_partition_while_sessions_live(
         lab.load(topic, 300)
         lab.members["ours-1"].wait_delivered(50)
         before = born(lab)
-        said = [len(lines_of(lab, name, "share-held")) for name in ("ours-1", "ours-2")]
+        said = [len(lines_of(lab, name, "assignment-complete")) for name in ("ours-1", "ours-2")]
         cluster.zookeeper.restart(kill=True)
         stored = lab.observer.offsets
         wait_until(
             lambda: all(lab.observer.offsets[tp] > offset for tp, offset in stored.items()), "commits go on", 30_000
         )
         assert born(lab) == before
-        assert [len(lines_of(lab, name, "share-held")) for name in ("ours-1", "ours-2")] == said
+        assert [len(lines_of(lab, name, "assignment-complete")) for name in ("ours-1", "ours-2")] == said
         assert not lines_of(lab, "ours-1", "session-lost")
         verdict = lab.finish()
         assert verdict.counts.duplicates == {}

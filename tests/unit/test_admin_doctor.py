@@ -255,7 +255,7 @@ def test_topics_with_equal_hashes_are_told_under_roundrobin(
     a, b = (tuple(str(tp) for tp in shares.of_member(name)) for name in TWO)
     two_members(world, a, b, tuple(topics))
     found = clinic.findings()
-    assert set(found) == ({"topics-tied"} if strategy == "roundrobin" else set())
+    assert set(found) == ({"topic-hash-collision"} if strategy == "roundrobin" else set())
 
 
 # --- owners -----------------------------------------------------------------------------------------------------
@@ -582,7 +582,7 @@ def test_modern_consumers_of_the_same_name_are_told(world: FakeEnvironment, clin
     world.zookeeper.ensure("/brokers/topics/__consumer_offsets")
     assert clinic.findings() == {}
     world.cluster.set_coordinator_members("g1", True)
-    finding = clinic.findings()["modern-group-alive"]
+    finding = clinic.findings()["coordinator-group-active"]
     assert "the coordinator says: Stable, 1 member" in finding.evidence
     assert "modern on /127.0.0.1" in finding.evidence
 
@@ -633,12 +633,12 @@ def test_members_that_move_with_their_group_are_no_finding(
     world.cluster.set_coordinator_members("g1", True)
     control = {"id": "m1", "epoch": 3, "phase": phase, "authority": authority, "strategy": "dual"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
-    assert "modern-group-alive" in clinic.findings(), "no member has acknowledged"
+    assert "coordinator-group-active" in clinic.findings(), "no member has acknowledged"
     world.zookeeper.ensure(f"/zkconsumer/groups/g1/members/{SCALA}", b"{}")
     assert clinic.findings() == {}
     scala_member(world, "g1_other-1416246370000-00000001", {"clicks": 1}, ())
     found = clinic.findings()
-    assert "modern-group-alive" in found
+    assert "coordinator-group-active" in found
     if authority == "kafka":
         assert found["group-on-the-move"].next_steps == ("stop g1_other-1416246370000-00000001",)
 
@@ -650,7 +650,7 @@ def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeEn
     control = {"id": "m1", "epoch": 3, "phase": "undone", "authority": "zookeeper", "strategy": "dual"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     world.zookeeper.ensure(f"/zkconsumer/groups/g1/members/{SCALA}", b"{}")
-    assert "modern-group-alive" in clinic.findings()
+    assert "coordinator-group-active" in clinic.findings()
 
 
 def test_old_offsets_of_a_group_that_has_moved_are_no_finding(world: FakeEnvironment, clinic: Clinic) -> None:

@@ -103,12 +103,15 @@ PROGRAM = "from zkconsumer.cli.console import log_to_console as c; import loggin
 
 
 def test_log_lines_in_the_console_have_time_level_and_logger() -> None:
-    text = 'logging.getLogger("zkconsumer.member").warning("brokers-silent why=x"); logging.getLogger("k").info("y")'
+    text = (
+        'logging.getLogger("zkconsumer.member").warning("brokers-unreachable reason=x"); '
+        'logging.getLogger("k").info("y")'
+    )
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(text)], capture_output=True, text=True, check=True, timeout=60
     )
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING zkconsumer\.member: brokers-silent why=x\n", done.stderr
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING zkconsumer\.member: brokers-unreachable reason=x\n", done.stderr
     )
 
 

@@ -898,7 +898,7 @@ def test_a_connector_that_is_not_closed_is_logged_once(
     world: FakeEnvironment, connect: MakeConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     def forgotten() -> list[str]:
-        return [each.getMessage() for each in caplog.records if each.getMessage().startswith("not-closed")]
+        return [each.getMessage() for each in caplog.records if each.getMessage().startswith("connector-not-closed")]
 
     world.create_topic(TOPIC, 1)
     config = ConsumerConfig(group_id=GROUP, zookeeper_connect=ADDRESS, consumer_id="forgotten")
@@ -911,7 +911,7 @@ def test_a_connector_that_is_not_closed_is_logged_once(
     del stream
     gc.collect()
     [line] = forgotten()
-    assert line.startswith("not-closed member=group1_forgotten: the program did not close its connector")
+    assert line.startswith("connector-not-closed member=group1_forgotten: the program did not close its connector")
     member.leave()
     member.close()
     with connect(group_id=GROUP):
@@ -1172,7 +1172,7 @@ def test_without_its_whole_share_the_streams_come_with_a_warning_and_the_attempt
         rebalance_backoff_ms=20,
     )
     [stream] = streams_of(connector)
-    assert len([line for line in caplog.messages if "share-not-whole" in line]) == 1
+    assert len([line for line in caplog.messages if "assignment-wait-timeout" in line]) == 1
     assert take(stream, 1)[0].partition == 1, "what can be had is read"
     world.zookeeper.remove(blocked)
     assert take(stream, 1)[0].partition == 0

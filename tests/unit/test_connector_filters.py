@@ -106,7 +106,7 @@ def test_a_filter_that_matches_no_topic_is_logged_as_a_warning(
     connector.create_message_streams_by_filter(Whitelist("clikcs"))
 
     def said() -> list[tuple[str, str]]:
-        lines = [record for record in caplog.records if record.getMessage().startswith("topics-taken")]
+        lines = [record for record in caplog.records if record.getMessage().startswith("filter-topics-changed")]
         return [(record.levelname, record.getMessage().partition(" topics=")[2]) for record in lines]
 
     nothing = "0 came=0 [] gone=0 []: no topic matches the filter; one that is created later is read"
@@ -268,7 +268,7 @@ def test_a_pattern_that_could_take_too_long_keeps_us_out_until_it_goes(
     register(world, "g1_other", "(((?!b)a)*)*c")
     wait_until(lambda: connector.assignment == {}, "it gives everything back")
     wait_until(lambda: len(registrations(world)) == 1, "and leaves")
-    assert "withdrawn" in caplog.text
+    assert "member-excluded" in caplog.text
     assert "too many steps" in caplog.text
     world.zookeeper.remove(paths.registration(GROUP, "g1_other"))
     wait_for_topics(connector, "a1")
@@ -354,7 +354,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
     assert values[-3:] == [b"one", b"two", b"three"]
     connector.commit_offsets()
     assert world.offsets(GROUP, "t-1") == {0: 3}
-    assert ("topic-created-again" in caplog.text) is not is_seen_missing
+    assert ("topic-recreated" in caplog.text) is not is_seen_missing
     assert ("offset-older-than-topic" in caplog.text) is is_seen_missing
 
 

@@ -412,7 +412,7 @@ def test_a_partition_without_a_leader_is_looked_for_until_it_has_one(
     looks = len(cluster.requests)
     wait_until(lambda: len(cluster.requests) > looks + 5, "it is looked for again and again")
     [line] = caplog.messages
-    assert "no-leader partitions=1 first=clicks/0" in line
+    assert "partitions-without-leader partitions=1 first=clicks/0" in line
     cluster.move_leader(TOPIC, 0, 1)
     append(cluster, 0, 1)
     assert made.take(1) == {0: [0]}

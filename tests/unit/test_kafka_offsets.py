@@ -316,7 +316,7 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(
         assert asked(world.cluster, OFFSET_COMMIT) == 1
     else:
         wait_until(lambda: asked(world.cluster, OFFSET_COMMIT) > 4, "it goes on trying at its time")
-    told = [record for record in caplog.records if record.getMessage().startswith("modern-group-alive")]
+    told = [record for record in caplog.records if record.getMessage().startswith("coordinator-group-active")]
     assert len(told) == 1
     assert told[0].levelname == "ERROR"
     if stores is BOTH:
@@ -367,11 +367,11 @@ def test_a_partition_whose_offset_kafka_does_not_tell_is_held_and_not_read_until
     connector = connect(**stores, rebalance_offsets_timeout_ms=50, rebalance_backoff_ms=50, rebalance_max_retries=1)
     made = run_in_thread(lambda: stream_of(connector))
     wait_until(lambda: len(world.owners(GROUP, "t")) == 2, "it is held")
-    wait_until(lambda: "kafka-offsets-unreadable" in caplog.text, "and told")
+    wait_until(lambda: "offset-fetch-failed" in caplog.text, "and told")
     assert connector.assignment == {}
     world.cluster.lift(loading)
     assert {message.offset for message in take(made(3 * DEADLINE_MS), 13)} == set(range(7, 20))
-    told = [record for record in caplog.records if record.getMessage().startswith("kafka-offsets-unreadable")]
+    told = [record for record in caplog.records if record.getMessage().startswith("offset-fetch-failed")]
     assert len(told) == 1
 
 

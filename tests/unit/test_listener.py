@@ -312,7 +312,7 @@ def test_a_listener_that_never_returns_does_not_stop_a_close_and_is_not_called_a
     connector = listening(connect, recorder, rebalance_listener_timeout_ms=20)
     connector.create_message_streams({TOPIC: 1})
     connector.close()
-    assert [record.getMessage() for record in caplog.records if "listener-running" in record.getMessage()]
+    assert [record.getMessage() for record in caplog.records if "listener-not-returned" in record.getMessage()]
     let_go.set()
     wait_until(lambda: not our_threads(), "its thread ends when it returns")
     assert recorder.calls == [{}]

@@ -158,7 +158,7 @@ def test_a_broker_without_such_a_listener_is_passed_over_and_named(
     world.zookeeper.ensure(paths.broker(7), json.dumps(node).encode())
     [stream] = connector(world).create_message_streams({"clicks": 1})["clicks"]
     assert next(iter(stream)).topic == "clicks"
-    assert "broker-unusable broker=7 why=\"no SASL_SSL endpoint among ['PLAINTEXT://" in caplog.text
+    assert "broker-endpoint-missing broker=7 reason=\"no SASL_SSL endpoint among ['PLAINTEXT://" in caplog.text
 
 
 def test_plaintext_to_a_secured_port_ends_the_member_with_the_reason(world: FakeEnvironment) -> None:

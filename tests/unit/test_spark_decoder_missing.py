@@ -34,7 +34,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 
 TP = TopicPartition("clicks", 0)
 WHY = "it cannot be loaded: there is none"
-TOLD = f"decoder-not-compiled why={WHY!r}: records are decoded in Python, which is slow: see {arrow_decoder.PAGE}"
+TOLD = f"decoder-not-compiled reason={WHY!r}: records are decoded in Python, which is slow: see {arrow_decoder.PAGE}"
 RUN_TIMEOUT_S = 60
 
 
@@ -119,7 +119,7 @@ def test_check_environment_logs_which_executors_lack_it(
     session = SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(pythonExec=sys.executable))
     assert check_environment(session) == workers
     [told] = caplog.messages
-    assert told.startswith(f"decoder-not-compiled python='/opt/python ({version}) on n2' why={WHY!r}: ")
+    assert told.startswith(f"decoder-not-compiled python='/opt/python ({version}) on n2' reason={WHY!r}: ")
 
 
 @pytest.mark.parametrize("switch", ["", "1"])

@@ -81,7 +81,7 @@ def test_a_caller_is_told_and_what_it_raises_is_logged_once(caplog: pytest.LogCa
     listener.onQueryProgress(told(batch=1))
     assert heard == [0, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "on-lag-raised error=RuntimeError('no network'): it is called again"
+        "lag-callback-failed error=RuntimeError('no network'): it is called again"
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_progress_that_cannot_be_read_harms_nobody(caplog: pytest.LogCaptureFi
     listener = ZkConsumerListener()
     for _ in range(2):
         listener.onQueryProgress(told(end={"v": 9, "n": 1}))
-    assert caplog.text.count("query-lag-unknown why='source 0 was written by another release") == 1
+    assert caplog.text.count("query-lag-unknown reason='source 0 was written by another release") == 1
 
 
 def test_the_end_of_a_run_can_be_waited_for() -> None:

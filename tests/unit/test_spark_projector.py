@@ -107,7 +107,7 @@ def test_our_own_source_writes_its_group_itself(
     projector.flush(DEADLINE_MS)
     assert sink.writes == []
     assert projector.counts.ignored == 2
-    assert caplog.text.count('projection-ignored group=g query=etl why=\'it reads format("zkconsumer")') == 1
+    assert caplog.text.count('projection-ignored group=g query=etl reason=\'it reads format("zkconsumer")') == 1
 
 
 def test_of_several_sources_one_must_be_meant(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
@@ -143,7 +143,7 @@ def test_one_group_follows_one_query(
     tell(projector, source_of({"logOffset": 1}), name="files", query=uuid.UUID(int=10))
     projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 3}]
-    assert "projection-ignored group=g query=other why='the group follows another query" in caplog.text
+    assert "projection-ignored group=g query=other reason='the group follows another query" in caplog.text
     assert "files" not in caplog.text
 
 
@@ -177,8 +177,8 @@ def test_an_error_harms_nobody_is_told_once_and_the_next_batch_tries_again(
     projector.flush(DEADLINE_MS)
     assert sink.writes == [{A: 3}]
     assert projector.counts.failures == 2
-    assert caplog.text.count("projection-behind group=g why='no broker'") == 1
-    assert "projection-caught-up group=g" in caplog.text
+    assert caplog.text.count("projection-failed group=g reason='no broker'") == 1
+    assert "projection-recovered group=g" in caplog.text
 
 
 def test_what_was_refused_stays_to_be_done(projector: GroupOffsetProjector, sink: Sink) -> None:

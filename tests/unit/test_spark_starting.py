@@ -191,7 +191,7 @@ def test_a_topic_that_is_gone_is_left_out_unless_it_is_named(
 ) -> None:
     put(world, {0: 7}, topic="gone")
     assert list(ask(world, None)) == ["clicks"]
-    assert "starting-topics-gone group=g1 topics='gone'" in caplog.text
+    assert "starting-topics-missing group=g1 topics='gone'" in caplog.text
 
 
 def test_members_are_in_the_way_unless_they_are_allowed(world: FakeEnvironment) -> None:

@@ -252,7 +252,7 @@ def test_without_its_whole_share_a_stream_begins_and_available_now_does_not(capl
     query.group.owners[A] = ("a dead member", 1)
     query.start().run()
     assert query.rows == rows_of(B, 0, 10)
-    assert "share-not-whole group=g held=1" in caplog.text
+    assert "assignment-wait-timeout group=g held=1" in caplog.text
     with pytest.raises(UnavailableError, match=r"Trigger\.AvailableNow would leave records unread"):
         query.start(available_now=True).run()
 
@@ -327,7 +327,7 @@ def test_a_topic_that_goes_away_fails_the_query_or_is_told_once(caplog: pytest.L
         else:
             engine.run()
             engine.run()
-    assert caplog.text.count("topic-gone") == 1
+    assert caplog.text.count("topic-missing") == 1
 
 
 def test_a_topic_that_the_options_name_no_more_is_not_said_to_be_gone() -> None:
@@ -429,10 +429,10 @@ def test_a_partition_without_a_leader_is_left_out_but_not_of_available_now(caplo
     query.logs.unknown[A] = "nobody leads it"
     query.start().run()
     assert query.rows == rows_of(B, 0, 10)
-    assert "log-unknown partition=t/0 why='nobody leads it'" in caplog.text
+    assert "log-bounds-unknown partition=t/0 reason='nobody leads it'" in caplog.text
     with pytest.raises(BrokerUnreachable, match=r"t/0: nobody leads it, for 120000 ms\. Trigger\."):
         query.start(available_now=True).run()
-    assert caplog.text.count("log-unknown") == 2, "once in each run, however often they asked"
+    assert caplog.text.count("log-bounds-unknown") == 2, "once in each run, however often they asked"
 
 
 def test_brokers_that_are_silent_for_a_while_do_not_end_a_query() -> None:

@@ -150,7 +150,7 @@ def test_a_member_that_waits_for_its_brokers_leaves_at_once(
     one.close()
     assert SYSTEM_CLOCK.now_ms() - began_ms < 3_000
     assert "close-incomplete" not in caplog.text
-    assert "group-unreadable" not in caplog.text, "that brokers are down is said once, in its own words"
+    assert "group-read-failed" not in caplog.text, "that brokers are down is said once, in its own words"
 
 
 def test_an_outage_of_the_brokers_moves_no_partition(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +431,7 @@ def test_brokers_that_are_down_are_waited_for_and_complained_of_once(
     finder.ask_to_stop()
     assert finder.join(5_000)
     assert answers[0].startswith("none of 2 brokers answers")
-    assert caplog.text.count("topics-unanswered") == 1
+    assert caplog.text.count("topic-lookup-failed") == 1
 
 
 def test_a_question_that_another_one_follows_is_answered_all_the_same() -> None:

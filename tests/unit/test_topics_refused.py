@@ -70,8 +70,8 @@ def test_a_topic_that_the_brokers_refuse_is_an_error_before_the_member_joins(
         connector.create_message_streams({"t": 1, "open": 1})
     connector.close()
     assert registered == [], "it never stood in the way of the others"
-    assert "group-unreadable" not in caplog.text
-    assert caplog.text.count("member-refused") == 1
+    assert "group-read-failed" not in caplog.text
+    assert caplog.text.count("member-failed") == 1
 
 
 def test_rights_that_are_taken_away_end_the_streams(world: FakeEnvironment, connect: MakeConnector) -> None:
@@ -122,10 +122,10 @@ def test_a_topic_that_only_another_member_reads_is_left_out_with_a_line(
     connector.create_message_streams({"mine": 1})
     wait_until(lambda: {tp.topic for tp in connector.assignment} == {"mine"}, "its own topic is read")
     assert connector._member.failure is None
-    lines = [line for line in caplog.messages if line.startswith("topic-left-out")]
+    lines = [line for line in caplog.messages if line.startswith("topic-ignored")]
     assert len(lines) == 1, "readings of the group do not repeat it"
-    assert "topic=other why='TOPIC_AUTHORIZATION_FAILED (29)'" in lines[0]
-    wait_until(lambda: "topic-left-out" in alerts, "the hook is called")
+    assert "topic=other reason='TOPIC_AUTHORIZATION_FAILED (29)'" in lines[0]
+    wait_until(lambda: "topic-ignored" in alerts, "the hook is called")
 
 
 # --- topics from ZooKeeper ------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_filter_reads_the_other_topics_and_says_which_it_cannot_read(
     world.cluster.append("t-open", 0, [b"a"])
     world.cluster.append("t-secret", 0, [b"a"])
     assert [message.topic for message in take(stream, 1)] == ["t-open"]
-    lines = [line for line in caplog.messages if line.startswith("topic-left-out")]
+    lines = [line for line in caplog.messages if line.startswith("topic-ignored")]
     assert len(lines) == 1, "and that is said rarely"
     world.cluster.lift(injected)
     assert [message.topic for message in take(stream, 1)] == ["t-secret"]
@@ -194,7 +194,7 @@ def test_a_topic_that_brokers_do_not_know_is_a_line_and_is_read_when_they_do(
     assert [message.value for message in take(streams["there"][0], 1)] == [b"a"]
     wait_until(lambda: late.hits > 20, "brokers are asked again and again")
     [line] = [line for line in caplog.messages if line.startswith("topic-without-leaders")]
-    assert f"topic=late why='{fault_name(code)} ({code})'" in line
+    assert f"topic=late reason='{fault_name(code)} ({code})'" in line
     world.cluster.lift(late)
     assert [message.value for message in take(streams["late"][0], 1)] == [b"a"]
 
@@ -253,8 +253,8 @@ def test_a_member_that_has_ended_says_nothing_more(
     errors = {"t": TOPIC_AUTHORIZATION_FAILED, "other": TOPIC_AUTHORIZATION_FAILED}
     for _ in range(3):
         connector._member.membership.topics_rejected(errors)
-    assert caplog.text.count("member-refused") == 1
-    assert caplog.text.count("topic-left-out") == 1
+    assert caplog.text.count("member-failed") == 1
+    assert caplog.text.count("topic-ignored") == 1
 
 
 # --- the parts ------------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def test_bytes_that_are_no_answer_leave_the_outcome_unknown(caplog: pytest.LogCa
     bench.ask(SetData("/a", b""))
     bench.take()[0].on_response(0, b"short", 0)
     assert bench.settled == [[ConnectionLost("/a")]]
-    assert "zookeeper-answer-malformed" in caplog.text
+    assert "zookeeper-response-malformed" in caplog.text
 
 
 # --- many nodes -------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_secret_that_others_may_read_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = secret(tmp_path, b"alice:hush-hush", 0o644)
     zk_security_of(config(zookeeper_auth=f"digest:{path}"))
-    assert f"secret-readable path={path} mode=644" in caplog.text
+    assert f"password-file-readable path={path} mode=644" in caplog.text
     caplog.clear()
     path.chmod(0o600)
     zk_security_of(config(zookeeper_auth=f"digest:{path}"))
@@ -380,7 +380,7 @@ def test_a_login_that_is_refused_later_is_told_once_a_reason(caplog: pytest.LogC
         store._on_login_failed(reason)
     store.close(100)
     told = [record.getMessage() for record in caplog.records]
-    assert [words.partition(":")[0] for words in told] == ["zookeeper-login-refused who='sasl"] * 2
+    assert [words.partition(":")[0] for words in told] == ["zookeeper-authentication-failed who='sasl"] * 2
     assert "hush" not in caplog.text
 
 

@@ -37,17 +37,17 @@ def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str,
     sandbox.produce(topic, 0, 5)
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"offsets.storage": "kafka"})
     member.wait_delivered(5)
-    assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
+    assert "coordinator-group-active" not in doctor(sandbox, group, "--look-for", "0")
     modern = KafkaConsumer(
         topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one", metadata_max_age_ms=500
     )
     try:
         wait_until(lambda: modern.poll(100) is not None and modern.assignment(), "it has joined", 30_000)
-        found = doctor(sandbox, group, "--look-for", "0")["modern-group-alive"]
+        found = doctor(sandbox, group, "--look-for", "0")["coordinator-group-active"]
         assert "the-modern-one" in str(found["evidence"])
     finally:
         modern.close()
-    assert "modern-group-alive" not in doctor(sandbox, group, "--look-for", "0")
+    assert "coordinator-group-active" not in doctor(sandbox, group, "--look-for", "0")
     member.close()
 
 

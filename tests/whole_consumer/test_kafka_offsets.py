@@ -339,17 +339,19 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
 
         def is_told() -> bool:
             modern.check_running()
-            return bool(ours.log_lines("modern-group-alive"))
+            return bool(ours.log_lines("coordinator-group-active"))
 
         wait_until(is_told, "it is told", 30_000)
-        assert re.search(rf"why='{REFUSED}: members of the modern kind", ours.log_lines("modern-group-alive")[0])
+        assert re.search(
+            rf"reason='{REFUSED}: members of the modern kind", ours.log_lines("coordinator-group-active")[0]
+        )
         place.produce(MORE)
         ours.wait_delivered(2 * (RECORDS + MORE))
         ours.commit()
         said = [event for event in ours.events if event["event"] == "not-committed"]
         assert re.search(f"Kafka: {REFUSED}", said[0]["error"])
         assert place.zookeeper() == place.all_at(RECORDS + MORE), "ZooKeeper has them"
-        assert len(ours.log_lines("modern-group-alive")) == 1
+        assert len(ours.log_lines("coordinator-group-active")) == 1
     finally:
         modern.kill()
     # The modern member's session must end before anybody else may commit.

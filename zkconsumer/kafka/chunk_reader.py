@@ -146,7 +146,7 @@ class ChunkReader(Generic[U]):
             self._poison = None
             return None
         place = poison.tp, poison.offset, poison.next_offset
-        log.warning("poison-skipped partition=%s from=%d next=%d why=%r", *place, str(poison.error))
+        log.warning("poison-skipped partition=%s from=%d next=%d reason=%r", *place, str(poison.error))
         self._open = None
         if next_position < chunk.complete_bytes:
             # The chunk is cut, so that a stream which opens it again does not meet the message again.

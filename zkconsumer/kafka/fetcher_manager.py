@@ -305,7 +305,8 @@ class ConsumerFetcherManager:
         }
         for topic in self._unknown.select_due(unknown, self._clock.now_ms()):
             log.warning(
-                "topic-without-leaders topic=%s why=%r: it is being created or deleted, or the brokers' ACLs hide it "
+                "topic-without-leaders topic=%s reason=%r: it is being created or deleted, or the brokers' ACLs hide "
+                "it "
                 "from this user; brokers are asked again every %d ms",
                 topic,
                 str(unknown[topic]),
@@ -348,7 +349,9 @@ class ConsumerFetcherManager:
         fresh = sorted(unled - self._logged_leaderless)
         self._logged_leaderless = unled
         if fresh:
-            log.warning("no-leader partitions=%d first=%s why='nobody leads them now'", len(fresh), fresh[0])
+            log.warning(
+                "partitions-without-leader partitions=%d first=%s reason='nobody leads them now'", len(fresh), fresh[0]
+            )
 
     def _fetcher(self, key: tuple[BrokerAddress, int]) -> ConsumerFetcherThread:
         if key not in self._fetchers:
@@ -395,10 +398,10 @@ class ConsumerFetcherManager:
             self._handle_authentication_error(error)
         if self._logged_fetch_failure.get(broker) != why:
             self._logged_fetch_failure[broker] = why
-            log.warning("fetch-failed broker=%s why=%r", broker, why)
+            log.warning("fetch-failed broker=%s reason=%r", broker, why)
             self._on_trouble(broker, (), why)
 
     def _log_lookup_failure(self, why: str) -> None:
         if why != self._logged_lookup_failure:
             self._logged_lookup_failure = why
-            log.warning("no-leader why=%r", why)
+            log.warning("leader-lookup-failed reason=%r", why)

@@ -514,7 +514,7 @@ class ConsumerFetcherThread:
         rows = {TopicPartition(row[0], row[1]): FetchedPartition(*row) for row in answer.rows}
         refused = self._session.handle_response(answer.error_code, answer.session_id, rows)
         if refused is not None:
-            log.debug("fetch-session-ended broker=%s why=%s: all partitions are named again", self.broker, refused)
+            log.debug("fetch-session-ended broker=%s reason=%s: all partitions are named again", self.broker, refused)
             return False
         if answer.error_code != NONE.code:
             raise KafkaException(f"{self.broker}: Fetch was answered {error_code(answer.error_code)}")
@@ -619,7 +619,7 @@ class ConsumerFetcherThread:
         reading.bytes_max = min(needed, limit)
         self._raised_fetch_size[tp] = reading
         self._mark_changed(tp)
-        log.debug("fetch-grown broker=%s partition=%s bytes=%d", self.broker, tp, reading.bytes_max)
+        log.debug("fetch-size-raised broker=%s partition=%s bytes=%d", self.broker, tp, reading.bytes_max)
         return True
 
     def _restore_fetch_size(self, tp: TopicPartition) -> None:
@@ -687,9 +687,9 @@ class ConsumerFetcherThread:
         for why, partitions in to_say.items():
             values = (self.broker, len(partitions), partitions[0], why)
             if why in LEADER_MOVED_ERRORS:
-                log.info("leader-moved broker=%s partitions=%d first=%s why=%r", *values)
+                log.info("leader-moved broker=%s partitions=%d first=%s reason=%r", *values)
             else:
-                log.warning("partition-trouble broker=%s partitions=%d first=%s why=%r", *values)
+                log.warning("partition-error broker=%s partitions=%d first=%s reason=%r", *values)
                 self._on_trouble(self.broker, tuple(partitions), why)
 
     def _release_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:

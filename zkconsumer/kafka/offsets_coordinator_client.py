@@ -232,7 +232,7 @@ class OffsetsCoordinatorClient:
         shape = "".join(char for char in why if not char.isdigit())
         if shape != self._logged_failure:
             self._logged_failure = shape
-            log.warning("no-coordinator group=%s why=%r", self._settings.group, why)
+            log.warning("coordinator-lookup-failed group=%s reason=%r", self._settings.group, why)
 
 
 def is_closed_by_peer(connection: Connection) -> bool:

@@ -268,7 +268,7 @@ class TopicFinder:
         if isinstance(error, NoBrokerAvailableError) and error.authentication_error is not None and not has_answered:
             self._on_refused(error.authentication_error)
         if is_news:
-            log.warning("topics-unanswered why=%r", str(error))
+            log.warning("topic-lookup-failed reason=%r", str(error))
         for each in waiting:
             if now_ms - each.since_ms >= TOPIC_REQUEST_TIMEOUT_MS:
                 each.done(str(error))

@@ -113,7 +113,7 @@ class ZooKeeperAssignmentPlanner:
         if assignment.topics_with_hash_collision:
             notes += self._log_once(
                 "WARNING",
-                "topics-tied",
+                "topic-hash-collision",
                 f"topics={sorted(assignment.topics_with_hash_collision)}: equal hashes, members may disagree",
             )
         mine = {tp: str(thread) for tp, thread in assignment.own.items()}
@@ -159,18 +159,18 @@ class ZooKeeperAssignmentPlanner:
             if fitting and self._compatibility not in {form.compatibility for form in fitting}:
                 self._compatibility = fitting[0].compatibility
                 words = f"form={fitting[0].value}: the owners that are there say so"
-                return (LogEvent("WARNING", "roundrobin-form", words),)
+                return (LogEvent("WARNING", "roundrobin-variant", words),)
             if self._is_undecided:
                 self._compatibility = PREFERRED_VARIANTS[0].compatibility
                 words = f"form={PREFERRED_VARIANTS[0].value}: the owners that are there tell nothing"
-                return (LogEvent("WARNING", "roundrobin-form", words),)
+                return (LogEvent("WARNING", "roundrobin-variant", words),)
         try:
             assignment = self._assign(context)
         except AssignmentError:
             return ()
         why = explain_mismatch(view.owners, assignment, context)
         if why:
-            return tuple(self._log_once("WARNING", "owners-differ", why))
+            return tuple(self._log_once("WARNING", "assignment-mismatch", why))
         untaken = [
             tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer_id != self._member
         ]
@@ -181,7 +181,7 @@ class ZooKeeperAssignmentPlanner:
             "takes it. That member is set otherwise, or has given up (an original member does so after "
             "rebalance.max.retries): compare the settings, and restart it"
         )
-        return tuple(self._log_once("WARNING", "partitions-untaken", words))
+        return tuple(self._log_once("WARNING", "partitions-orphaned", words))
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class ZooKeeperAssignmentPlanner:
                 if member not in self._ignored:
                     notes.append(IncrementCounter("registrations_left_out"))
                     notes.append(
-                        LogEvent("WARNING", "registration-left-out", f"registration={member} why={str(error)!r}")
+                        LogEvent("WARNING", "registration-ignored", f"registration={member} reason={str(error)!r}")
                     )
         self._ignored = left_out
         return counts, notes
@@ -266,10 +266,10 @@ class ZooKeeperAssignmentPlanner:
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
             self._compatibility = PREFERRED_VARIANTS[0].compatibility
             words = f"form={PREFERRED_VARIANTS[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
-            notes = [*notes, LogEvent("INFO", "roundrobin-form", words)]
+            notes = [*notes, LogEvent("INFO", "roundrobin-variant", words)]
             return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
         words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
-        notes = [*notes, *self._log_once("INFO", "roundrobin-form", words)]
+        notes = [*notes, *self._log_once("INFO", "roundrobin-variant", words)]
         return MemberAssignment(
             own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed
         )
@@ -281,7 +281,7 @@ class ZooKeeperAssignmentPlanner:
             return []
         self._compatibility = fitting[0].compatibility
         words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
-        return [LogEvent("INFO", "roundrobin-form", words)]
+        return [LogEvent("INFO", "roundrobin-variant", words)]
 
     def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[AssignorVariant]:
         """The forms that no owner contradicts and that give some other member exactly what it owns.
@@ -309,7 +309,7 @@ class ZooKeeperAssignmentPlanner:
         is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
         if not fitting or computed.variant in fitting or not is_at_rest:
             return []
-        return self._log_once("WARNING", "owners-differ", explain_mismatch(owners, computed, context))
+        return self._log_once("WARNING", "assignment-mismatch", explain_mismatch(owners, computed, context))
 
     def _log_once(self, level: str, name: str, words: str) -> list[Command]:
         if words in self._logged:

@@ -244,7 +244,9 @@ class ListenerStateMachine(StateMachine):
             out.append(do.IncrementCounter("listener_failures"))
             is_repeated = not (must_go or was_late or self.state not in CALLED_METHODS)
             what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
-            out.append(do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} why={event.why!r}: {what}"))
+            out.append(
+                do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} reason={event.why!r}: {what}")
+            )
         if was_late or self.state not in CALLED_METHODS:
             return out, False
         if event.why and not must_go:
@@ -274,7 +276,7 @@ class ListenerStateMachine(StateMachine):
             f"call={call} timeout_ms={self._timeout_ms}: the rebalance goes on without it, and it is not called again "
             "before it has returned (rebalance.listener.timeout.ms)"
         )
-        return [do.IncrementCounter("listener_timeouts"), do.LogEvent("WARNING", "listener-late", words)]
+        return [do.IncrementCounter("listener_timeouts"), do.LogEvent("WARNING", "listener-timeout", words)]
 
     def reset(self) -> None:
         """The session is gone; a call that is under way goes on, and is waited for before the next one."""

@@ -439,13 +439,13 @@ class MemberStateMachine:
             self._is_lease_expiry_logged = True
             self._log(
                 "WARNING",
-                "zookeeper-silent",
+                "lease-expired",
                 f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
                 "time-out, or this process was paused; nothing is handed out until it answers",
             )
         elif self._is_lease_expiry_logged and not is_over:
             self._is_lease_expiry_logged = False
-            self._log("INFO", "zookeeper-answers", f"partitions={len(self.partitions)}: they are handed out again")
+            self._log("INFO", "lease-renewed", f"partitions={len(self.partitions)}: they are handed out again")
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -497,7 +497,7 @@ class MemberStateMachine:
             self._emit(do.AnnounceLeft(tuple(sorted(not_released))))
 
     def _retry_registration_later(self, name: str, why: str) -> None:
-        self._log("WARNING", name, f"why={why!r} retry_ms={REGISTER_RETRY_MS}")
+        self._log("WARNING", name, f"reason={why!r} retry_ms={REGISTER_RETRY_MS}")
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
@@ -509,7 +509,7 @@ class MemberStateMachine:
         who = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
         if self._conflict_since_ms is None:
             self._conflict_since_ms = self._now_ms
-            self._log("WARNING", "consumer-id-held", f"id={self.settings.member_id} {who} waiting_ms={patience_ms}")
+            self._log("WARNING", "consumer-id-in-use", f"id={self.settings.member_id} {who} waiting_ms={patience_ms}")
         if self._register_sent_ms - self._conflict_since_ms > patience_ms:
             self._fail(
                 "ConsumerIdInUse",
@@ -538,7 +538,7 @@ class MemberStateMachine:
         """Whether it is given or computed is read with the next view; a share under way is finished first."""
         if (event.threads is None) != (self.external_assignment is None):
             how = "computed by this member again" if event.threads is None else "given to this member from here on"
-            self._log("INFO", "share-is-divided", f"it is {how}")
+            self._log("INFO", "assignment-source-changed", f"it is {how}")
             self._diagnosing = self._diagnose_due = False
             self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
         self.new_partitions.add_new(event.new)
@@ -621,9 +621,9 @@ class MemberStateMachine:
                     self._on_view(view)
             case ev.GroupReadFailed(_, why) if scouting:
                 self.membership.handle(mem.RegistrationDeferred())
-                self._retry_registration_later("group-unreadable", why)
+                self._retry_registration_later("group-read-failed", why)
             case ev.GroupReadFailed(_, why):
-                self._log("WARNING", "group-unreadable", f"why={why!r}")
+                self._log("WARNING", "group-read-failed", f"reason={why!r}")
                 self.rebalance.handle(reb.ReadFailed())
                 self._retry_later()
 
@@ -632,7 +632,7 @@ class MemberStateMachine:
         for member, why in view.ignored_registrations.items():
             if member not in self._logged_ignored:
                 self._emit(do.IncrementCounter("registrations_left_out"))
-                self._log("WARNING", "registration-left-out", f"registration={member} why={why!r}")
+                self._log("WARNING", "registration-ignored", f"registration={member} reason={why!r}")
         self._logged_ignored = set(view.ignored_registrations)
         named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
         self._missing = frozenset(topic for topic in view.missing_topics if topic in named)
@@ -682,7 +682,7 @@ class MemberStateMachine:
 
     def _on_view(self, view: GroupView) -> None:
         if self.settings.member_id not in view.members:
-            self._log("WARNING", "registration-vanished", "somebody deleted it; registering again")
+            self._log("WARNING", "registration-deleted", "somebody deleted it; registering again")
             self._may_be_registered = False
             self._stop_attempt()
             self.membership.handle(mem.RegistrationDeleted())
@@ -701,7 +701,7 @@ class MemberStateMachine:
             self._exclude(share.unevaluable_filter)
             return
         if share.error and share.error != self.assignment_error:
-            self._log("ERROR", "assignment-refused", share.error)
+            self._log("ERROR", "assignment-failed", share.error)
         self.assignment_error = share.error
         self.own_assignment = dict(share.own_partitions)
         self.group_assignment = share.group_assignment
@@ -727,16 +727,16 @@ class MemberStateMachine:
         if self.subscription.is_filter and topics != self._logged_topics:
             words = filter_topics_message(self._logged_topics or frozenset(), topics)
             if topics:
-                self._log("INFO", "topics-taken", words)
+                self._log("INFO", "filter-topics-changed", words)
             else:
-                self._log("WARNING", "topics-taken", words)
+                self._log("WARNING", "filter-topics-changed", words)
             self._logged_topics = topics
 
     def _exclude(self, why: str) -> None:
         """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
         if why != self._exclusion_reason:
             self._exclusion_reason = why
-            self._log("ERROR", "withdrawn", f"{why}: staying out of the group until its members change")
+            self._log("ERROR", "member-excluded", f"{why}: staying out of the group until its members change")
         self._stop_attempt()
         self.membership.handle(mem.MemberExcluded(may_be_registered=self._may_be_registered))
         self._is_excluding = self.membership.state is MembershipState.LEAVING
@@ -833,7 +833,7 @@ class MemberStateMachine:
         if self._logged_assignment != self.own_assignment:
             self._logged_assignment = dict(self.own_assignment)
             members = len(self.view.members) if self.view else 0
-            self._log("INFO", "share-held", f"partitions={len(self.own_assignment)} members={members}")
+            self._log("INFO", "assignment-complete", f"partitions={len(self.own_assignment)} members={members}")
         self._emit(do.AnnounceAssignment(len(self.own_assignment)))
 
     def _retry_later(self) -> None:
@@ -846,7 +846,9 @@ class MemberStateMachine:
         if self.not_acquired and self.attempt_count in (1, IDENTIFY_OWNERS_FROM_TRY + 1):
             some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.not_acquired.items())[:3])
             # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
-            level, name = ("INFO", "share-incomplete") if self.attempt_count == 1 else ("WARNING", "share-refused")
+            level, name = (
+                ("INFO", "assignment-incomplete") if self.attempt_count == 1 else ("WARNING", "ownership-conflict")
+            )
             self._logged_assignment = None
             self._log(level, name, f"missing={len(self.not_acquired)} first={some}")
         self._diagnose_later()
@@ -901,7 +903,7 @@ class MemberStateMachine:
         self._emit(*self.committer.on_ownership_lost(tuple(lost)))
         if lost:
             self._logged_assignment = None
-            self._log("WARNING", "owner-lost", f"partitions={len(lost)} first={min(lost)} why={why!r}")
+            self._log("WARNING", "ownership-lost", f"partitions={len(lost)} first={min(lost)} reason={why!r}")
             self._emit(do.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
             self._trigger()
 

@@ -94,7 +94,7 @@ class NewPartitionTracker:
             self._partitions[tp].is_position_valid = False
         self._to_restart.update(held)
         words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it anew"
-        return [do.LogEvent("WARNING", "topic-created-again", words)]
+        return [do.LogEvent("WARNING", "topic-recreated", words)]
 
     def restart_recreated(self, share: Mapping[TopicPartition, str]) -> list[Command]:
         """Of topics that were created again: read anew what we hold, and go on holding, in the same thread."""

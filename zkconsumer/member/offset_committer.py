@@ -158,10 +158,10 @@ class OffsetCommitter:
             elif written.why == CONTROL_CHANGED:
                 put_off.append(tp)
             elif written.outcome is WriteOutcome.FAILED:
-                out.append(do.LogEvent("ERROR", "commit-failed", f"partition={tp} why={written.why!r}"))
+                out.append(do.LogEvent("ERROR", "commit-failed", f"partition={tp} reason={written.why!r}"))
         if put_off:
             words = f"partitions={len(put_off)} first={put_off[0]}: the group moves; the next commit has them"
-            out.append(do.LogEvent("INFO", "commit-put-off", words))
+            out.append(do.LogEvent("INFO", "commit-deferred", words))
         counted = (("commits", done), ("commits_failed", len(event.results) - done))
         out += [do.IncrementCounter(name, by) for name, by in counted if by]
         return [*out, *(self._send_to_kafka(now) if now.kafka_offsets else self._finish(now))], lost
@@ -286,9 +286,9 @@ class OffsetCommitter:
         if reason == self._logged_kafka_failure:
             return []
         self._logged_kafka_failure = reason
-        words = f"partitions={len(failed)} first={first} why={written.why!r}"
+        words = f"partitions={len(failed)} first={first} reason={written.why!r}"
         if self._stores.uses_zookeeper:
             words += ": ZooKeeper has the offsets"
         if written.is_coordinator_group_active:
-            return [do.LogEvent("ERROR", "modern-group-alive", words)]
+            return [do.LogEvent("ERROR", "coordinator-group-active", words)]
         return [do.LogEvent("ERROR", "kafka-commit-failed", words)]

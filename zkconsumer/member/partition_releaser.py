@@ -160,7 +160,7 @@ class PartitionReleaser:
                 gone.append(tp)
             elif written.outcome is WriteOutcome.NOT_OWNER:
                 if not parts[tp].verify_owner:
-                    out.append(do.LogEvent("WARNING", "owner-lost", f"partition={tp} why={written.why!r}"))
+                    out.append(do.LogEvent("WARNING", "ownership-lost", f"partition={tp} reason={written.why!r}"))
                 held.handle(OwnershipLost())
                 gone.append(tp)
             else:
@@ -169,7 +169,7 @@ class PartitionReleaser:
                     self.unreleasable[tp] = written.why
                     if written.why not in (CONTROL_CHANGED, self._logged_failures.get(tp)):
                         self._logged_failures[tp] = written.why
-                        out.append(do.LogEvent("ERROR", "release-failed", f"partition={tp} why={written.why!r}"))
+                        out.append(do.LogEvent("ERROR", "release-failed", f"partition={tp} reason={written.why!r}"))
         for tp in (*gone, *moved):
             self._logged_failures.pop(tp, None)
         for tp in gone:

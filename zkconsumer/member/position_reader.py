@@ -129,7 +129,7 @@ class PositionReader:
         if self._logged_unreadable.get(tp) == why:
             return []
         self._logged_unreadable[tp] = why
-        words = f"partition={tp} why={why!r}: it is held but not read until that is repaired"
+        words = f"partition={tp} reason={why!r}: it is held but not read until that is repaired"
         return [do.LogEvent("ERROR", "offset-unreadable", words)]
 
     def _log_kafka_failures(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
@@ -144,8 +144,8 @@ class PositionReader:
         if shape == self._logged_kafka_failure:
             return []
         self._logged_kafka_failure = shape
-        words = f"partitions={len(silent)} first={first} why={why!r}: they are held but not read until Kafka tells"
-        return [do.LogEvent("ERROR", "kafka-offsets-unreadable", words)]
+        words = f"partitions={len(silent)} first={first} reason={why!r}: they are held but not read until Kafka tells"
+        return [do.LogEvent("ERROR", "offset-fetch-failed", words)]
 
 
 def _starts_log_event(known: Mapping[TopicPartition, PartitionStateMachine], stores: OffsetStoreSelection) -> Command:

@@ -119,6 +119,6 @@ def check_brokers(brokers: BootstrapClient) -> None:
     except NoBrokerAvailableError as error:
         if error.authentication_error is not None:
             raise error.authentication_error from error
-        log.warning("brokers-silent why=%r", str(error))
+        log.warning("brokers-unreachable reason=%r", str(error))
     except UnavailableError as error:
-        log.warning("brokers-silent why=%r", f"the brokers cannot be looked up: {error}")
+        log.warning("brokers-unreachable reason=%r", f"the brokers cannot be looked up: {error}")

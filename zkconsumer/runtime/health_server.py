@@ -98,7 +98,7 @@ class HealthServer:
             try:
                 asking, _ = self._socket.accept()
             except OSError as error:  # no descriptors left; or it has gone again
-                log.debug("health-not-asked why=%s", error)
+                log.debug("health-accept-failed reason=%s", error)
                 stop.wait(PAUSE_AFTER_ERROR_MS)
                 continue
             with asking:
@@ -113,7 +113,7 @@ class HealthServer:
                 asking.setblocking(False)
                 asking.recv(65_536)
         except OSError as error:  # whoever asked has gone, or does not read
-            log.debug("health-not-told why=%s", error)
+            log.debug("health-report-failed reason=%s", error)
 
     def _current(self) -> bytes:
         if SYSTEM_CLOCK.now_ms() - self._answered_at_ms >= CACHED_ANSWER_MAX_AGE_MS:

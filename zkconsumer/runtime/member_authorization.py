@@ -53,7 +53,7 @@ class MemberAuthorization:
             if denial.message and denial.message not in self._logged:
                 self._logged.add(denial.message)
                 log.warning(
-                    "not-authorized path=%s who=%r why=%r: %s",
+                    "not-authorized path=%s who=%r reason=%r: %s",
                     denial.path,
                     self._user,
                     denial.message,

@@ -53,9 +53,9 @@ class TopicErrorHandler:
             left_out = {topic: error for topic, error in errors.items() if topic not in needed}
             due = self._reminders.select_due(left_out, self._clock.now_ms())
         for topic in due:
-            words = f"topic={topic} why={str(left_out[topic])!r}"
-            log.warning("topic-left-out member=%s %s: it is not read, and the others are", self._member, words)
-            self._hooks.call("warning_logged", "WARNING", "topic-left-out", words)
+            words = f"topic={topic} reason={str(left_out[topic])!r}"
+            log.warning("topic-ignored member=%s %s: it is not read, and the others are", self._member, words)
+            self._hooks.call("warning_logged", "WARNING", "topic-ignored", words)
         if in_the_way:
             self._end(topic_exception_of(in_the_way))
 

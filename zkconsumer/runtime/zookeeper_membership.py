@@ -242,9 +242,9 @@ class ZooKeeperMembership:
         self._assignment_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
         if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-running member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("listener-not-returned member=%s: it has not returned, and its thread goes on", self.id)
         return clean
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
@@ -286,7 +286,7 @@ class ZooKeeperMembership:
 
     def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
-        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self._end(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
@@ -296,7 +296,7 @@ class ZooKeeperMembership:
         self._topic_errors.on_topic_errors(errors, subscription.topics if subscription is not None and is_named else ())
 
     def _on_topic_error(self, error: ZkConsumerError) -> None:
-        log.error("member-refused member=%s why=%r", self.id, str(error))
+        log.error("member-failed member=%s reason=%r", self.id, str(error))
         self._end(error)
 
     def _not_authorized(self, words: str) -> None:

@@ -276,7 +276,7 @@ class FakeZooKeeper:
                 while self._step():
                     pass
             except Exception:  # a callback's: report it, and go on delivering to the others
-                log.exception("event=fake_zookeeper_callback_failed")
+                log.exception("fake-zookeeper-callback-failed")
             with self._wake:
                 self._wake.wait_for(lambda: stop.is_set() or self._runnable() is not None)
 
@@ -310,4 +310,4 @@ class FakeZooKeeper:
 
 
 def _report_death(name: str, error: BaseException) -> None:
-    log.critical("event=thread_died name=%s", name, exc_info=error)
+    log.critical("thread-died name=%s", name, exc_info=error)

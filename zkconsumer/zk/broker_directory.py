@@ -66,13 +66,13 @@ class BrokerDirectory:
             broker = parse_broker(number, data)
         except MalformedZnode as error:
             if self._is_first_report(number, str(error)):
-                log.warning("broker-unreadable broker=%d why=%r", number, str(error))
+                log.warning("broker-registration-invalid broker=%d reason=%r", number, str(error))
             return None
         address = broker.address(self._protocol)
         if address is None:
             why = broker.missing_endpoint_message(self._protocol)
             if self._is_first_report(number, why):
-                log.warning("broker-unusable broker=%d why=%r", number, why)
+                log.warning("broker-endpoint-missing broker=%d reason=%r", number, why)
         else:
             self._registered(address.host, address.port, broker.version)
             self._logged.pop(number, None)

@@ -216,7 +216,9 @@ class KazooStore:
         elif reason != self._logged_login_error and not self._is_closing.is_set():
             self._logged_login_error = reason
             who = self._security.user_description
-            log.error("zookeeper-login-refused who=%r why=%r: no session until that is set right", who, reason)
+            log.error(
+                "zookeeper-authentication-failed who=%r reason=%r: no session until that is set right", who, reason
+            )
 
     def _on_chroot(self, error: int) -> None:
         if error in (CODE_OK, CODE_NO_AUTH):  # what one may not look at is there

@@ -207,7 +207,7 @@ class Pipeline:
         try:
             result = decode(slot.request, error, answer, at)
         except MalformedResponseError as exc:
-            log.warning("zookeeper-answer-malformed opcode=%s reason=%s", slot.opcode, exc)
+            log.warning("zookeeper-response-malformed opcode=%s reason=%s", slot.opcode, exc)
             result = lost_request_result(slot.request, ConnectionLost)
         self._settle(slot, result)
 

@@ -129,7 +129,7 @@ class ZookeeperTopicEventWatcher:
                 [stat] = submit_and_wait(self._store, [Exists(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
                 return None if isinstance(stat, Stat) else []
         except ZkTimeoutException as error:
-            log.warning("topics-unreadable why=%r retry_ms=%d", str(error), RETRY_MS)
+            log.warning("topics-read-failed reason=%r retry_ms=%d", str(error), RETRY_MS)
         return None
 
     def _call_handler(self, topics: list[str]) -> None:

@@ -141,7 +141,7 @@ def _user_and_password(path: Path) -> tuple[str, str]:
     if not (user and colon and password) or "\n" in text or len(content) > SECRET_BYTES_MAX:
         raise InvalidConfigException(f"zookeeper.auth: {path} must hold one line, user:password")
     if mode & 0o077:
-        log.warning("secret-readable path=%s mode=%o: others may read it; chmod 600 it", path, mode)
+        log.warning("password-file-readable path=%s mode=%o: others may read it; chmod 600 it", path, mode)
     return user, password
 
 

@@ -131,7 +131,7 @@ def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str])
         if OFFSETS_TOPIC in wanted:
             cluster.create_offsets_topic()
     except OSError as error:
-        _log.error("topics_not_made topics=%d first=%s error=%s", len(wanted), wanted[0], error)
+        _log.error("topic-creation-failed topics=%d first=%s error=%s", len(wanted), wanted[0], error)
         missing |= dict.fromkeys((name for name in wanted if there.get(name) is None), UNKNOWN_TOPIC_OR_PARTITION)
     return missing
 

@@ -115,5 +115,5 @@ def init_producer_id(node: BrokerNode, call: ApiRequest) -> InitProducerIdRespon
     try:
         return InitProducerIdResponse(producer_id=node.cluster.topics.new_producer_id(), producer_epoch=0)
     except OSError as error:
-        _log.error("producer_id_not_stored error=%s", error)
+        _log.error("producer-id-not-stored error=%s", error)
         return InitProducerIdResponse(error_code=KAFKA_STORAGE_ERROR.code)

@@ -102,7 +102,7 @@ def _create(cluster: BrokerCluster, new: list[NewTopic]) -> list[BrokerTopic]:
     try:
         return cluster.create_topics(new)
     except OSError as error:
-        _log.error("topics_not_made topics=%d first=%s error=%s", len(new), new[0].name, error)
+        _log.error("topic-creation-failed topics=%d first=%s error=%s", len(new), new[0].name, error)
         raise _TopicRequestError(KAFKA_STORAGE_ERROR, str(error)) from error
 
 
@@ -211,7 +211,7 @@ def delete_topics(node: BrokerNode, call: ApiRequest) -> DeleteTopicsResponse:
     try:
         node.cluster.delete_topics([topic for topic, _ in doomed.values()])
     except OSError as error:
-        _log.error("topics_not_deleted topics=%d first=%s error=%s", len(doomed), next(iter(doomed)), error)
+        _log.error("topic-deletion-failed topics=%d first=%s error=%s", len(doomed), next(iter(doomed)), error)
         for _, row in doomed.values():
             row.error_code, row.error_message = KAFKA_STORAGE_ERROR.code, str(error)
     return DeleteTopicsResponse(responses=rows)

@@ -41,7 +41,7 @@ def warn_if_not_compiled() -> None:
     why = python_decoder_reason()
     if why is not None and not _is_logged:
         _is_logged = True
-        log.warning("decoder-not-compiled why=%r: records are decoded in Python, which is slow: see %s", why, PAGE)
+        log.warning("decoder-not-compiled reason=%r: records are decoded in Python, which is slow: see %s", why, PAGE)
 
 
 class ArrowDecoder:

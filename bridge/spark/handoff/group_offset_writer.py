@@ -100,7 +100,9 @@ class GroupOffsetWriter:
         stores = ("kafka",) if place.group is TargetGroup.KAFKA else self._stores
         if place.group is TargetGroup.KAFKA and "zookeeper" in self._stores and not self._is_kafka_logged:
             self._is_kafka_logged = True
-            log.warning("projection-follows group=%s: its offsets are in Kafka now, and written there", self._group)
+            log.warning(
+                "projection-switched-to-kafka group=%s: its offsets are in Kafka now, and written there", self._group
+            )
         self._refuse_members(session)
         refused: dict[TopicPartition, str] = {}
         if "zookeeper" in stores:

@@ -123,7 +123,7 @@ class GroupOffsetProjector(TrackingQueryListener):
             return
         if self._followed_query_id is None:
             self._followed_query_id = found.query_id
-            log.info("projection-began group=%s query=%s batch=%d", self._group, _name(found), found.batch)
+            log.info("projection-started group=%s query=%s batch=%d", self._group, _name(found), found.batch)
         self.project(chosen.offsets)
 
     def _is_followed(self, found: Lag) -> bool:
@@ -142,7 +142,7 @@ class GroupOffsetProjector(TrackingQueryListener):
         self.counts.ignored += 1
         if query not in self._logged_queries:
             self._logged_queries.add(query)
-            log.warning("projection-ignored group=%s query=%s why=%r", self._group, query, why)
+            log.warning("projection-ignored group=%s query=%s reason=%r", self._group, query, why)
 
     # --- what is to be written ----------------------------------------------------------------------------------
 
@@ -227,9 +227,9 @@ class GroupOffsetProjector(TrackingQueryListener):
         was = self._error  # only this thread writes it
         # Logged before ``settle`` returns: who reads the log afterwards finds the end of the trouble in it.
         if error is not None and (was is None or type(was) is not type(error)):
-            log.warning("projection-behind group=%s why=%r: the query goes on", self._group, str(error))
+            log.warning("projection-failed group=%s reason=%r: the query goes on", self._group, str(error))
         elif error is None and was is not None:
-            log.info("projection-caught-up group=%s", self._group)
+            log.info("projection-recovered group=%s", self._group)
         with self._changed:
             self._written.update(written)
             self._pending = {tp: n for tp, n in self._pending.items() if n > self._written.get(tp, -1)}

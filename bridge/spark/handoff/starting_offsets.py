@@ -157,7 +157,7 @@ def _partitions(
     if gone and (names is not None or not topics):
         raise UsageError(f"no such topic: {list_text(gone)}; correct topics, or create them")
     if gone:
-        log.warning("starting-topics-gone group=%s topics=%r: left out", seen.group, list_text(gone))
+        log.warning("starting-topics-missing group=%s topics=%r: left out", seen.group, list_text(gone))
     for name, topic in topics.items():
         if topic.problem:
             raise UnavailableError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")

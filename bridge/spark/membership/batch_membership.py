@@ -249,7 +249,7 @@ class BatchMembership(ABC):
         if refused:
             self._counters.add("spark_offsets_not_written", len(refused))
             tp, why = next(iter(sorted(refused.items())))
-            log.warning("spark-offsets-not-written partitions=%d first=%s why=%r", len(refused), tp, str(why))
+            log.warning("spark-offsets-not-written partitions=%d first=%s reason=%r", len(refused), tp, str(why))
 
     def _count_claims(self, ranges: Mapping[TopicPartition, RangeToClaim], report: ClaimReport) -> None:
         refused = {tp: one.reason for tp, one in report.results.items() if isinstance(one, ClaimRefused)}
@@ -263,8 +263,8 @@ class BatchMembership(ABC):
         for tp in narrowed:
             log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
         for tp, why in refused.items():
-            log.info("spark-claim-refused partition=%s why=%r", tp, why)
+            log.info("spark-claim-refused partition=%s reason=%r", tp, why)
         for tp, (found, claimed) in report.rewound.items():
             log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
         for tp in report.ambiguous:
-            log.warning("spark-claim-unsure partition=%s taken=%s: others may have read it too", tp, taken.get(tp))
+            log.warning("spark-claim-ambiguous partition=%s taken=%s: others may have read it too", tp, taken.get(tp))

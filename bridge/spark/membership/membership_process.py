@@ -117,7 +117,7 @@ class MembershipProcess:
         if not self._pipe.is_over:
             self._pipe.is_over = True
             if self._is_member:
-                log.info("keeper-leaving why=%r", why)
+                log.info("membership-process-leaving reason=%r", why)
         if self._membership is not None:
             self._membership.stop_waiting()
         self._inbox.put(None)
@@ -127,7 +127,7 @@ class MembershipProcess:
         began_ms = SYSTEM_CLOCK.now_ms()
         clean = leave()
         if self._is_member:
-            log.info("keeper-left clean=%s took_ms=%d", clean, SYSTEM_CLOCK.now_ms() - began_ms)
+            log.info("membership-process-left clean=%s took_ms=%d", clean, SYSTEM_CLOCK.now_ms() - began_ms)
 
     def _answer(self, line: bytes) -> bool:
         """Handle one call; True: it was the last one."""
@@ -201,5 +201,5 @@ def main(parent: int) -> int:
     try:
         return MembershipProcess(ParentPipe(parent)).run()
     except Exception:
-        log.exception("keeper-broken")
+        log.exception("membership-process-failed")
         return EXIT_BROKEN

@@ -174,7 +174,7 @@ class MembershipSwitcher:
             self._membership, self._since_ms = None, self._clock.now_ms()
             self._is_planning = self._awaits_claim = False
             log.info(
-                "keeper-stepped-aside from=%s clean=%s why=%r", self._current_group.value, clean, self._wait_message()
+                "membership-released from=%s clean=%s reason=%r", self._current_group.value, clean, self._wait_message()
             )
             self._current_group = TargetGroup.NONE
 
@@ -192,7 +192,7 @@ class MembershipSwitcher:
         if self._last_group not in (None, where):
             self._switches += 1
         if self._has_switched_here:
-            log.info("keeper-follows authority=%s", where.value)
+            log.info("membership-switched authority=%s", where.value)
         self._last_group = where
 
     def _create_membership(self, where: TargetGroup) -> BatchMembership:
@@ -235,7 +235,7 @@ class MembershipSwitcher:
         self._wait_reason = why
         if why != self._logged_reason:
             self._logged_reason = why
-            log.warning("keeper-waits group=%s why=%r", self._settings.group, why)
+            log.warning("membership-waiting group=%s reason=%r", self._settings.group, why)
 
     def _died(self, name: str, error: BaseException) -> None:
         log.error("thread-died thread=%s", name, exc_info=error)

@@ -97,7 +97,7 @@ class MetricsServer:
             raise UsageError(f"metrics.listen={listen}: {error}; give host:port that is free on the driver") from error
         self.port = int(self._server.server_address[1])
         self._worker: WorkerThread = spawn(
-            "keeper-metrics", lambda _: self._server.serve_forever(poll_interval=0.2), on_death
+            "membership-metrics-served", lambda _: self._server.serve_forever(poll_interval=0.2), on_death
         )
 
     def close(self) -> None:

@@ -111,7 +111,9 @@ class MembershipProcessClient:
         try:
             process.ask("close", {}, CLOSE_MS, self._clock)
         except (UnavailableError, _ProcessEnded):
-            log.warning("keeper-close-incomplete group=%s: its nodes end with its session", self.settings.group)
+            log.warning(
+                "membership-process-close-incomplete group=%s: its nodes end with its session", self.settings.group
+            )
         finally:
             process.end()
 
@@ -157,7 +159,9 @@ class MembershipProcessClient:
                 process.ask("hello", self.settings.to_json(), self._start_ms, self._clock)
             except _ProcessEnded as died:
                 process.end()
-                log.warning("keeper-ended group=%s code=%s: before it joined", self.settings.group, died.code)
+                log.warning(
+                    "membership-process-ended group=%s code=%s: before it joined", self.settings.group, died.code
+                )
                 continue
             except BaseException:
                 process.end()
@@ -170,7 +174,8 @@ class MembershipProcessClient:
         if process is not None:
             process.end()
         log.warning(
-            "keeper-ended group=%s code=%s: starting another one, which waits for the old session to expire",
+            "membership-process-ended group=%s code=%s: starting another one, which waits for the old session to "
+            "expire",
             self.settings.group, died.code,
         )  # fmt: skip
 

@@ -68,7 +68,7 @@ class QueryMembership(MembershipSwitcher):
         """Become a member of whichever group has the authority, or wait for it; raises what stands in the way."""
         if self._listen != NO_METRICS_ADDRESS:
             self._metrics = MetricsServer(self._listen, self._rendered, self._died)
-            log.info("keeper-metrics listen=%s port=%d", self._listen, self._metrics.port)
+            log.info("membership-metrics-served listen=%s port=%d", self._listen, self._metrics.port)
         self._standby.start()
         self._read_control()
         if (wanted := self._target.group) is not TargetGroup.NONE:

@@ -70,7 +70,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         if self._settings.metrics_listen != NO_METRICS_ADDRESS:
             listen, died = self._settings.metrics_listen, self._membership.thread_died
             self._metrics = MetricsServer(listen, self._rendered, died)
-            log.info("keeper-metrics listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
+            log.info("membership-metrics-served listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
         self._zookeeper_setup.join(self._calls.pause)
 
     def abandon(self) -> bool:
@@ -251,7 +251,7 @@ class ZooKeeperBatchMembership(BatchMembership):
             self._grow(threads)
 
     def _grow(self, threads: int) -> None:
-        log.info("takeover-grown threads=%d before=%d", threads, self._zookeeper_setup.threads)
+        log.info("takeover-threads-raised threads=%d before=%d", threads, self._zookeeper_setup.threads)
         self._zookeeper_setup.threads = threads
         subscription = self._settings.subscription(threads)
         self._membership.join(subscription)

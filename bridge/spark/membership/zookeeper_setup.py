@@ -118,7 +118,7 @@ class ZooKeeperMembershipSetup:
         self.is_started = True
         self._check_rebalance_budget()
         log.info(
-            "keeper-connected member=%s session_timeout_ms=%d mode=%s",
+            "membership-process-connected member=%s session_timeout_ms=%d mode=%s",
             self.settings.consumer_id, self.membership.negotiated_timeout_ms, self.settings.mode.value,
         )  # fmt: skip
         if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:

@@ -68,7 +68,7 @@ class ZkConsumerListener(TrackingQueryListener):
             found = lag(event.progress)
         except UsageError as error:
             if self._is_new("lag"):
-                log.warning("query-lag-unknown why=%r", str(error))
+                log.warning("query-lag-unknown reason=%r", str(error))
             return
         if not found.sources:
             return
@@ -86,7 +86,7 @@ class ZkConsumerListener(TrackingQueryListener):
                 self._on_lag(found)
             except Exception as error:  # noqa: BLE001 (a caller's code ends here)
                 if self._is_new("on_lag"):
-                    log.warning("on-lag-raised error=%r: it is called again", error)
+                    log.warning("lag-callback-failed error=%r: it is called again", error)
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """The next run's first line is not held back."""

@@ -67,7 +67,7 @@ def plan_batch(
     do not tell; ``AuthenticationException``.
     """
     for option, why in options.warnings.items():
-        log.warning("option-without-effect option=%s why=%s", option, why)
+        log.warning("option-without-effect option=%s reason=%s", option, why)
     warn_if_not_compiled()
     with _session(options, doors) as session:
         partitions = _partitions(options, session)

@@ -106,7 +106,7 @@ def check_environment(spark: Any) -> list[PythonWorker]:
     for worker in workers:
         if worker.decoder:
             told = str(worker), worker.decoder, SPEED_PAGE
-            log.warning("decoder-not-compiled python=%r why=%r: it decodes in Python, which is slow: see %s", *told)
+            log.warning("decoder-not-compiled python=%r reason=%r: it decodes in Python, which is slow: see %s", *told)
     return workers
 
 

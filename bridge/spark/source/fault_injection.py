@@ -49,7 +49,7 @@ class FaultPoint:
         """Tell that a batch is at a point; waits if that is the one."""
         if (point, batch) != (self.point, self.batch):
             return
-        log.warning("spark-fault point=%s batch=%d file=%s", point, batch, self.file)
+        log.warning("spark-fault-injected point=%s batch=%d file=%s", point, batch, self.file)
         self.file.touch()
         pause = pause or StopSignal().wait
         for _ in range(WAIT_MS // FILE_POLL_MS):

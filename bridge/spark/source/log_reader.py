@@ -105,7 +105,7 @@ class BrokerLogReader:
         try:
             return self._brokers.execute(leader, lambda connection, ranges: _sample(connection, ranges, tp, offset))
         except BROKER_REQUEST_ERRORS as error:
-            log.warning("spark-sample-failed partition=%s why=%r", tp, str(error))
+            log.warning("spark-sample-failed partition=%s reason=%r", tp, str(error))
             return None
 
     def unreachable_reason(self) -> str:

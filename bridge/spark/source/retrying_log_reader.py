@@ -85,7 +85,7 @@ class RetryingLogReader:
         unknown = {tp: told for tp, told in answers.items() if isinstance(told, str)}
         for tp, why in unknown.items():
             if tp not in self._logged:
-                log.warning("log-unknown partition=%s why=%r: it is not in this batch", tp, why)
+                log.warning("log-bounds-unknown partition=%s reason=%r: it is not in this batch", tp, why)
         self._logged = (self._logged | unknown.keys()) - known.keys()
         return known, unknown
 

@@ -116,7 +116,7 @@ class StreamPlanner:
         """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
         progress, and that it owns nothing; how far the logs go on being known."""
         if self._is_first_time(str(moves)):
-            log.warning("query-stands-still why=%r", str(moves))
+            log.warning("query-paused reason=%r", str(moves))
         self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
         if began is None or began.stats.waiting_for_migration:
             return None
@@ -205,7 +205,7 @@ class StreamPlanner:
                 f"without giving them back: zkconsumer groups doctor {group} says which"
             )
         log.warning(
-            "share-not-whole group=%s held=%d waited_ms=%d: the query begins with what it has",
+            "assignment-wait-timeout group=%s held=%d waited_ms=%d: the query begins with what it has",
             group, len(holding.partitions), wait_ms,
         )  # fmt: skip
 
@@ -231,7 +231,7 @@ class StreamPlanner:
         if self._options.fail_on_data_loss:
             raise UnavailableError(words)
         if self._is_first_time(words):
-            log.warning("topic-gone topics=%s: what was not read of it is lost", ",".join(gone))
+            log.warning("topic-missing topics=%s: what was not read of it is lost", ",".join(gone))
 
     def _missing_topics_message(self, gone: Sequence[str]) -> str:
         """What became of topics that the checkpoint has, and who can bring them back."""
@@ -262,7 +262,7 @@ class StreamPlanner:
                     f"{tp}: where this query begins cannot be written into the group: {why}. Trigger.AvailableNow "
                     "would end without its records: start the query again"
                 )
-            log.warning("group-not-set partition=%s offset=%d why=%r", tp, resolved.seeks[tp], why)
+            log.warning("group-offset-not-set partition=%s offset=%d reason=%r", tp, resolved.seeks[tp], why)
             del kept[tp]
         self.log_ends = {tp: ends[tp] for tp in kept}
         limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
@@ -359,7 +359,9 @@ class StreamPlanner:
             if lost.tp not in resolved.waiting:
                 log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
             elif self._is_first_time(f"{lost}"):
-                log.warning("log-went-back partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told)
+                log.warning(
+                    "log-end-decreased partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told
+                )
 
     def _ends(
         self, logs: Mapping[TopicPartition, micro_batch_plan.LogBounds], holding: BatchAssignment
@@ -385,7 +387,9 @@ class StreamPlanner:
         written = {tp: offset for tp, offset in seeks.items() if tp not in not_written}
         if written:
             some = ", ".join(f"{tp} to {written[tp]}" for tp in sorted(written)[:SHOWN_MAX])
-            log.warning("group-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else "")
+            log.warning(
+                "group-offset-set partitions=%d: %s%s", len(written), some, "…" if len(written) > SHOWN_MAX else ""
+            )
         return not_written
 
     def _limits(
@@ -418,7 +422,7 @@ class StreamPlanner:
     def _member(self) -> GroupMembership:
         if self._membership is None:
             for option, why in self._options.warnings.items():
-                log.warning("option-without-effect option=%s why=%r", option, why)
+                log.warning("option-without-effect option=%s reason=%r", option, why)
             warn_if_not_compiled()
             self._membership = self._dependencies.membership(self._options)
         return self._membership

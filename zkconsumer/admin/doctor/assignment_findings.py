@@ -4,7 +4,7 @@ The strategy stands nowhere in ZooKeeper, so it is told from the owners: each me
 share under range and the three forms of roundrobin.
 
     strategies-differ       no form explains all owners, and the group is at rest
-    topics-tied             topics whose names have equal hashes: under roundrobin members may disagree about them
+    topic-hash-collision             topics whose names have equal hashes: with roundrobin members may disagree on them
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     ties = topics_with_equal_hash(context.partitions_for_topic)
     if ties and facts.forms and AssignorVariant.RANGE not in facts.forms:
         yield DoctorFinding(
-            "topics-tied",
+            "topic-hash-collision",
             "the group deals by roundrobin, and the names of some of its topics have equal hashes: the members' order "
             "of those hangs on hash maps, so even members of one release may disagree",
             tuple(f"equal hashes: {', '.join(names)}" for names in ties),

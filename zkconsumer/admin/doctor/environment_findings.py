@@ -1,7 +1,7 @@
 """What stops a whole group from outside.  Pure.
 
 topic-with-zstd          one such topic stops all topics of an old member
-modern-group-alive       consumers of the modern kind have the same group id
+coordinator-group-active       consumers of the modern kind have the same group id
 client-too-new           the brokers are older than the client can speak to: it owns, and reads nothing
 group-on-the-move        a control znode takes the authority away from ZooKeeper, or cannot be read
 """
@@ -58,7 +58,7 @@ def _modern(facts: GroupFacts) -> Iterator[DoctorFinding]:
         return
     members = [f"{each.client_id or each.member_id} on {each.host}" for each in modern.members]
     yield DoctorFinding(
-        "modern-group-alive",
+        "coordinator-group-active",
         "consumers of the modern kind have joined a group with this id at the coordinator. They and the members in "
         "ZooKeeper never see each other: both read everything. Commits of old members to Kafka are refused (error 25, "
         "logged at DEBUG), and with dual commit their offsets in ZooKeeper stop as well",

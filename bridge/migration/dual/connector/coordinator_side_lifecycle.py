@@ -152,7 +152,7 @@ class CoordinatorSideLifecycle:
         side.listener.listener = member.listener.listener
         member.side_listener.other_listeners = [side.side_listener]
         self.side = side
-        log.info("coordinator-joined member=%s protocols=%s", member.id, ",".join(self._wanted))
+        log.info("coordinator-group-joining member=%s protocols=%s", member.id, ",".join(self._wanted))
         side.attach_processor(
             SidePartitionProcessor(
                 COORDINATOR_SIDE,
@@ -200,13 +200,14 @@ class CoordinatorSideLifecycle:
             member.fail(error)
             return
         log.error(
-            "coordinator-side-ended member=%s why=%r: ZooKeeper's side goes on, and the coordinator's group is joined "
+            "coordinator-side-failed member=%s reason=%r: ZooKeeper's side goes on, and the coordinator's group is "
+            "joined "
             "again in %d s",
             member.id,
             str(error),
             REJOIN_DELAY_MS // 1000,
         )
-        member.hooks.call("warning_logged", "ERROR", "coordinator-side-ended", str(error))
+        member.hooks.call("warning_logged", "ERROR", "coordinator-side-failed", str(error))
         member.counters.add("coordinator_side_ended")
         self._rejoin_at_ms = member.clock.now_ms() + REJOIN_DELAY_MS
         self._close_side(side, leaves=False)

@@ -53,7 +53,7 @@ class AcknowledgementWriter:
             self._is_writing = False
             self._written = None if why else (session_id, wanted)
             if why and why != self._last_error:
-                log.warning("acknowledgement-unwritten member=%s why=%r: tried again", self._side.id, why)
+                log.warning("acknowledgement-write-failed member=%s reason=%r: tried again", self._side.id, why)
             self._last_error = why
             if not why and wanted != self._wanted:
                 self.write()

@@ -237,7 +237,7 @@ class MigratingMembership:
         self._assignment_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-running member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
         return clean
 
     def _close_late(self, closed: CoordinatorSide | None) -> bool:
@@ -272,7 +272,9 @@ class MigratingMembership:
         if holds is not before:
             self._active = holds, self.clock.now_ms()
             self._active_lease.activate(holds)
-            log.info("side-holds member=%s side=%s stance=%s", self.id, holds.value, self.machine.member_phase.value)
+            log.info(
+                "active-side-changed member=%s side=%s stance=%s", self.id, holds.value, self.machine.member_phase.value
+            )
         self.assignment_changed()
 
     def _execute(self, command: val.MigratingMemberCommand) -> None:
@@ -347,17 +349,17 @@ class MigratingMembership:
             return
         if self.machine.member_phase is MemberPhase.COMPLETED and not isinstance(error, ThreadFailedError):
             log.error(
-                "zookeeper-side-ended member=%s why=%r: the group has moved, and this member goes on",
+                "zookeeper-side-failed member=%s reason=%r: the group has moved, and this member goes on",
                 self.id,
                 str(error),
             )
-            self.hooks.call("warning_logged", "ERROR", "zookeeper-side-ended", str(error))
+            self.hooks.call("warning_logged", "ERROR", "zookeeper-side-failed", str(error))
             return
         self.fail(error)
 
     def authentication_failed(self, error: AuthenticationException) -> None:
         """Called on a thread of the fetchers: nothing can be read with these settings."""
-        log.error("brokers-refuse member=%s why=%r", self.id, str(error))
+        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self.fail(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
