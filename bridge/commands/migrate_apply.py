@@ -53,7 +53,7 @@ STOP_AFTER_CHOICES = {
 )
 @execute_option
 @click.option(
-    "--hold-at",
+    "--stop-after",
     type=click.Choice(list(dict.fromkeys(STOP_AFTER_CHOICES["copy"] + STOP_AFTER_CHOICES["dual"]))),
     help="Stop after this phase of the plan's strategy; the same command without it goes on.",
 )
@@ -77,7 +77,7 @@ def apply(
     resume: str | None,
     plan_digest: str | None,
     do_it: bool,
-    hold_at: str | None,
+    stop_after: str | None,
     accept_drift: bool,
     timeout_s: float,
     hooks_dir: Path | None,
@@ -116,16 +116,16 @@ def apply(
     check_control_acls(session, group)
     first = given if given is not None else plan_from_bytes(read_kept_text(session, group))
     _check_plan(first, no_acl_fence=no_acl_fence)
-    _check_options(first, hold_at, accept_drift=accept_drift, no_acl_fence=no_acl_fence)
+    _check_options(first, stop_after, accept_drift=accept_drift, no_acl_fence=no_acl_fence)
     moving = open_migration(session, first, caller_description())
     if moving.phase is not None:
         moving.plan = read_accepted_plan(session, first) or first
-    hold = None if hold_at is None else Phase(hold_at)
+    hold = None if stop_after is None else Phase(stop_after)
     # Before the first phase behind it, the plan may not be whole in ZooKeeper.
     is_kept = file is None or moving.phase not in (None, Phase.PLANNED)
     confirmed = ["--resume", first.group, "--plan-digest", first.digest]
     words = ["apply", *(confirmed if is_kept else [str(file)]), "--execute"]
-    words += [f"--hold-at={hold_at}"] if hold_at else []
+    words += [f"--stop-after={stop_after}"] if stop_after else []
     words += [f"--hooks-dir={hooks_dir}"] if hooks_dir else []
     words += ["--accept-drift"] if accept_drift else []
     again = migrate_command(context, *words)
@@ -187,10 +187,10 @@ def _check_plan(plan: MigrationPlan, *, no_acl_fence: bool) -> None:
         )
 
 
-def _check_options(plan: MigrationPlan, hold_at: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
-    if hold_at is not None and hold_at not in STOP_AFTER_CHOICES[plan.strategy]:
+def _check_options(plan: MigrationPlan, stop_after: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
+    if stop_after is not None and stop_after not in STOP_AFTER_CHOICES[plan.strategy]:
         raise UsageError(
-            f"--hold-at {hold_at} is no phase of strategy {plan.strategy} where a run can be held: choose "
+            f"--stop-after {stop_after} is no phase of strategy {plan.strategy} where a run can be held: choose "
             f"{', '.join(STOP_AFTER_CHOICES[plan.strategy])}"
         )
     if accept_drift and plan.strategy == "dual":

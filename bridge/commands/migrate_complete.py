@@ -44,7 +44,7 @@ OLD_MEMBERS_TEXT = "Old members that start then read again from the offsets of t
 @group_argument()
 @execute_option
 @click.option(
-    "--lift-fences",
+    "--remove-fences",
     is_flag=True,
     help="Then remove the fences and restore the access lists; works later too, in phase completed.",
 )
@@ -63,7 +63,7 @@ def complete(
     context: click.Context,
     group: str,
     do_it: bool,
-    lift_fences: bool,
+    remove_fences: bool,
     archive: Path | None,
     confirm: str | None,
     timeout_s: float,
@@ -75,7 +75,7 @@ def complete(
 ) -> None:
     """Write every znode of the old group to a file, and end the migration: from then on there is no rollback.
 
-    The fences stay, so that an old member that is started by mistake reads nothing. --lift-fences removes them, and
+    The fences stay, so that an old member that is started by mistake reads nothing. --remove-fences removes them, and
     puts the access lists back as they were before: after the end of the migration, or any time later. Without
     --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it
     cannot be completed now, 6 part of it is done and the same command goes on.
@@ -87,8 +87,8 @@ def complete(
     check_can_be_completed(group, held.control.migration_id, held.phase)  # before that the plan may not be kept yet
     moving = open_migration(session, read_effective_plan(session, group), caller_description())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
-    steps = partial(complete_steps, moving, file, lift_fences=lift_fences)
-    words = ["--lift-fences"] if lift_fences else []
+    steps = partial(complete_steps, moving, file, remove_fences=remove_fences)
+    words = ["--remove-fences"] if remove_fences else []
     words += [f"--archive={archive}"] if archive else []
     again = migrate_command(context, "complete", group, "--execute", *words)
     is_over = held.phase is Phase.COMPLETED
@@ -97,21 +97,21 @@ def complete(
     if not do_it:
         dry_run(context, moving, steps, again, SCHEMA, output)
         return
-    if lift_fences or not is_over:
-        why = ([] if is_over else [NO_ROLLBACK_TEXT]) + ([OLD_MEMBERS_TEXT] if lift_fences else [])
+    if remove_fences or not is_over:
+        why = ([] if is_over else [NO_ROLLBACK_TEXT]) + ([OLD_MEMBERS_TEXT] if remove_fences else [])
         confirm_group(group, confirm, " ".join(why))
-    lift = migrate_command(context, "complete", group, "--lift-fences", "--execute")
+    lift = migrate_command(context, "complete", group, "--remove-fences", "--execute")
 
     def next_steps(phase: Phase | None) -> list[str]:
-        if lift_fences and session.get(paths.group_root(group)) is not None:
+        if remove_fences and session.get(paths.group_root(group)) is not None:
             return [command_text(context, "groups", "delete", group)]
-        return [migrate_command(context, "status", group), *([] if lift_fences else [lift])]
+        return [migrate_command(context, "status", group), *([] if remove_fences else [lift])]
 
     execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
     if not is_over:
         restore = migrate_command(context, "restore", str(file))
         print_message(f"The znodes of the group are in {file}. What would put them back: {restore}")
-    if not lift_fences and not is_over:
+    if not remove_fences and not is_over:
         print_message(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
 
 

@@ -25,7 +25,7 @@ CLAIM_COLUMNS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-O
 @click.command(short_help="Show or forget what queries claimed.")
 @group_argument()
 @click.option("--query", metavar="Q", help="Only this query, by the id that its checkpoint has (q).")
-@click.option("--forget", "forget_query", metavar="Q", help="Delete the records of this query, which is gone for good.")
+@click.option("--delete", "forget_query", metavar="Q", help="Delete the records of this query, which is gone for good.")
 @execute_option
 @output_option
 @cluster_options
@@ -43,14 +43,14 @@ def claims(
 ) -> None:
     """Show the latest claim of each partition by the group's Spark queries, and how the group stands to it.
 
-    With --forget the records of a query are deleted, which only a query may lack that is never started again: they
+    With --delete the records of a query are deleted, which only a query may lack that is never started again: they
     say what its last batch may read. A query that is alive is refused. Without --execute nothing is deleted.
     Exit codes: 0 shown or deleted, 1 a record cannot be read, 3 would delete something, 4 refused and nothing deleted.
     """
     if forget_query is None and do_it:
-        raise UsageError("--execute belongs to --forget")
+        raise UsageError("--execute belongs to --delete")
     if forget_query is not None and query is not None:
-        raise UsageError("--forget names the query; leave --query away")
+        raise UsageError("--delete names the query; leave --query away")
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     if forget_query is not None:
         context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))

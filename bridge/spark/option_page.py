@@ -136,8 +136,8 @@ that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addres
 - A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers that hold its partitions. Then it fails.
 - A stream that runs waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
   once, and goes on when ZooKeeper answers.
-- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-unreachable` or `log-bounds-unknown`. Then the query
-  fails, with the reason.
+- A stream waits 120 s for any broker when it plans a batch, and logs `brokers-unreachable` or `log-bounds-unknown`.
+  Then the query fails, with the reason.
 - A task waits for the leader of its partition until it has made no progress for 120 s. Then it fails.
 
 ## Settings of the group

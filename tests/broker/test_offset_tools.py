@@ -226,7 +226,7 @@ def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> N
         (("groups", "doctor", "g"), "groups doctor looks into ZooKeeper"),
         (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper is about offsets in ZooKeeper"),
         (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
-        (("groups", "delete", "--litter"), "--litter deletes what console consumers left in ZooKeeper"),
+        (("groups", "delete", "--stale"), "--stale deletes what console consumers left in ZooKeeper"),
         (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: say where that is"),
     ],
 )

@@ -62,7 +62,7 @@ COMMANDS = {
     "groups describe": Command("groups describe {group}"),
     "groups describe --topic": Command("groups describe {group} --topic {topic}"),
     "groups describe, brokers alone": Command("groups describe {group}", "brokers", "modern"),
-    "groups doctor": Command("groups doctor {group} --look-for 0"),
+    "groups doctor": Command("groups doctor {group} --interval 0"),
     "groups delete": Command("groups delete {group}"),
     "groups delete, brokers alone": Command("groups delete {group}", "brokers", "modern"),
     "lag": Command("lag {group}"),

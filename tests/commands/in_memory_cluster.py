@@ -182,7 +182,7 @@ class CommandWorld:
         both = ("--zookeeper", ADDRESS)
         for words in (
             ("migrate", "plan", "moving", "-f", plan, *both),
-            ("migrate", "apply", plan, "--execute", "--hold-at", "verified", *both),
+            ("migrate", "apply", plan, "--execute", "--stop-after", "verified", *both),
             ("migrate", "plan", "g1", "-f", str(self.folder / "g1.plan"), "--offset-convention", "next", *both),
         ):
             done = self.call(words)

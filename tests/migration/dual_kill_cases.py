@@ -170,7 +170,7 @@ class DualComplete(DualBackAfter):
     fenced_in = "completed"
 
     def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
-        ground.complete(session, lift_fences=False)
+        ground.complete(session, remove_fences=False)
 
 
 class DualCompleteAndLift(DualComplete):
@@ -179,7 +179,7 @@ class DualCompleteAndLift(DualComplete):
     fenced_in = ""
 
     def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
-        ground.complete(session, lift_fences=True)
+        ground.complete(session, remove_fences=True)
 
 
 class DualCompleteThenBack(DualCompleteAndLift):

@@ -220,11 +220,11 @@ class KillScenario(Lab):
         moving = self.moving(session, kept)
         self.carry_out(moving, partial(rollback_steps, moving, RollbackOptions(lambda _: None, 1_000, has_plan)))
 
-    def complete(self, session: AdminSession, *, lift_fences: bool = False) -> None:
+    def complete(self, session: AdminSession, *, remove_fences: bool = False) -> None:
         """The archive of each ground is a file of its own."""
         check_control_acls(session, GROUP)
         moving = self.moving(session, read_effective_plan(session, GROUP))
-        self.carry_out(moving, partial(complete_steps, moving, self.folder / "znodes", lift_fences=lift_fences))
+        self.carry_out(moving, partial(complete_steps, moving, self.folder / "znodes", remove_fences=remove_fences))
 
     # --- the members --------------------------------------------------------------------------------------------
 
@@ -397,7 +397,7 @@ class Complete(BackAfter):
     writes_min = 2
 
     def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
-        ground.complete(session, lift_fences=False)
+        ground.complete(session, remove_fences=False)
 
 
 class CompleteAndLift(Complete):
@@ -407,7 +407,7 @@ class CompleteAndLift(Complete):
     writes_min = 10
 
     def run(self, ground: KillScenario, session: AdminSession, plan: MigrationPlan) -> None:
-        ground.complete(session, lift_fences=True)
+        ground.complete(session, remove_fences=True)
 
 
 class LiftLater(CompleteAndLift):
@@ -419,7 +419,7 @@ class LiftLater(CompleteAndLift):
     def prepare(self, ground: KillScenario) -> MigrationPlan:
         plan = super().prepare(ground)
         with ground.process() as session:
-            ground.complete(session, lift_fences=False)
+            ground.complete(session, remove_fences=False)
         return plan
 
 
@@ -440,7 +440,7 @@ def back_while_there_is_a_way(ground: KillScenario, session: AdminSession, plan:
     if control.phase == "completed":
         with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
             ground.back(session, plan)
-        ground.complete(session, lift_fences=True)
+        ground.complete(session, remove_fences=True)
     else:
         ground.back(session, plan)
 

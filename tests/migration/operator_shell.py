@@ -343,7 +343,7 @@ def rollback(group: str, file: Path) -> list[str]:
 COMMANDS = {
     "copy": Command(lambda shell: shell.planned(), lambda group, file: ["apply", str(file)], ("switched", "kafka")),
     "back after the switch": Command(moved, rollback, ("undone", "zookeeper")),
-    "back before it": Command(lambda shell: moved(shell, "--hold-at=verified"), rollback, ("undone", "zookeeper")),
+    "back before it": Command(lambda shell: moved(shell, "--stop-after=verified"), rollback, ("undone", "zookeeper")),
     "complete": Command(
         moved,
         lambda group, file: ["complete", group, "--confirm", group, "--archive", f"{file}.znodes"],
@@ -351,7 +351,7 @@ COMMANDS = {
     ),
     "complete and lift": Command(
         moved,
-        lambda group, file: ["complete", group, "--lift-fences", "--confirm", group, "--archive", f"{file}.znodes"],
+        lambda group, file: ["complete", group, "--remove-fences", "--confirm", group, "--archive", f"{file}.znodes"],
         ("completed", "kafka"),
     ),
 }

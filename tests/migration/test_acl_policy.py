@@ -93,7 +93,7 @@ def ground(tmp_path: Path) -> KillScenario:
 def begun(ground: KillScenario, phase: Phase = Phase.VERIFIED) -> MigrationPlan:
     plan = ground.plan_it("copy")
     with ground.process() as session:
-        ground.apply(session, plan, **({} if phase is Phase.SWITCHED else {"hold_at": phase}))
+        ground.apply(session, plan, **({} if phase is Phase.SWITCHED else {"stop_after": phase}))
     return plan
 
 

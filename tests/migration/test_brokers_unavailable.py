@@ -90,7 +90,7 @@ def at_rest(shell: Shell) -> tuple[str, Path]:
 
 
 def held(shell: Shell) -> tuple[str, Path]:
-    return moved(shell, "--hold-at=verified")
+    return moved(shell, "--stop-after=verified")
 
 
 def over(shell: Shell) -> tuple[str, Path]:

@@ -49,12 +49,12 @@ def completed(lab: Lab, tmp_path: Path, decisions: Decisions = DECISIONS, **how:
 
 
 def complete(
-    lab: Lab, plan: MigrationPlan, tmp_path: Path, cuts: Cuts | None = None, *, lift_fences: bool = False
+    lab: Lab, plan: MigrationPlan, tmp_path: Path, cuts: Cuts | None = None, *, remove_fences: bool = False
 ) -> list[str]:
     """What was told."""
     with lab.process(cuts) as session:
         moving = lab.moving(session, plan)
-        steps = complete_steps(moving, tmp_path / plan.group, lift_fences=lift_fences)
+        steps = complete_steps(moving, tmp_path / plan.group, remove_fences=remove_fences)
         return lab.carry_out(moving, steps)
 
 
@@ -75,14 +75,14 @@ def test_an_old_member_that_starts_after_complete_claims_nothing_until_the_fence
     group, plan = completed(lab, tmp_path)
     assert lab.stands(group) == ("completed", "kafka")
     assert claims(lab, group) == (False, False)
-    complete(lab, plan, tmp_path, lift_fences=True)
+    complete(lab, plan, tmp_path, remove_fences=True)
     assert claims(lab, group) == (True, True)
 
 
 def test_owner_fences_alone_keep_an_old_member_out_after_complete(lab: Lab, tmp_path: Path) -> None:
     group, plan = completed(lab, tmp_path, replace(DECISIONS, acl_fence=False))
     assert claims(lab, group) == (True, False)
-    complete(lab, plan, tmp_path, lift_fences=True)
+    complete(lab, plan, tmp_path, remove_fences=True)
     assert claims(lab, group) == (True, True)
 
 
@@ -92,7 +92,7 @@ def test_the_phase_is_written_before_the_first_fence_goes(lab: Lab, tmp_path: Pa
     with lab.process() as session:
         lab.apply(session, plan)
     seen = len(lab.history.moments[group])
-    complete(lab, plan, tmp_path, lift_fences=True)
+    complete(lab, plan, tmp_path, remove_fences=True)
     moments = [moment for moment in lab.history.moments[group][seen:] if moment.control is not None]
     phases = [(moment.control.phase, moment.fences) for moment in moments if moment.control is not None]
     assert phases[0] == ("completed", 3)
@@ -116,7 +116,7 @@ def test_a_new_plan_has_the_lists_of_before_the_fences_and_says_whose_fences_the
 
 
 def test_a_plan_over_fences_that_were_lifted_says_that_none_are_there(lab: Lab, tmp_path: Path) -> None:
-    group, _ = completed(lab, tmp_path, lift_fences=True)
+    group, _ = completed(lab, tmp_path, remove_fences=True)
     made = lab.plan(group, KEEPS_KAFKA, name="m1")
     assert made.snapshot.fences_migration_id == ""
     assert any("no fence is there" in words for words in made.warnings)
@@ -126,7 +126,7 @@ def test_a_second_migration_takes_the_fences_over_and_rollback_restores_the_firs
     lab: Lab, tmp_path: Path
 ) -> None:
     """The way back from a completed migration: what was committed in Kafka since is written to ZooKeeper."""
-    group, first = completed(lab, tmp_path, lift_fences=True)
+    group, first = completed(lab, tmp_path, remove_fences=True)
     before = {path: acl for path, (_, acl) in lab.nodes(group).items()}
     group, first = completed(lab, tmp_path)
     assert lab.commit_first(group, 0, 33) == 0
@@ -173,7 +173,7 @@ def test_the_saved_lists_survive_a_kill_at_any_write_of_the_second_migration(
             assert late.items() >= first.snapshot.acls.items(), f"write {at}"
         with lab.process() as session:
             lab.apply(session, second)
-        complete(lab, second, tmp_path / "again", lift_fences=True)
+        complete(lab, second, tmp_path / "again", remove_fences=True)
         assert lab.zookeeper.tree._nodes[paths.offsets_of_topic(group, "t")].acl == NAMED
         if not cuts.was_reached:
             break
@@ -192,7 +192,7 @@ def test_a_plan_that_cannot_take_the_fences_over_names_the_command_that_removes_
     refusal, code = left_fences_refused(shell, tmp_path, group, option)
     assert (code, words in refusal) == (4, True)
     lift = next_command(refusal)
-    assert lift.startswith(f"zkconsumer migrate complete {group} --lift-fences")
+    assert lift.startswith(f"zkconsumer migrate complete {group} --remove-fences")
     done = shell(*lift.split()[2:], "--execute", "--confirm", group)
     assert done.exit_code == 0, done.stderr
     assert claims(lab, group) == (True, True)
@@ -222,7 +222,7 @@ def test_the_command_says_that_the_fences_stay_and_lifts_them_later(lab: Lab, sh
     assert shell("complete", group, "--execute", "--confirm", group).exit_code == 0
     assert claims(lab, group) == (False, False)
     steps = json.loads(shell("status", group, "-o", "json").stdout)["next_steps"]
-    lift = next(step for step in steps if "--lift-fences" in step)
+    lift = next(step for step in steps if "--remove-fences" in step)
     assert shell(*lift.split()[2:]).exit_code == 3, "without --execute nothing is changed"
     refused = shell(*lift.split()[2:], "--execute", typed="another\n")
     assert (refused.exit_code, claims(lab, group)) == (2, (False, False))
@@ -230,7 +230,7 @@ def test_the_command_says_that_the_fences_stay_and_lifts_them_later(lab: Lab, sh
     assert shell(*lift.split()[2:], "--execute", "--confirm", group).exit_code == 0
     assert claims(lab, group) == (True, True)
     last = json.loads(shell("status", group, "-o", "json").stdout)
-    assert not any("--lift-fences" in step for step in last["next_steps"])
+    assert not any("--remove-fences" in step for step in last["next_steps"])
 
 
 def test_a_plan_made_before_another_migration_was_completed_begins_nothing(lab: Lab, tmp_path: Path) -> None:
@@ -268,11 +268,11 @@ def test_only_the_login_of_the_migration_lifts_the_fences_of_a_protected_group(t
     assert fenced != before
     log_in(ground, MALLORY, tmp_path)
     with ground.process() as session, pytest.raises(PreconditionFailed, match="belongs to digest:operator"):
-        ground.complete(session, lift_fences=True)
+        ground.complete(session, remove_fences=True)
     assert lists_below(ground, ROOT) == fenced
     log_in(ground, OPERATOR, tmp_path)
     with ground.process() as session:
-        ground.complete(session, lift_fences=True)
+        ground.complete(session, remove_fences=True)
     assert lists_below(ground, ROOT) == before
 
 

@@ -374,8 +374,10 @@ def test_waiting_in_vain_before_the_first_change_changes_nothing(lab: Lab) -> No
 # --- complete ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lift_fences", [True, False])
-def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(lab: Lab, tmp_path: Path, lift_fences: bool) -> None:
+@pytest.mark.parametrize("remove_fences", [True, False])
+def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(
+    lab: Lab, tmp_path: Path, remove_fences: bool
+) -> None:
     group = lab.new_group()
     before = lab.nodes(group)
     plan = lab.plan(group, DECISIONS)
@@ -385,9 +387,9 @@ def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(lab: Lab, tmp_
     file = tmp_path / "archive"
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        lab.carry_out(moving, complete_steps(moving, file, lift_fences=lift_fences))
+        lab.carry_out(moving, complete_steps(moving, file, remove_fences=remove_fences))
     assert lab.stands(group) == ("completed", "kafka")
-    assert lab.nodes(group) == (before if lift_fences else fenced)
+    assert lab.nodes(group) == (before if remove_fences else fenced)
     assert file.stat().st_mode & 0o777 == 0o600
     archive = read_archive(file)
     root = paths.group_root(group)
@@ -395,7 +397,7 @@ def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(lab: Lab, tmp_
     assert data == {path: data for path, (data, _) in fenced.items()}
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        assert lab.carry_out(moving, complete_steps(moving, file, lift_fences=lift_fences)) == []
+        assert lab.carry_out(moving, complete_steps(moving, file, remove_fences=remove_fences)) == []
         with pytest.raises(PreconditionFailed, match="there is no way back"):
             list(rollback_steps(moving, RollbackOptions(lambda _: None, 1)))
 
@@ -403,7 +405,7 @@ def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(lab: Lab, tmp_
 def test_only_a_switched_migration_is_completed(lab: Lab, tmp_path: Path) -> None:
     _, plan = moved(lab, stop_after=Phase.VERIFIED)
     with lab.process() as session, pytest.raises(PreconditionFailed, match="only one that is switched"):
-        list(complete_steps(lab.moving(session, plan), tmp_path / "archive", lift_fences=True))
+        list(complete_steps(lab.moving(session, plan), tmp_path / "archive", remove_fences=True))
 
 
 def test_an_archive_puts_missing_nodes_back_and_changes_none(lab: Lab, tmp_path: Path) -> None:
@@ -411,7 +413,7 @@ def test_an_archive_puts_missing_nodes_back_and_changes_none(lab: Lab, tmp_path:
     file = tmp_path / "archive"
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        lab.carry_out(moving, complete_steps(moving, file, lift_fences=True))
+        lab.carry_out(moving, complete_steps(moving, file, remove_fences=True))
     lab.zookeeper.remove(paths.offset(group, T0))
     lab.zookeeper.ensure(paths.offset(group, TopicPartition("t", 1)), b"21")
     archive = read_archive(file)

@@ -486,8 +486,8 @@ def test_the_end_keeps_the_znodes_lifts_the_fences_and_members_offer_range_alone
     archive = tmp_path / "archive"
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        dual.carry_out(moving, complete_steps(moving, archive, lift_fences=True))
-        assert dual.carry_out(moving, complete_steps(moving, archive, lift_fences=True)) == []
+        dual.carry_out(moving, complete_steps(moving, archive, remove_fences=True))
+        assert dual.carry_out(moving, complete_steps(moving, archive, remove_fences=True)) == []
     assert dual.stands(crowd.group) == ("completed", "kafka")
     assert paths.offset(crowd.group, T0) in {node.path for node in read_archive(archive).nodes}
     assert not fenced(dual, crowd)

@@ -47,7 +47,7 @@ def test_there_and_back_by_the_commands_that_are_printed(
     dry = migrate("apply", str(file), "-o", "json")
     assert (dry.exit_code, dual.control(group)) == (3, None)
 
-    held = migrate(*next_of(dry), "-o", "json", "--hold-at", "locked")
+    held = migrate(*next_of(dry), "-o", "json", "--stop-after", "locked")
     assert (held.exit_code, json.loads(held.stdout)["phase"]) == (0, "locked"), held.stderr
     assert "every member acts by armed: waiting for " in held.stderr
     shown = json.loads(migrate("status", group, "-o", "json").stdout)
@@ -109,7 +109,7 @@ def test_a_missing_fence_is_found(dual: DualLab, crowd: DualMembers, migrate: Mi
     ("words", "told"),
     [
         (["--accept-drift"], "--accept-drift is for plans of strategy copy"),
-        (["--hold-at", "verified"], "--hold-at verified is no phase of strategy dual"),
+        (["--stop-after", "verified"], "--stop-after verified is no phase of strategy dual"),
         (["--no-acl-fence"], "--no-acl-fence is for strategy copy"),
     ],
 )

@@ -75,7 +75,7 @@ class Cases:
     def check(self) -> None:
         """What a person would type."""
         files = [str(self.path(name)) for name in self.names]
-        result = CliRunner().invoke(check, ["--as-if", str(self.path("whole")), *files])
+        result = CliRunner().invoke(check, ["--reference", str(self.path("whole")), *files])
         assert result.exit_code == 0, "\n".join(
             line for line in result.stdout.splitlines() if line.startswith(("==", "NOT", *h.FINDING_CODES))
         )

@@ -78,7 +78,7 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
     assert next(step["name"] for step in told["steps"] if step["standing"] == "to do") == "control znode: planned"
     assert lab.control(group) is None
 
-    held = migrate(*next_of(dry), "-o", "json", "--hold-at", "verified")
+    held = migrate(*next_of(dry), "-o", "json", "--stop-after", "verified")
     assert (held.exit_code, json.loads(held.stdout)["phase"]) == (0, "verified")
     assert "The modern group is kept empty for 1" in held.stderr
 
@@ -165,7 +165,7 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     assert lab.stands(group) == ("completed", "kafka")
     assert migrate("rollback", group, "--execute").exit_code == 4
     assert migrate("complete", group, "--execute", "--confirm", group).exit_code == 0
-    lifted = migrate("complete", group, "--lift-fences", "--execute", "--confirm", group)
+    lifted = migrate("complete", group, "--remove-fences", "--execute", "--confirm", group)
     assert lifted.stderr.endswith(f"Next: zkconsumer groups delete {group} --zookeeper {ADDRESS}\n")
 
 
@@ -195,7 +195,7 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
     """Who can write below the control znode can write every decision there, and a digest that fits."""
     group, file = planned(lab, tmp_path)
     digest = read_plan_file(file).digest
-    begun = migrate("apply", str(file), "--execute", "--hold-at", "fenced", "-o", "json")
+    begun = migrate("apply", str(file), "--execute", "--stop-after", "fenced", "-o", "json")
     compared = migrate("verify", group)
     assert (compared.exit_code, compared.stdout) == (0, ""), "nothing was copied yet"
     assert compared.stderr.endswith("The offsets are not in Kafka yet, so they are not compared.\n")
@@ -234,7 +234,7 @@ def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
     """An unprotected group's control znode is open: the digest and the file say that its plan was replaced."""
     group, file = planned(lab, tmp_path)
     plan = read_plan_file(file)
-    assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
+    assert migrate("apply", str(file), "--execute", "--stop-after", "fenced").exit_code == 0
     forged = replace(plan, decisions=replace(plan.decisions, offsets={T0: 48}))
     rows = tuple(replace(row, target=48, why="decided") if row.tp == T0 else row for row in forged.partitions)
     forged = replace(forged, partitions=rows)
@@ -267,7 +267,7 @@ def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, mig
 
 def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
-    assert migrate("apply", str(file), "--execute", "--hold-at", "copied").exit_code == 0
+    assert migrate("apply", str(file), "--execute", "--stop-after", "copied").exit_code == 0
     with lab.process() as session:
         lab.moving(session, lab.kept(session, group)).placeholder.leave()
     assert lab.commit_first(group, 0, 44) == 0
@@ -284,7 +284,7 @@ def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_
 
 def test_a_dry_run_behind_a_phase_ends_there(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     _, file = planned(lab, tmp_path)
-    done = migrate("apply", str(file), "--hold-at", "fenced", "-o", "json")
+    done = migrate("apply", str(file), "--stop-after", "fenced", "-o", "json")
     assert json.loads(done.stdout)["steps"][-1]["name"] == "control znode: fenced"
 
 

@@ -66,7 +66,7 @@ def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes
     assert blind.exit_code == 4
     go_on = f"zkconsumer migrate apply {group}.plan --execute {where}"
     assert f"Go on with the plan's file: {go_on}. Or undo it: " in blind.stderr
-    assert migrate("apply", str(file), "--execute", "--hold-at", "fenced").exit_code == 0
+    assert migrate("apply", str(file), "--execute", "--stop-after", "fenced").exit_code == 0
     assert migrate("status", group).stderr == f"Next: {resumed(group).replace(' --zoo', ' --execute --zoo')}\n"
     none = migrate("apply", "--resume", "nobody")
     assert "group nobody is not on the move" in none.stderr

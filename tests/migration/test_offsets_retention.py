@@ -239,7 +239,7 @@ def test_status_says_until_when_and_that_all_are_there(tmp_path: Path) -> None:
         assert ground.commit(GROUP, tp.partition, LOG_END) == 0
     assert found_of(ground).lost == (), "members commit greater ones"
     with ground.process() as session:
-        ground.complete(session, lift_fences=False)
+        ground.complete(session, remove_fences=False)
     assert status(ground).copied is None
 
 

@@ -239,7 +239,7 @@ def test_a_plan_that_is_not_as_it_was_written_is_refused(lab: Lab, shell: Shell,
 
 
 def test_the_plan_of_another_group_takes_nothing_back(lab: Lab, shell: Shell) -> None:
-    group, _ = moved(shell, "--hold-at=verified")
+    group, _ = moved(shell, "--stop-after=verified")
     _, other = shell.planned()
     before = both(lab, group)
     done = shell("rollback", group, "--plan", other, "--execute")
@@ -254,7 +254,7 @@ def test_a_plan_that_another_migration_overtook_is_refused(lab: Lab, shell: Shel
         group, file = shell.planned()
         second = file.with_suffix(".second")
         assert shell("plan", group, "-f", second, "--missing", "earliest", "--offset-convention", "next").exit_code == 0
-        hold = [] if phase is None else [f"--hold-at={phase}"]
+        hold = [] if phase is None else [f"--stop-after={phase}"]
         assert shell("apply", file, "--execute", *hold).exit_code == 0
         before = both(lab, group)
         done = shell("apply", second, "--execute")

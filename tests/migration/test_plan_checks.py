@@ -18,7 +18,7 @@ from zkconsumer.zk.znode_formats import ControlRecord
 AGAIN = "zkconsumer migrate plan g1"
 COMMAND = {"describe": "zkconsumer groups describe g1", "doctor": "zkconsumer groups doctor g1", "again": AGAIN,
            "inspect": "zkconsumer migrate inspect g1", "status": "zkconsumer migrate status g1",
-           "lift": "zkconsumer migrate complete g1 --lift-fences", "list": "zkconsumer groups list",
+           "lift": "zkconsumer migrate complete g1 --remove-fences", "list": "zkconsumer groups list",
            "copy": f"{AGAIN} --strategy copy"}  # fmt: skip
 
 

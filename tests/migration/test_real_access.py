@@ -128,7 +128,7 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
     bare = moving.migrate("plan", group, "-f", folder / "bare", "--offset-convention", "next", expect=4)
     assert "log in as whom the lists name" in bare.stderr
     plan = moving.plan("--offset-convention", "next", *map(str, operator))
-    moving.migrate("apply", plan, "--execute", "--hold-at", "verified", *operator)
+    moving.migrate("apply", plan, "--execute", "--stop-after", "verified", *operator)
 
     # The fence: no login has more than before, and only the operator may administer.
     for path, acl in moving.lists().items():

@@ -77,7 +77,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
 
     plan = moving.plan(*NEXT)
     assert moving.migrate("apply", plan, expect=3)
-    moving.migrate("apply", plan, "--execute", "--hold-at", "verified")
+    moving.migrate("apply", plan, "--execute", "--stop-after", "verified")
     outsiders_change_nothing(moving, setup)
 
     # The cut-over; the load has never stopped.
@@ -130,14 +130,14 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
 
 
 def a_forgotten_member_reads_nothing_before_the_fences_are_lifted(moving: RealGroup, setup: Setup) -> None:
-    """An original member that is started after ``complete``; and one that is started after ``--lift-fences``."""
+    """An original member that is started after ``complete``; and one that is started after ``--remove-fences``."""
     fences = moving.owners()
     assert len(fences) == PARTITIONS
     late = moving.scala("forgotten", "forgotten", setup.old[0], wait=False)
     wait_until(lambda: not late.is_running(), "it gives up", 30_000)
     assert any("NoAuth" in str(event) for event in late.events), late.events
     assert (moving.handed("forgotten").total(), moving.owners()) == (0, fences)
-    moving.migrate("complete", moving.group, "--lift-fences", "--execute", "--confirm", moving.group)
+    moving.migrate("complete", moving.group, "--remove-fences", "--execute", "--confirm", moving.group)
     assert (moving.status()["phase"], moving.owners()) == ("completed", {})
     moving.scala("lifted", "lifted", setup.old[0])
     wait_until(lambda: len(moving.owners()) == PARTITIONS, "it claims every partition", 30_000)

@@ -52,7 +52,7 @@ def test_a_client_of_kip_848_does_not_come_in_beside_members_that_move(
     moving.plan("--strategy", "dual")
     words: tuple[str | Path, ...] = (moving.folder / f"{moving.group}.plan",)
     for phase in ("armed", "copied", "switched"):
-        moving.migrate("apply", *words, "--execute", *(() if phase == "switched" else ("--hold-at", phase)))
+        moving.migrate("apply", *words, "--execute", *(() if phase == "switched" else ("--stop-after", phase)))
         words = moving.kept
         knock(moving, phase, client, told)
         status = moving.status()

@@ -37,7 +37,7 @@ def test_a_late_member_claims_nothing_and_after_the_way_back_it_is_said_that_it_
     moving.stop("original")
     moving.produce(RECORDS)
     plan = moving.plan("--offset-convention", "next", "--no-acl-fence")
-    moving.migrate("apply", plan, "--execute", "--hold-at", "verified")
+    moving.migrate("apply", plan, "--execute", "--stop-after", "verified")
     offsets, owners = (moving.in_zookeeper(), moving.in_kafka()), moving.owners()
 
     late = moving.scala("late", "late", release, wait=False, survives=True, settings=GIVES_UP_SOON)

@@ -83,7 +83,7 @@ class PausedMoves(KilledMoves):
         if self.way == "rollback":
             return ["rollback", group, "--execute"]
         archive = str(self.folder / f"{group}.znodes")
-        return ["complete", group, "--execute", "--lift-fences", "--confirm", group, "--archive", archive]
+        return ["complete", group, "--execute", "--remove-fences", "--confirm", group, "--archive", archive]
 
     def steps(self, group: str) -> list[str]:
         """What the command does when it is not stopped."""

@@ -47,7 +47,9 @@ def moved_while_one_sleeps(moving: RealGroup, release: str, *options: str) -> Sc
     moving.wait_handed("original", seen + 1_000)
     moving.stop("original", but=zombie)
     moving.halt()
-    moving.migrate("apply", moving.plan("--offset-convention", "next", *options), "--execute", "--hold-at", "verified")
+    moving.migrate(
+        "apply", moving.plan("--offset-convention", "next", *options), "--execute", "--stop-after", "verified"
+    )
     return zombie
 
 

@@ -46,7 +46,7 @@ CLIENTS = [
 @pytest.mark.parametrize(("client", "told"), CLIENTS)
 def test_a_client_of_kip_848_does_not_come_in_beside_the_seat(moving: RealGroup, client: str, told: str) -> None:
     plan = moving.plan("--offset-convention", "next")
-    moving.migrate("apply", plan, "--execute", "--hold-at", "verified")
+    moving.migrate("apply", plan, "--execute", "--stop-after", "verified")
     before = moving.stores()
     early = moving.modern("early", "early", client, KIP_848)
     wait_until(lambda: any(told in str(event) for event in early.events), "it is refused", 30_000)

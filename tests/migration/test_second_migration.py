@@ -166,7 +166,7 @@ def test_a_second_move_that_is_undone_before_its_switch_leaves_the_third_one_not
     """``fenced``: nothing was copied, so Kafka has what the first way back found."""
     group, file = came_back
     assert shell("plan", group, "-f", file).exit_code == 0
-    assert shell("apply", file, "--execute", "--hold-at", phase).exit_code == 0
+    assert shell("apply", file, "--execute", "--stop-after", phase).exit_code == 0
     assert shell("rollback", group, "--execute").exit_code == 0
     assert lab.kafka(group)[T0][0] == (33 if phase == "fenced" else 40)
     read_on(lab, group, t0=45)
@@ -230,7 +230,7 @@ def test_a_run_that_is_cut_off_between_the_copy_and_the_check_recognises_the_pla
     group, file = came_back
     assert shell("plan", group, "-f", file).exit_code == 0
     assert [one.is_returned for one in read_plan_file(file).snapshot.partitions.values()] == [True, False, False]
-    assert shell("apply", file, "--execute", "--hold-at", "copied").exit_code == 0
+    assert shell("apply", file, "--execute", "--stop-after", "copied").exit_code == 0
     with lab.process() as session:
         assert read_returned_record(session, group) is None
     assert shell("apply", "--resume", group, "--plan-digest", read_plan_file(file).digest, "--execute").exit_code == 0
@@ -329,7 +329,7 @@ def test_numbers_that_say_otherwise_than_the_ended_migration_are_asked_about(
 
 
 def test_a_move_that_was_undone_before_it_was_switched_knows_the_meaning_too(lab: Lab, shell: Shell) -> None:
-    group, file = moved(shell, "--hold-at", "fenced")
+    group, file = moved(shell, "--stop-after", "fenced")
     assert shell("rollback", group, "--execute").exit_code == 0
     done = shell("plan", group, "-f", file, "--missing", "earliest")
     assert done.exit_code == 0, done.stderr
@@ -343,7 +343,7 @@ def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> No
         lab.zookeeper.remove(paths.offset(group, tp))
     file = shell.folder / "plan"
     assert shell("plan", group, "-f", file, "--missing", "earliest").exit_code == 0
-    assert shell("apply", file, "--execute", "--hold-at", "fenced").exit_code == 0
+    assert shell("apply", file, "--execute", "--stop-after", "fenced").exit_code == 0
     assert shell("rollback", group, "--execute").exit_code == 0
     read_on(lab, group, t0=40)
     done = shell("plan", group, "-f", file, "--missing", "earliest")

@@ -86,7 +86,7 @@ def test_a_query_moves_with_its_group_and_back_and_its_sink_has_every_record_onc
         follows.reads_on("zookeeper")
 
         # Out: the query steps aside by itself, says so, and goes on behind the cut-over.
-        moving.migrate("apply", moving.plan(*NEXT), "--execute", "--accept-drift", "--hold-at", "verified")
+        moving.migrate("apply", moving.plan(*NEXT), "--execute", "--accept-drift", "--stop-after", "verified")
         wait_until(follows.waits, "it says that it waits", WAIT_MS, poll_ms=200)
         moving.migrate("apply", *moving.kept, "--execute")
         follows.reads_on("kafka")

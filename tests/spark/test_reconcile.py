@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_given_up_gives_back_its_last_batch_and_the_next_on
     run_available_now(stream, second)
     expected = [(partition, offset) for partition in range(2) for offset in range(back[partition], 10)]
     assert sorted((row.partition, row.offset) for row in sunk(spark, second)) == expected
-    gone = run(shared_cluster, "claims", "--group", group, "--forget", claims[0]["query"], "--execute")
+    gone = run(shared_cluster, "claims", "--group", group, "--delete", claims[0]["query"], "--execute")
     assert gone.exit_code == 0, gone.output
     left = json.loads(run(shared_cluster, "claims", "--group", group, "-o", "json").stdout)["claims"]
     assert {row["query"] for row in left} & {claims[0]["query"]} == set()

@@ -209,9 +209,9 @@ def test_some_deleted_and_some_refused_is_partial(world: FakeEnvironment, tool: 
     ("words", "said"),
     [
         ([], "what is to be deleted"),
-        (["g", "--litter"], "stands alone"),
-        (["g", "--older-than", "7d"], "belongs to --litter"),
-        (["--litter", "--older-than", "a week"], "write 7d"),
+        (["g", "--stale"], "stands alone"),
+        (["g", "--older-than", "7d"], "belongs to --stale"),
+        (["--stale", "--older-than", "a week"], "write 7d"),
         (["g", "g"], "twice"),
     ],
 )
@@ -350,7 +350,7 @@ def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(
     dead_group(world, "console-consumer-mine", "t")
     dead_group(world, "console-consumer-123456", "t")
     join(world, "console-consumer-7")
-    result = tool("groups", "delete", "--litter", "--execute")
+    result = tool("groups", "delete", "--stale", "--execute")
     assert (result.exit_code, result.stdout) == (
         0, "Deleted all consumer group information for group console-consumer-12345 in zookeeper.\n",
     )  # fmt: skip
@@ -361,7 +361,7 @@ def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(
 
 def test_young_litter_is_left_alone(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "console-consumer-1", "t")
-    result = tool("groups", "delete", "--litter", "--older-than", "9999d", "--execute")
+    result = tool("groups", "delete", "--stale", "--older-than", "9999d", "--execute")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "was written to" in result.stderr
     assert nodes(world, "/consumers/console-consumer-1") != []

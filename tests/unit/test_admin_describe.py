@@ -106,7 +106,7 @@ def test_list_as_json_names_the_litter(world: FakeEnvironment, tool: RunTool) ->
         "console-consumer-1", False, True, ["t"],
     )  # fmt: skip
     assert line["last_commit_ms"] == line["last_write_ms"] > 0
-    assert "--litter" in told["next_steps"][0]
+    assert "--stale" in told["next_steps"][0]
 
 
 def test_a_console_consumer_that_runs_is_no_litter(world: FakeEnvironment, tool: RunTool) -> None:

@@ -681,7 +681,7 @@ def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeEnvironme
 def run(world: FakeEnvironment, *more: str) -> Any:
     reached = doors(world)
     return CliRunner().invoke(
-        main, ["groups", "doctor", "g1", "--look-for", "0", "--zookeeper", ADDRESS, *more], obj=reached
+        main, ["groups", "doctor", "g1", "--interval", "0", "--zookeeper", ADDRESS, *more], obj=reached
     )
 
 

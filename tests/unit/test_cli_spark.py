@@ -477,25 +477,25 @@ def test_a_query_that_is_gone_is_forgotten(world: FakeEnvironment, spark: RunToo
     claimed(world, P1, (7, 30, 40))
     claimed(world, P2, (3, 0, 5), query=OTHER_QUERY)
     own(world, P0, "g1_scala-0", is_ours=False)
-    shown = spark("claims", "--forget", QUERY)
+    shown = spark("claims", "--delete", QUERY)
     assert shown.exit_code == 3
     assert shown.stderr.startswith(f"Nothing was deleted; 2 records of query {QUERY} would be. To do it: zkconsumer")
-    done = spark("claims", "--forget", QUERY, "--execute")
+    done = spark("claims", "--delete", QUERY, "--execute")
     assert (done.exit_code, done.stderr) == (0, f"2 records of query {QUERY} deleted.\n")
     assert not world.zookeeper.tree.has_node(paths.claims_of_query("g1", QUERY))
     assert world.zookeeper.tree.has_node(paths.claims_of_query("g1", OTHER_QUERY))
-    again = spark("claims", "--forget", QUERY, "--execute")
+    again = spark("claims", "--delete", QUERY, "--execute")
     assert again.exit_code == 4
     assert f"has no records of a query {QUERY}; it has those of: {OTHER_QUERY}" in again.stderr
 
 
 def test_a_query_that_is_alive_is_not_forgotten(world: FakeEnvironment, spark: RunTool) -> None:
     claimed(world, P0, (7, 30, 40), epoch=own(world, P0))
-    result = spark("claims", "--forget", QUERY, "--execute")
+    result = spark("claims", "--delete", QUERY, "--execute")
     assert result.exit_code == 4
     assert f"query {QUERY} is alive: g1_a-0 claimed clicks/0 and owns it" in result.stderr
     claimed(world, P0, (7, 30, 40))
-    result = spark("claims", "--forget", QUERY, "--execute")
+    result = spark("claims", "--delete", QUERY, "--execute")
     assert result.exit_code == 4
     assert "g1_a-0 owns clicks/0, and may be query" in result.stderr
     assert record(world, P0).claims
@@ -506,13 +506,13 @@ def test_the_query_that_came_after_is_not_in_the_way(world: FakeEnvironment, spa
     claimed(world, P1, (7, 30, 40))
     claimed(world, P0, (3, 40, 45), query=OTHER_QUERY, epoch=own(world, P0, "g1_b-0"))
     own(world, P1, "g1_b-1")
-    assert spark("claims", "--forget", OTHER_QUERY, "--execute").exit_code == 4
-    assert spark("claims", "--forget", QUERY, "--execute").exit_code == 0
+    assert spark("claims", "--delete", OTHER_QUERY, "--execute").exit_code == 4
+    assert spark("claims", "--delete", QUERY, "--execute").exit_code == 0
 
 
 def test_words_of_claims_that_do_not_go_together(spark: RunTool) -> None:
-    assert "--execute belongs to --forget" in spark("claims", "--execute").stderr
-    assert "leave --query away" in spark("claims", "--forget", "a", "--query", "a").stderr
+    assert "--execute belongs to --delete" in spark("claims", "--execute").stderr
+    assert "leave --query away" in spark("claims", "--delete", "a", "--query", "a").stderr
 
 
 # --- starting offsets -------------------------------------------------------------------------------------------

@@ -37,17 +37,17 @@ def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str,
     sandbox.produce(topic, 0, 5)
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"offsets.storage": "kafka"})
     member.wait_delivered(5)
-    assert "coordinator-group-active" not in doctor(sandbox, group, "--look-for", "0")
+    assert "coordinator-group-active" not in doctor(sandbox, group, "--interval", "0")
     modern = KafkaConsumer(
         topic, bootstrap_servers=sandbox.bootstrap, group_id=group, client_id="the-modern-one", metadata_max_age_ms=500
     )
     try:
         wait_until(lambda: modern.poll(100) is not None and modern.assignment(), "it has joined", 30_000)
-        found = doctor(sandbox, group, "--look-for", "0")["coordinator-group-active"]
+        found = doctor(sandbox, group, "--interval", "0")["coordinator-group-active"]
         assert "the-modern-one" in str(found["evidence"])
     finally:
         modern.close()
-    assert "coordinator-group-active" not in doctor(sandbox, group, "--look-for", "0")
+    assert "coordinator-group-active" not in doctor(sandbox, group, "--interval", "0")
     member.close()
 
 
@@ -78,11 +78,11 @@ def test_one_topic_with_zstd_stops_an_original_member(clusters: Clusters, names:
     member = sandbox.start_member("1.1.1", group, {topic: 1, plain: 1})
     sandbox.produce(plain, 0, 5)
     member.wait_delivered(5)
-    assert "topic-with-zstd" not in doctor(sandbox, group, "--look-for", "0")
+    assert "topic-with-zstd" not in doctor(sandbox, group, "--interval", "0")
     sandbox.produce(topic, 0, 5, codec="zstd")
     sandbox.produce(plain, 0, 5)
-    wait_until(lambda: "partition-stands" in doctor(sandbox, group, "--look-for", "3", *QUICK), "it stands", 60_000)
-    found = doctor(sandbox, group, "--look-for", "0")["topic-with-zstd"]
+    wait_until(lambda: "partition-stands" in doctor(sandbox, group, "--interval", "3", *QUICK), "it stands", 60_000)
+    found = doctor(sandbox, group, "--interval", "0")["topic-with-zstd"]
     assert f"{topic}/0 at offset 0" in found["evidence"][0]
     assert len(member.delivered) == 5
     member.close()
@@ -94,7 +94,7 @@ def test_a_client_that_is_newer_than_the_brokers_reads_nothing(clusters: Cluster
     sandbox.produce(topic, 0, 5)
     member = sandbox.start_member("1.1.1", group, {topic: 1})
     wait_until(lambda: len(sandbox.admin.owners(group, topic)) == 2, "it owns", 30_000)
-    wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--look-for", "2", *QUICK), "it is found", 60_000)
+    wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--interval", "2", *QUICK), "it is found", 60_000)
     assert member.delivered == []
     member.close()
 
@@ -123,7 +123,7 @@ def test_a_group_whose_brokers_are_kraft_behind_tls_is_seen_with_the_file_of_its
         shown = {row["partition"]: (row["current_offset"], row["log_end_offset"]) for row in rows}
         assert shown == {0: (None, 0), 1: (2, 5)}
         done = subprocess.run(
-            [PROGRAM, "groups", "doctor", "g", "--config", str(file), "--look-for", "0"],
+            [PROGRAM, "groups", "doctor", "g", "--config", str(file), "--interval", "0"],
             capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -107,7 +107,7 @@ def test_list_and_lag_know_the_group(live: Cluster) -> None:
 
 
 def test_the_doctor_finds_nothing_and_then_a_poisonous_registration(live: Cluster) -> None:
-    done = live.run("groups", "doctor", live.group, "--look-for", "1")
+    done = live.run("groups", "doctor", live.group, "--interval", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
         f"{live.group}: 1 member, {PARTITIONS} of {PARTITIONS} partitions owned by registered threads, lag 0",
@@ -117,7 +117,7 @@ def test_the_doctor_finds_nothing_and_then_a_poisonous_registration(live: Cluste
     admin.put(path, b"not JSON")
     try:
         wait_until(lambda: not admin.owners(live.group, live.topic), "the original gives everything up", 60_000)
-        done = live.run("groups", "doctor", live.group, "--look-for", "0", "-o", "json")
+        done = live.run("groups", "doctor", live.group, "--interval", "0", "-o", "json")
         assert done.returncode == 3
         found = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
         assert path in str(found["registration-unusable"]["evidence"])

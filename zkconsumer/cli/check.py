@@ -35,7 +35,7 @@ EXIT_UNREADABLE = 2
     required=True,
 )
 @click.option(
-    "--as-if",
+    "--reference",
     "reference",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",

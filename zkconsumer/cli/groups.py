@@ -88,8 +88,8 @@ def list_(
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
     shown.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
     if output == "json":
-        litter = sum(isinstance(line, GroupListing) and line.is_stale_console_group for line in shown)
-        steps = [f"zkconsumer groups delete --litter   # {litter} left by console consumers"] if litter else []
+        stale = sum(isinstance(line, GroupListing) and line.is_stale_console_group for line in shown)
+        steps = [f"zkconsumer groups delete --stale   # {stale} left by console consumers"] if stale else []
         print_json(
             {
                 "schema": LIST_SCHEMA,

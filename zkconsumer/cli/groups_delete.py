@@ -69,8 +69,8 @@ class DeleteCommand(click.Command):
 @click.command(name="delete", cls=DeleteCommand)
 @group_arguments
 @click.option("--topic", metavar="T", help="Only what belongs to this topic; without GROUP in every inactive group.")
-@click.option("--litter", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
-@click.option("--older-than", metavar="SPAN", help=f"With --litter: not written to for so long [{OLDER_THAN}].")
+@click.option("--stale", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
+@click.option("--older-than", metavar="SPAN", help=f"With --stale: not written to for so long [{OLDER_THAN}].")
 @click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
 @output_option
 @cluster_options
@@ -79,7 +79,7 @@ def delete(
     context: click.Context,
     groups: Sequence[str],
     topic: str | None,
-    litter: bool,
+    stale: bool,
     older_than: str | None,
     do_it: bool,
     output: Literal["table", "json"],
@@ -93,22 +93,22 @@ def delete(
     delete GROUP...             all of these groups
     delete GROUP... --topic T   owners and offsets of one topic; a group that has no other topic goes whole
     delete --topic T            the same in every group; active ones are spared
-    delete --litter             what killed console consumers left behind
+    delete --stale             what killed console consumers left behind
 
     A group with a registered member is never touched: ZooKeeper itself checks that in the transaction that deletes.
     With --bootstrap-server alone a GROUP is one that brokers coordinate, and its coordinator checks (from 1.1 on).
     Without --execute it says what would go, and exits with 3. Exit codes: 0 done, 3 would change something, 4 refused
     and nothing changed, 6 some groups were deleted and some refused.
     """
-    _check_call(groups, topic, litter, older_than)
+    _check_call(groups, topic, stale, older_than)
     known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(known, BrokerAdminSession):
         if topic is not None:
             instead = [command_text(context, "offsets", "delete", group, "--topic", topic) for group in groups]
             more = f". Offsets that brokers have: {'; '.join(instead)}" if instead else ""
             raise UsageError(f"--topic deletes in ZooKeeper: say where that is, --zookeeper HOST:PORT[/CHROOT]{more}")
-        if litter:
-            require_admin_session(known, "--litter deletes what console consumers left in ZooKeeper")
+        if stale:
+            require_admin_session(known, "--stale deletes what console consumers left in ZooKeeper")
         delete_coordinator_groups(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
     if is_on_command_line(context, "bootstrap_servers"):
         raise UsageError(
@@ -123,7 +123,7 @@ def delete(
                 only_in_zookeeper="; with --bootstrap-server HOST:PORT in the place of --zookeeper it deletes a group "
                 "that brokers coordinate",
             )  # fmt: skip
-    targets = _targets(session, groups, topic, litter, parse_age_ms(older_than or OLDER_THAN))
+    targets = _targets(session, groups, topic, stale, parse_age_ms(older_than or OLDER_THAN))
     if do_it:
         targets = [_execute(session, target) for target in targets]
     if output == "json":
@@ -137,21 +137,21 @@ def delete(
     context.exit(_exit_code(targets, is_named=bool(groups), do_it=do_it))
 
 
-def _check_call(groups: Sequence[str], topic: str | None, litter: bool, older_than: str | None) -> None:
-    if litter and (groups or topic):
-        raise UsageError("--litter stands alone: it finds its groups itself")
-    if older_than is not None and not litter:
-        raise UsageError("--older-than belongs to --litter")
-    if not (groups or topic or litter):
-        raise UsageError("what is to be deleted? Name a GROUP, --topic T, or --litter")
+def _check_call(groups: Sequence[str], topic: str | None, stale: bool, older_than: str | None) -> None:
+    if stale and (groups or topic):
+        raise UsageError("--stale stands alone: it finds its groups itself")
+    if older_than is not None and not stale:
+        raise UsageError("--older-than belongs to --stale")
+    if not (groups or topic or stale):
+        raise UsageError("what is to be deleted? Name a GROUP, --topic T, or --stale")
     if len(set(groups)) < len(groups):
         raise UsageError("a GROUP is named twice")
 
 
 def _targets(
-    session: AdminSession, groups: Sequence[str], topic: str | None, litter: bool, older_than_ms: int
+    session: AdminSession, groups: Sequence[str], topic: str | None, stale: bool, older_than_ms: int
 ) -> list[GroupDeletion]:
-    if litter:
+    if stale:
         return _stale_console_groups(session, older_than_ms)
     if groups:
         return [plan_group_deletion(session, group, topic) for group in groups]

@@ -36,7 +36,7 @@ INTERVAL_S = 5.0
 @click.command(name="doctor")
 @group_argument()
 @click.option(
-    "--look-for",
+    "--interval",
     type=click.FloatRange(min=0, max=3_600),
     default=INTERVAL_S,
     show_default=True,
@@ -55,7 +55,7 @@ INTERVAL_S = 5.0
 def doctor(
     context: click.Context,
     group: str,
-    look_for: float,
+    interval: float,
     commit_interval: float | None,
     output: Literal["table", "json"],
     bootstrap_servers: str | None,
@@ -83,7 +83,7 @@ def doctor(
     elif "auto.commit.interval.ms" in config.given:
         interval_ms = config.auto_commit_interval_ms
     facts = collect_facts(
-        session, group, round(look_for * 1000), interval_ms, stores_in_kafka=configured_storage(session) == "kafka"
+        session, group, round(interval * 1000), interval_ms, stores_in_kafka=configured_storage(session) == "kafka"
     )
     if facts is None:
         exit_no_such_group(context, session, group, only_in_zookeeper="")

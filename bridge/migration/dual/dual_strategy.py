@@ -58,8 +58,8 @@ STOP_AFTER_PHASES = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
 class DualOptions:
     """What the operator says for one run.
 
-    ``plan_text``: the bytes of the plan as it was made.  ``hold_at``: the run ends when every member acts by that phase
-    and all that it wants is so.
+    ``plan_text``: the bytes of the plan as it was made.  ``stop_after``: the run ends when every member acts by that
+    phase and all that it wants is so.
     """
 
     plan_text: bytes
@@ -68,7 +68,7 @@ class DualOptions:
 
 
 def dual_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands, up to ``hold_at`` if there is one.
+    """The steps from where the migration stands, up to ``stop_after`` if there is one.
 
     Each is carried out before the next is asked for.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 FENCE_REMOVAL_PHASES = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.COMPLETED)
-"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete --lift-fences``.
+"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete --remove-fences``.
 
 Never ``switched``: Kafka has the authority there, and an old member would read again from the cut-over.
 """

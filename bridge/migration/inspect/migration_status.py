@@ -104,7 +104,7 @@ class MigrationStatus:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
         phase = self.control.phase
         if phase is Phase.COMPLETED:
-            lift = [f"zkconsumer migrate complete {self.group} --lift-fences"] if self.fences else []
+            lift = [f"zkconsumer migrate complete {self.group} --remove-fences"] if self.fences else []
             return [f"zkconsumer groups describe {self.group}", *lift]
         if phase is Phase.UNDONE:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]

@@ -163,7 +163,7 @@ def _fences_of_completed_migration(seen: GroupSnapshot, strategy: Strategy) -> I
             f"the fences of migration {seen.fences_migration_id}, which is completed, are still there, and this plan "
             "cannot take "
             f"them over: {why}. Remove them first{NEXT_COMMAND_MARK}zkconsumer migrate complete {seen.group} "
-            "--lift-fences"
+            "--remove-fences"
         )
 
 

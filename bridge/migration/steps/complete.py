@@ -1,11 +1,11 @@
 """``complete``: ends a switched migration, and lifts its fences when the operator asks for that.
 
     from switched     the archive is written and read back · completed
-    --lift-fences     behind it, or in a later run: owner fences away · access lists as they were before
+    --remove-fences     behind it, or in a later run: owner fences away · access lists as they were before
 
 The phase comes first: while it is *switched*, an old member that starts must meet a fence, since its offsets are those
-of the cut-over.  The fences stay unless ``lift_fences`` is given.  The plan and the saved access lists stay beside the
-control znode, so a later run finds what the lists were before.  Each step looks at what is there, so a run after a
+of the cut-over.  The fences stay unless ``remove_fences`` is given.  The plan and the saved access lists stay beside
+the control znode, so a later run finds what the lists were before.  Each step looks at what is there, so a run after a
 crash at any write goes on.
 
 Of ``dual``, members act by ``switched`` before, and behind it by ``completed``: they are members like any others then.
@@ -48,7 +48,7 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
         )
 
 
-def complete_steps(moving: MigrationContext, archive: Path, *, lift_fences: bool) -> Iterator[MigrationStep]:
+def complete_steps(moving: MigrationContext, archive: Path, *, remove_fences: bool) -> Iterator[MigrationStep]:
     """The steps from where the migration stands.  Each is carried out before the next is asked for."""
     authority, phase = moving.control_znode, moving.phase
     is_dual = moving.plan.strategy == "dual"
@@ -64,7 +64,7 @@ def complete_steps(moving: MigrationContext, archive: Path, *, lift_fences: bool
         yield AdvancePhase(authority, Phase.COMPLETED)
     if is_dual:
         yield WaitForAcknowledgements(authority, moving.stores, Phase.COMPLETED)
-    if lift_fences:
+    if remove_fences:
         yield from _fence_removal_steps(moving, holds_run=phase is not Phase.COMPLETED)
 
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 class CopyOptions:
     """What the operator says for one run.
 
-    ``plan_text``: the bytes of the plan as it was made, which stay beside the control znode.  ``hold_at``: the run ends
-    when that phase has.
+    ``plan_text``: the bytes of the plan as it was made, which stay beside the control znode.  ``stop_after``: the run
+    ends when that phase has.
     """
 
     plan_text: bytes
@@ -66,7 +66,7 @@ class CopyOptions:
 
 
 def copy_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands, up to ``hold_at`` if there is one.
+    """The steps from where the migration stands, up to ``stop_after`` if there is one.
 
     Each is carried out before the next is asked for.
     """

@@ -59,7 +59,7 @@ class MigrationStep(Protocol):
 
     @property
     def name(self) -> str:
-        """A few words; the same for the same action in every run: what the log, the story and ``--hold-at`` show."""
+        """A few words; the same for the same action in every run: what the log, the story and ``--stop-after`` show."""
 
     @property
     def changes(self) -> bool:
