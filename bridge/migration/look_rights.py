@@ -45,8 +45,9 @@ SUPER = "super"
 
 ONLY_THE_SERVER_KNOWS = ("ip", "x509", "host", "auth")
 
-NO_VERSION = -2
-"""No node has this data version (ZooKeeper counts from 0), and ZooKeeper does not read it as "any version" (-1)."""
+NO_VERSION = 2**31 - 1
+"""No node and no access list has this version.  The rights are looked at before it, so ``BadVersion`` says that we have
+them."""
 
 WRITES_IN_ONE_PACKET = 100
 """The time in which a server undoes a multi that failed grows with the square of its length: with 3.8.4 and 3.4.6, one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from bridge.migration.fences.acls import AclFence, RestoreLists
 from bridge.migration.fences.late_lists import keep_late_lists, read_late_lists
 from bridge.migration.fences.lifting import LiftOwnerFences
 from bridge.migration.fences.lists import MAY_LEAVE, READ_ONLY, AccessList, is_fence
-from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, lacking_admin
+from bridge.migration.fences.rights import MayCarryOut, MayChangeLists, fenced_levels, lacking_admin
 from bridge.migration.login import RANDOM_USER, open_session, security_for
 from bridge.migration.look_rights import unwritable
 from bridge.migration.needed_rights import Nodes
@@ -284,17 +285,43 @@ def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(ha
     with group.process() as authority:
         store, session = group.stores[-1], authority.session
         stored = {path: session.get(path) for path in nodes.written}
-        sent = [store.packets_sent]
-        for look in (MayCarryOut(session, nodes), MayChangeLists(session, GROUP, TOPICS)):
-            assert look.check() == Done()
-            sent.append(store.packets_sent)
+        before = store.packets_sent
+        assert MayCarryOut(session, nodes).check() == Done()
+        sent = store.packets_sent - before
         assert {path: session.get(path) for path in nodes.written} == stored
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
         named = rf"1 node: {OFFSET_0} \(write\)"
         with pytest.raises(PreconditionFailed, match=named):
             carry_out(authority, [MayCarryOut(session, nodes)])
-    check = sent[1] - sent[0]
-    assert check == len(nodes.all) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+    assert sent == len(nodes.all) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+
+
+@pytest.mark.parametrize("has_multi_read", [True, False])
+def test_a_look_at_the_lists_of_many_nodes_is_a_packet_a_node_and_the_next_look_is_few(has_multi_read: bool) -> None:
+    """A server that cannot read many nodes at once is asked about each again."""
+    group = stood()
+    group.zookeeper.has_multi_read = has_multi_read
+    for number in range(1_000):
+        group.offset("clicks", number)
+    with group.process() as authority:
+        store, session = group.stores[-1], authority.session
+        nodes = [path for level in fenced_levels(session, GROUP, TOPICS) for path in level]
+        missing = len([path for path in nodes if not group.zookeeper.tree.holds(path)])
+        sent = [store.packets_sent]
+        for _ in range(2):
+            assert len(session.access_lists(nodes)) == len(nodes) - missing
+            sent.append(store.packets_sent)
+        assert MayChangeLists(session, GROUP, TOPICS).check() == Done()
+        sent.append(store.packets_sent)
+        group.zookeeper.set_acl(OFFSET_0, (READABLE,))
+        assert session.access_lists(nodes)[OFFSET_0] == (READABLE,)
+        sent.append(store.packets_sent)
+    first, again, other, changed = (then - before for before, then in pairwise(sent))
+    assert first == len(nodes)
+    few = 1 if has_multi_read else len(nodes) - missing
+    assert again == few + missing, "what is not there may be made at any moment"
+    assert other <= few + missing + 10, "the names below the group"
+    assert changed == few + missing + 1
 
 
 def test_each_offset_that_we_may_not_write_is_named_and_one_that_went_meanwhile_is_not() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.fences.lists import AccessList
 from bridge.migration.fences.owner_nodes import is_topic
-from bridge.migration.look_rights import lacking_rights
+from bridge.migration.look_rights import NO_VERSION, lacking_rights
 from bridge.migration.needed_rights import words_of_rights
 from bridge.migration.step import Done, Refused, Standing
 from zkconsumer.admin.session import untold
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 1_000
 """How many nodes an error names: all of them, unless nobody could read on."""
-
-NO_VERSION = 2**31 - 1
-"""No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
 
 SAME_ON_EACH_NODE = frozenset({"world", "digest", "sasl", "ip"})
 """Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
