@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bridge.migration.conventions import READ_WITHIN_MS
 from bridge.migration.decisions import Decisions, OffsetConvention
 from bridge.migration.plan import Plan
 from bridge.migration.seen import (
@@ -26,7 +27,7 @@ from zkconsumer.zk.znodes import Control
 
 WRITTEN_MS = 1_416_246_370_000
 LOG = LogRange(10, 100)
-READ = LastEntry(True, WRITTEN_MS - 1)
+READ = LastEntry(True, WRITTEN_MS - READ_WITHIN_MS)
 BROKERS = (SeenBroker("b1:9092", True, "from 3.9.1 on"),)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.migration.conventions import evidence_of
+from bridge.migration.conventions import READ_WITHIN_MS, evidence_of
 from bridge.migration.decisions import OffsetConvention
 from bridge.migration.seen import LastEntry, Seen, SeenPartition
 from tests.migration.seen_groups import WRITTEN_MS, at_end, one_short, partition, seen
@@ -50,6 +50,7 @@ def test_one_or_two_of_them_may_be_chance(count: int) -> None:
         pytest.param(None, id="nobody told what stands there"),
         pytest.param(LastEntry(False), id="a transaction's marker, which no consumer is given"),
         pytest.param(LastEntry(True, WRITTEN_MS + 1), id="a record that came after the commit"),
+        pytest.param(LastEntry(True, WRITTEN_MS - READ_WITHIN_MS + 1), id="a record that was hardly read before it"),
         pytest.param(LastEntry(True, -1), id="a record without a time"),
     ],
 )
@@ -141,6 +142,13 @@ def test_what_speaks_against_it_leaves_the_question(now: Seen) -> None:
     found = evidence_of(now)
     assert (found.convention, found.is_divided) == (None, True)
     assert found.words.startswith("the evidence is divided: ")
+
+
+def test_members_that_read_a_busy_topic_do_not_speak_against_the_next_record() -> None:
+    """Seen with Scala members under load: a commit of three partitions, each when one more record had been written."""
+    busy = [one_short(number, LastEntry(True, WRITTEN_MS - 40)) for number in range(3)]
+    assert evidence_of(after(NEXT, *busy, *map(partition, range(3, 6)))).convention is NEXT
+    assert evidence_of(seen(*busy)).convention is None
 
 
 def test_a_trace_does_not_speak_against_the_last_record() -> None:
