@@ -17,6 +17,7 @@ from bridge.migration.inspect.group_snapshot import (
 )
 from bridge.migration.plan.decisions import Decisions, OffsetConvention
 from bridge.migration.plan.migration_plan import MigrationPlan
+from bridge.migration.plan.offset_convention import READ_WITHIN_MS
 from bridge.migration.plan.start_offsets import make_plan
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
@@ -26,7 +27,7 @@ from zkconsumer.zk.znode_formats import ControlRecord
 
 WRITTEN_MS = 1_416_246_370_000
 LOG = LogRange(10, 100)
-READ = LastLogEntry(True, WRITTEN_MS - 1)
+READ = LastLogEntry(True, WRITTEN_MS - READ_WITHIN_MS)
 BROKERS = (BrokerSnapshot("b1:9092", True, "from 3.9.1 on"),)
 
 

@@ -22,7 +22,6 @@ from bridge.migration.control.control_layout import LOCK_CHILD
 from bridge.migration.control.control_steps import AcquireLock
 from bridge.migration.control.control_znode import ControlZnode
 from bridge.migration.errors import ControlWriteUnknownError
-from bridge.migration.inspect.acl_inspection import NO_VERSION
 from bridge.migration.steps.step import MigrationStep, StepRunner, StepWaiting
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession, tools_config
 from zkconsumer.errors import ZkConsumerError
@@ -32,6 +31,7 @@ from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
+    IMPOSSIBLE_VERSION,
     Acl,
     CheckOp,
     Create,
@@ -59,7 +59,7 @@ class Killed(BaseException):
 
 
 def is_write(request: Request) -> bool:
-    if isinstance(request, Multi) and request.ops[-1:] == (CheckOp(request.ops[0].path, NO_VERSION),):
+    if isinstance(request, Multi) and request.ops[-1:] == (CheckOp(request.ops[0].path, IMPOSSIBLE_VERSION),):
         return False  # it asks for rights, and always fails
     return isinstance(request, Create | SetData | SetAcl | Delete | Multi)
 

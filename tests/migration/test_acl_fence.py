@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,12 @@ from bridge.migration.fences import late_acls
 from bridge.migration.fences.fence_acl_steps import RestoreAcls, SetFenceAcls
 from bridge.migration.fences.fence_acls import READ_AND_DELETE, READ_ONLY, AccessList, is_fence
 from bridge.migration.fences.fence_login import GENERATED_USER, fence_security, open_fence_session
-from bridge.migration.fences.fence_permissions import CheckAclPermissions, CheckPermissions, paths_without_admin
+from bridge.migration.fences.fence_permissions import (
+    CheckAclPermissions,
+    CheckPermissions,
+    fenced_levels,
+    paths_without_admin,
+)
 from bridge.migration.fences.fence_removal import RemoveOwnerFences
 from bridge.migration.fences.late_acls import read_late_acls, store_late_acls
 from bridge.migration.inspect.acl_inspection import unwritable
@@ -289,17 +295,43 @@ def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(ha
     with group.process() as authority:
         store, session = group.stores[-1], authority.session
         stored = {path: session.get(path) for path in nodes.written}
-        sent = [store.packets_sent]
-        for look in (CheckPermissions(session, nodes), CheckAclPermissions(session, GROUP, TOPICS)):
-            assert look.check() == StepDone()
-            sent.append(store.packets_sent)
+        before = store.packets_sent
+        assert CheckPermissions(session, nodes).check() == StepDone()
+        sent = store.packets_sent - before
         assert {path: session.get(path) for path in nodes.written} == stored
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
         named = rf"1 node: {OFFSET_0} \(write\)"
         with pytest.raises(PreconditionFailed, match=named):
             carry_out(authority, [CheckPermissions(session, nodes)])
-    check = sent[1] - sent[0]
-    assert check == len(nodes.all_paths) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+    assert sent == len(nodes.all_paths) + (1 if has_multi_read else len(partitions)) + len(partitions) // 100
+
+
+@pytest.mark.parametrize("has_multi_read", [True, False])
+def test_a_look_at_the_lists_of_many_nodes_is_a_packet_a_node_and_the_next_look_is_few(has_multi_read: bool) -> None:
+    """A server that cannot read many nodes at once is asked about each again."""
+    group = stood()
+    group.zookeeper.has_multi_read = has_multi_read
+    for number in range(1_000):
+        group.offset("clicks", number)
+    with group.process() as authority:
+        store, session = group.stores[-1], authority.session
+        nodes = [path for level in fenced_levels(session, GROUP, TOPICS) for path in level]
+        missing = len([path for path in nodes if not group.zookeeper.tree.holds(path)])
+        sent = [store.packets_sent]
+        for _ in range(2):
+            assert len(session.access_lists(nodes)) == len(nodes) - missing
+            sent.append(store.packets_sent)
+        assert CheckAclPermissions(session, GROUP, TOPICS).check() == StepDone()
+        sent.append(store.packets_sent)
+        group.zookeeper.set_acl(OFFSET_0, (READABLE,))
+        assert session.access_lists(nodes)[OFFSET_0] == (READABLE,)
+        sent.append(store.packets_sent)
+    first, again, other, changed = (then - before for before, then in pairwise(sent))
+    assert first == len(nodes)
+    few = 1 if has_multi_read else len(nodes) - missing
+    assert again == few + missing, "what is not there may be made at any moment"
+    assert other <= few + missing + 10, "the names below the group"
+    assert changed == few + missing + 1
 
 
 def test_each_offset_that_we_may_not_write_is_named_and_one_that_went_meanwhile_is_not() -> None:

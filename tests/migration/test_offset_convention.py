@@ -8,7 +8,7 @@ import pytest
 
 from bridge.migration.inspect.group_snapshot import GroupSnapshot, LastLogEntry, PartitionSnapshot
 from bridge.migration.plan.decisions import OffsetConvention
-from bridge.migration.plan.offset_convention import find_convention_evidence
+from bridge.migration.plan.offset_convention import READ_WITHIN_MS, find_convention_evidence
 from tests.migration.group_snapshots import WRITTEN_MS, at_end, one_short, partition, seen
 from zkconsumer.admin.log_ranges import LogRange
 from zkconsumer.zk.znode_formats import ControlRecord
@@ -50,6 +50,7 @@ def test_one_or_two_of_them_may_be_chance(count: int) -> None:
         pytest.param(None, id="nobody told what stands there"),
         pytest.param(LastLogEntry(False), id="a transaction's marker, which no consumer is given"),
         pytest.param(LastLogEntry(True, WRITTEN_MS + 1), id="a record that came after the commit"),
+        pytest.param(LastLogEntry(True, WRITTEN_MS - READ_WITHIN_MS + 1), id="a record that was hardly read before it"),
         pytest.param(LastLogEntry(True, -1), id="a record without a time"),
     ],
 )
@@ -143,6 +144,13 @@ def test_what_speaks_against_it_leaves_the_question(now: GroupSnapshot) -> None:
     found = find_convention_evidence(now)
     assert (found.convention, found.is_contradictory) == (None, True)
     assert found.text.startswith("the evidence is divided: ")
+
+
+def test_members_that_read_a_busy_topic_do_not_speak_against_the_next_record() -> None:
+    """Seen with Scala members under load: a commit of three partitions, each when one more record had been written."""
+    busy = [one_short(number, LastLogEntry(True, WRITTEN_MS - 40)) for number in range(3)]
+    assert find_convention_evidence(after(NEXT, *busy, *map(partition, range(3, 6)))).convention is NEXT
+    assert find_convention_evidence(seen(*busy)).convention is None
 
 
 def test_a_trace_does_not_speak_against_the_last_record() -> None:

@@ -25,6 +25,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from zkconsumer.errors import InvalidNameError
 
 ANY_VERSION = -1
+IMPOSSIBLE_VERSION = 2**31 - 1
+"""No znode and no access list has this version.  The server looks at the permissions before it looks at the version, so
+``BadVersion`` as the answer says that we have them; and nothing is changed."""
 
 MULTI_OPS_MAX = 2_500
 """Operations in one ``Multi``; the caller cuts, the store does not.  A server counts only the bytes (see below): this

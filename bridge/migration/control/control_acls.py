@@ -26,7 +26,7 @@ from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
 from zkconsumer.admin.admin_session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
-from zkconsumer.zk.requests import OPEN_ACL, BadVersion, NoAuth, NoNode, SetAcl
+from zkconsumer.zk.requests import IMPOSSIBLE_VERSION, OPEN_ACL, BadVersion, NoAuth, NoNode, SetAcl
 from zkconsumer.zk.zk_security import zk_login_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import Acl
 
 NAMED_MAX = 20
-IMPOSSIBLE_ACL_VERSION = 2**31 - 1
-"""No list has this version: a change that names it shows whether we may administer a node, and changes nothing."""
 
 
 def acl_policy_of(session: AdminSession) -> RunAclPolicy:
@@ -97,7 +95,7 @@ def _known_acls(lists: Mapping[str, tuple[Acl, ...] | None]) -> dict[str, tuple[
 
 def _check_may_administer(session: AdminSession, path: str, access: RunAclPolicy) -> None:
     """Asked of the server, which alone knows whom it takes us for."""
-    [answer] = session.request([SetAcl(path, OPEN_ACL, IMPOSSIBLE_ACL_VERSION)])
+    [answer] = session.request([SetAcl(path, OPEN_ACL, IMPOSSIBLE_VERSION)])
     if isinstance(answer, NoAuth):
         raise PreconditionFailed(
             f"ZooKeeper does not take this run ({access.login_text}) for the login that {path} belongs to. Nothing was "

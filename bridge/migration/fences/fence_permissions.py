@@ -15,6 +15,7 @@ from zkconsumer.admin.admin_session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
+    IMPOSSIBLE_VERSION,
     OPEN_ACL,
     PERM_ADMIN,
     BadVersion,
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 1_000
 """How many nodes an error names: all of them, unless nobody could read on."""
-
-IMPOSSIBLE_VERSION = 2**31 - 1
-"""No list has it: the right to administer is looked at first, so ``BadVersion`` says that we have it."""
 
 PATH_INDEPENDENT_SCHEMES = frozenset({"world", "digest", "sasl", "ip"})
 """Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's

@@ -18,6 +18,7 @@ from bridge.migration.inspect.required_permissions import PERMISSION_NAMES
 from zkconsumer.admin.admin_session import chunks, unexpected_result_error
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
+    IMPOSSIBLE_VERSION,
     PERM_ADMIN,
     PERM_WRITE,
     Acl,
@@ -44,9 +45,6 @@ SUPER_USER = "super"
 """A digest user of this name has every right, if the server knows one."""
 
 SERVER_CHECKED_SCHEMES = ("ip", "x509", "host", "auth")
-
-NO_VERSION = -2
-"""No node has this data version (ZooKeeper counts from 0), and ZooKeeper does not read it as "any version" (-1)."""
 
 WRITES_IN_ONE_PACKET = 100
 """The time in which a server undoes a multi that failed grows with the square of its length: with 3.8.4 and 3.4.6, one
@@ -120,7 +118,9 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
     refused: list[str] = []
     tries = 1
     while pending:
-        packets = [Multi((*(SetOp(*each) for each in some), CheckOp(some[0][0], NO_VERSION))) for some in pending]
+        packets = [
+            Multi((*(SetOp(*each) for each in some), CheckOp(some[0][0], IMPOSSIBLE_VERSION))) for some in pending
+        ]
         left: list[list[tuple[str, bytes]]] = []
         is_lost = False
         for some, answer in zip(pending, session.request(packets), strict=True):

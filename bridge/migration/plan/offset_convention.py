@@ -6,10 +6,13 @@ for last loses one, so only what can hardly be otherwise counts:
 
     next   the number is the end of the log: there is no record of that number, so nobody has read it
     next   the partition's owner is a member of this library, and wrote the number
-    last   the number is that of the log's newest record, and it was stored *after* that record was written: who stores
-           the next one would have stored the one behind it.  Once that is chance (a member that was killed in between),
-           so it takes ``LAST_CONVENTION_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client
-           makes
+    last   the number is that of the log's newest record, and it was stored ``READ_WITHIN_MS`` or more after that record
+           was written: a member that stores the next record would have read that one in this time, and stored a higher
+           number.  On one partition that is chance (a member that was killed in between), so it takes
+           ``LAST_CONVENTION_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client makes
+
+A number that was stored shortly after the newest record shows nothing: while a topic is written, a member often commits
+when a record has been written and not yet read, and one commit stores the numbers of many partitions.
 
 Where nothing shows it, and a migration of the group has ended, the numbers mean what they meant to that one: its way
 back wrote them so.  What is seen may speak against that, and then it is asked: certain evidence of the other meaning,
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 LAST_CONVENTION_PARTITIONS_MIN = 3
+READ_WITHIN_MS = 10_000
+"""A member that works reads a new record within its ``fetch.wait.max.ms`` (100 ms by default) and a busy moment; and
+the time of a record and that of a znode come from two machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ def _for_last(read: Sequence[TopicPartition], traces: Sequence[str]) -> list[str
     words = []
     if read:
         words.append(
-            f"{list_text(read)}: the number is that of the newest record, and was stored after that was written"
+            f"{list_text(read)}: the number is that of the newest record, and was stored 10 s or more after it"
         )
     if traces:
         words.append(f"{list_text(traces)}: only go_kafka_client makes it, which stores the last record read")
@@ -118,4 +124,4 @@ def _is_at_known_last_record(partition: PartitionSnapshot) -> bool:
     last = partition.last_entry
     if last is None or not last.is_record or not needs_last_entry(partition):
         return False
-    return 0 <= last.at_ms <= partition.written_ms
+    return 0 <= last.at_ms <= partition.written_ms - READ_WITHIN_MS
