@@ -16,6 +16,7 @@ METRICS = ["prometheus-client>=0.14"]
 
 SPARK = ["pyarrow>=18", "pyspark>=4.2"]
 
+BENCH = [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"]
 TEST = [
     "confluent-kafka>=2.5",
     "hypothesis>=6.100",
@@ -90,7 +91,8 @@ setup(
         "six>=1.16",
     ],
     extras_require={
-        "bench": [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"],
+        "bench": BENCH,
+        "dev": [*FAST, *METRICS, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
         "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,

@@ -50,6 +50,7 @@ LINT = Part(
     "lint, import rules",
     (
         (tool("ruff"), "check", "--no-cache", "."),
+        (tool("ruff"), "format", "--no-cache", "--check", "--quiet", "."),
         (tool("lint-imports"), "--no-cache"),
     ),
     0.5,

@@ -21,7 +21,7 @@ from zkconsumer.zk import kazoo_connection
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONSTRAINTS = ROOT / "tests" / "constraints.txt"
-NOT_OF_THE_TESTS = {"gssapi", "crc32c"}
+NOT_OF_THE_TESTS = {"pre-commit", "gssapi", "crc32c"}
 """The first needs the Kerberos library of the system, which the tests play; the second is a peer in a bench."""
 
 PINNED = {
