@@ -49,6 +49,12 @@ RECONNECT_MAX_MS = 1_000
 the member may be out of its group for half a minute.
 """
 
+NOT_A_MEMBER = frozenset({
+    "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID",  # librdkafka
+    "CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError",  # kafka-python
+})  # fmt: skip
+"""What libraries call the errors with which the coordinator rejects a commit of a member that it has removed."""
+
 PartitionId = tuple[str, int]
 RecordPosition = tuple[str, int, int]
 """Topic, partition, offset."""
@@ -90,22 +96,22 @@ class CoordinatorMemberEventLog:
         return self._writer.now_ms()
 
     def note(self, text: str) -> None:
-        self._writer.write_offsets(HistoryNote(self.now_ms(), text))
+        self._writer.write(HistoryNote(self.now_ms(), text))
 
     def declared(self) -> None:
-        self._writer.write_offsets(MemberDeclared(self.now_ms(), self.name, "ours", os.getpid()))
+        self._writer.write(MemberDeclared(self.now_ms(), self.name, "ours", os.getpid()))
 
     def delivered(self, record: RecordPosition) -> None:
-        self._writer.write_offsets(RecordDelivered(self.now_ms(), self.name, *record))
+        self._writer.write(RecordDelivered(self.now_ms(), self.name, *record))
 
     def assigned(self, places: Iterable[PartitionId]) -> None:
         """These are new."""
         for place in places:
             self._owned.add(place)
-            self._writer.write_offsets(MemberAcquiredPartition(self.now_ms(), self.name, *place))
+            self._writer.write(MemberAcquiredPartition(self.now_ms(), self.name, *place))
         if not self._has_joined:
             self._has_joined = True
-            self._writer.write_offsets(Joined(self.now_ms(), self.name))
+            self._writer.write(Joined(self.now_ms(), self.name))
         self.note(f"assigned {len(self._owned)}")
 
     def revoked(self, places: Iterable[PartitionId]) -> None:
@@ -117,7 +123,7 @@ class CoordinatorMemberEventLog:
         """These may be somebody else's already."""
         places = list(places)
         self.note(f"lost {len(places)}")
-        self._writer.write_offsets(Expired(self.now_ms(), self.name))
+        self._writer.write(Expired(self.now_ms(), self.name))
         self.release(places)
 
     def release(self, places: Iterable[PartitionId]) -> None:
@@ -125,7 +131,7 @@ class CoordinatorMemberEventLog:
             self.processed.pop(place, None)
             if place in self._owned:
                 self._owned.discard(place)
-                self._writer.write_offsets(MemberReleasedPartition(self.now_ms(), self.name, *place))
+                self._writer.write(MemberReleasedPartition(self.now_ms(), self.name, *place))
 
     def commit(self) -> None:
         """What was processed; see ``committing``."""
@@ -145,17 +151,26 @@ class CoordinatorMemberEventLog:
             yield offsets
         except Exception as error:  # noqa: BLE001 (each library has errors of its own)
             self.note(f"not-committed {type(error).__name__}: {error}")
+            if _error_name(error) in NOT_A_MEMBER:
+                # The session ended during the callback or the commit, so the library never calls ``on_lost``.
+                self._writer.write(Expired(self.now_ms(), self.name))
             return
         for place, offset in offsets.items():
             if self.processed.get(place) == offset:
                 del self.processed[place]
 
     def leaving(self) -> None:
-        self._writer.write_offsets(Leaving(self.now_ms(), self.name))
+        self._writer.write(Leaving(self.now_ms(), self.name))
 
     def left(self) -> None:
         self.release(list(self._owned))
-        self._writer.write_offsets(Left(self.now_ms(), self.name))
+        self._writer.write(Left(self.now_ms(), self.name))
+
+
+def _error_name(error: Exception) -> str:
+    """Kafka's name of the error in an exception of librdkafka; of another one, the name of its class."""
+    name = getattr(error.args[0] if error.args else None, "name", None)
+    return str(name()) if callable(name) else type(error).__name__
 
 
 class ConfluentLibrary:
@@ -165,6 +180,7 @@ class ConfluentLibrary:
         import confluent_kafka
 
         self._errors = confluent_kafka.KafkaError
+        self._exception = confluent_kafka.KafkaException
         self._place = confluent_kafka.TopicPartition
         self._consumer = confluent_kafka.Consumer(settings)
         self._is_giving_up = False
@@ -206,7 +222,7 @@ class ConfluentLibrary:
             return False
         for told in self._consumer.commit(offsets=wanted, asynchronous=False):
             if told.error is not None:
-                raise RuntimeError(str(told.error))
+                raise self._exception(told.error)
         return True
 
     def close(self) -> None:

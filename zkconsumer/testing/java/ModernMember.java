@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -152,6 +153,10 @@ public final class ModernMember implements ConsumerRebalanceListener {
             commit();
         } catch (KafkaException e) {
             lines.event("note", "text", "not-committed " + e);
+            if (e instanceof CommitFailedException) {
+                // The coordinator has removed the member during the callback or the commit.
+                lines.event("expired", "member", name);
+            }
         }
     }
 
